@@ -159,6 +159,18 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Confidence:
+    """How far the parts, votes, probabilities and claims behind an answer agree, from 0 to 1."""
+
+    value: float
+    """The mean of the components."""
+    components: Mapping[str, float]
+    """Shares by name: `parts`, `votes`, `probability`, `claims`. Unknown ones are absent."""
+    calibrated: float | None = None
+    """The probability that the answer is right, by a fitted calibration. None without one for answers of this kind."""
+
+
+@dataclass(frozen=True, slots=True)
 class VoteMargin:
     """The votes of documents or passages, each read alone, and how many would have to be false."""
 
@@ -235,10 +247,11 @@ class Conflict:
     """What decided, in words: `reduce call, against the majority of parts`."""
 
     def describe(self) -> str:
-        """Return the sides on one line: `3 for A (yes): 2 randomised trials, 1 cohort study; 1 for B (no): ...`."""
+        """Return the sides on one line: `2 for A (yes): 2 randomised trials [1][3]; 1 for B (no): ...`."""
         lines: list[str] = []
         for side in self.sides:
-            lines.append(f"{side.count} for {side.label}: {side.summary}")
+            markers = "".join(f"[{number}]" for number in side.citations)
+            lines.append(f"{side.count} for {side.label}: {side.summary} {markers}".rstrip())
         return f"{'; '.join(lines)}. Decided by: {self.rule}"
 
 
@@ -281,11 +294,8 @@ class Answer:
     """The count of isolated votes. None for other answers."""
     conflicts: tuple[Conflict, ...] = ()
     """Disagreements of the evidence. Empty if the sources agree, or if nothing could be compared."""
-
-    @property
-    def confidence(self) -> float | None:
-        """The share of the choice; None without a choice or a distribution."""
-        return None if self.choice is None else self.distribution.get(self.choice)
+    confidence: Confidence | None = None
+    """None if nothing is known, and for answers of strategies that were not asked through a pipeline."""
 
 
 @dataclass(frozen=True, slots=True)

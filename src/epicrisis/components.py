@@ -6,7 +6,7 @@ Opening contacts no endpoint and loads no weights of a chat model.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from operator import itemgetter
@@ -14,6 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import TypeAdapter
+
+from epicrisis.answering.confidence import ConfidenceCalibration
 from epicrisis.answering.verifiers import NliVerifier
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
@@ -31,7 +34,7 @@ from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
 from epicrisis.models.pair_models import load_nli, load_reranker
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
-from epicrisis.privacy import local_path
+from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.protocols import ChatModel, Encoder, Verifier
 from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
@@ -45,6 +48,7 @@ EMBEDDED_CONCURRENCY = 1
 """Concurrent calls of an embedded model. More would wait inside it."""
 PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
+_CALIBRATION = TypeAdapter(ConfidenceCalibration)
 _MIN_EXAMPLE_DEPTH = 20
 """The fewest passages to search for the examples of one question."""
 _REQUEST_PARAMETERS = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
@@ -243,6 +247,30 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
         return None, f"replies are not cached: {error.message}"
 
 
+def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, Sequence[Notice]]:
+    """Return the calibration of the confidence; None, with a notice, for one of another strategy or model.
+
+    Raises SettingsError for a file that is none.
+    """
+    path = settings.calibration
+    if path is None:
+        return None, ()
+    try:
+        calibration = _CALIBRATION.validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        raise SettingsError(
+            f"setting calibration: {path} is no file of `epicrisis calibrate confidence`: name one, or leave it out"
+        ) from None
+    models = {strip_secrets(settings.model_for(role).name) for role in settings.roles}
+    if calibration.fits(settings.strategy, models):
+        return calibration, ()
+    message = (
+        f"the confidence is not calibrated: {path.name} was fitted to answers of {calibration.strategy} by "
+        f"{', '.join(calibration.models)}"
+    )
+    return None, (Notice("calibration", message),)
+
+
 def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) -> tuple[Encoder, str]:
     """Return the encoder for additions to this library, and its name.
 
@@ -287,6 +315,24 @@ def describe_library(library: Library) -> dict[str, Any]:
     return {"id": library.manifest.library_id, "passages": library.count()[1]}
 
 
+def describe_search(search: LibrarySearch) -> dict[str, Any]:
+    """Return the libraries of a search for the recipe of a run."""
+    description: dict[str, Any] = describe_library(search.library)
+    description["fused"] = list(map(describe_library, search.others))
+    if search.literature:
+        description["beside"] = list(map(describe_library, search.literature))
+    return description
+
+
+def describe_models(settings: Settings, keys: Set[str]) -> dict[str, dict[str, Any]]:
+    """Return these settings of the model of each role, and its name without secrets, for the recipe of a run."""
+    models: dict[str, dict[str, Any]] = {}
+    for role in settings.roles:
+        model = settings.model_for(role)
+        models[role] = {**model.model_dump(include=set(keys)), "name": strip_secrets(model.name)}
+    return models
+
+
 def describe_examples(library: Library) -> dict[str, Any]:
     """Return id, size and encoder of a library of solved questions for the recipe of a run."""
     return {**describe_library(library), "encoder": library.manifest.encoder_name}
@@ -303,9 +349,9 @@ def open_verifier(settings: Settings) -> Verifier | None:
     return NliVerifier(model, settings.check_model)
 
 
-def list_notices(settings: Settings, notes: Sequence[str], remote: Sequence[str]) -> list[Notice]:
+def list_notices(settings: Settings, notes: Sequence[Notice], remote: Sequence[str]) -> list[Notice]:
     """Return the notices for every question: of the cache, of machines that may receive notes, of demo models."""
-    notices = [Notice("cache", note) for note in notes]
+    notices = list(notes)
     if remote:
         notices.append(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(remote)}"))
     for name in dict.fromkeys(settings.model_for(role).name for role in settings.roles):

@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
+from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.conflicts import find_conflicts, watch_passages
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
@@ -52,7 +53,7 @@ from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
-from epicrisis.privacy import silence_dependency_logs, strip_secrets
+from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
 from epicrisis.retrieval.preflight import describe_rules
@@ -91,7 +92,8 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
+    "prefer_mode",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -118,8 +120,9 @@ class Pipeline:
     examples: ExampleSearch | None = None
     reward: RewardModel | None = None
     _: KW_ONLY
-    notes: Sequence[str] = ()
+    notes: Sequence[Notice] = ()
     remote: Sequence[str] = ()
+    calibration: ConfidenceCalibration | None = None
     verifier: Verifier | None = None
     """Checks the claims if the setting `check` is `nli`."""
     rosters: Sequence[Roster] = ()
@@ -161,6 +164,7 @@ class Pipeline:
             if cache is not None:
                 resources.callback(cache.close)
             models = components.open_models(settings, cache)
+            calibration, remarks = components.open_calibration(settings)
             name, reward = settings.refine.reward_model, None
             if name is not None and "self-reflection" in needed:
                 reward = load_reward_model(name, settings.home, settings.threads)
@@ -170,7 +174,8 @@ class Pipeline:
                 search,
                 examples,
                 reward,
-                notes=[note] if note else [],
+                notes=[*([Notice("cache", note)] if note else ()), *remarks],
+                calibration=calibration,
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
@@ -208,7 +213,7 @@ class Pipeline:
             task.cancel()
             await asyncio.wait([task])
         usage = sum((event.usage for event in trace if isinstance(event, ModelCalled)), Usage())
-        last = Answered(replace(answer, usage=usage, trace=tuple(trace)))
+        last = Answered(replace(add_confidence(answer, self.calibration), usage=usage, trace=tuple(trace)))
         log_event(question.key, last)
         yield last
 
@@ -251,22 +256,14 @@ class Pipeline:
         settings = self.settings.model_dump(include=_ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
         if self.settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(describe_rules())
-        models: dict[str, dict[str, Any]] = {}
-        for role in self.settings.roles:
-            model = self.settings.model_for(role)
-            # A model's address may contain secrets.
-            models[role] = {**model.model_dump(include=_REPLY_SETTINGS), "name": strip_secrets(model.name)}
         recipe: dict[str, Any] = {
             "epicrisis": version("epicrisis"),
             "prompts": hash_prompts(PROMPTS),
             "settings": settings,
-            "models": models,
+            "models": components.describe_models(self.settings, _REPLY_SETTINGS),
         }
         if self.search is not None:
-            recipe["library"] = components.describe_library(self.search.library)
-            recipe["library"]["fused"] = list(map(components.describe_library, self.search.others))
-            if self.search.literature:
-                recipe["library"]["beside"] = list(map(components.describe_library, self.search.literature))
+            recipe["library"] = components.describe_search(self.search)
         if self.settings.citing == "numbers":
             recipe["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
         if self.settings.check == "model":
@@ -275,6 +272,8 @@ class Pipeline:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
             recipe["examples"] = components.describe_examples(self.examples.search.library)
+        if self.calibration is not None:
+            recipe["calibration"] = to_json(self.calibration)
         return recipe
 
     async def aclose(self) -> None:
@@ -426,6 +425,7 @@ class Pipeline:
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
+            describe_sources=settings.describe_sources,
             defence=DefenceOptions(**settings.defence.model_dump(), count_unverified=settings.unverified == "keep"),
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
         )
@@ -444,7 +444,8 @@ class Pipeline:
         if ranking is None:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
-        return await self._offload(retriever.rank_sentences, question.text, ranking.passages, k)
+        select = evidence_selection.rank_sentences
+        return await self._offload(select, self.settings, retriever, question.text, ranking.passages, k)
 
     @property
     def _has_encoder(self) -> bool:

@@ -16,6 +16,7 @@ from epicrisis.privacy import remote_host
 from epicrisis.settings_tables import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
 from epicrisis.settings_tables import SettingsTable as _Table
 from epicrisis.settings_tables import define_key as _key
+from epicrisis.study_types import StudyType
 from epicrisis.types import (
     CitingMode,
     CountUnit,
@@ -24,6 +25,7 @@ from epicrisis.types import (
     EvidenceUnit,
     ExtractionTarget,
     LongQuestionPolicy,
+    PreferenceMode,
     RuleName,
     SearchMode,
     SignalKind,
@@ -193,7 +195,7 @@ class RefineSettings(_Table):
 class DefenceSettings(_Table):
     """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
 
-    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs about one token per word.")
+    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs more prompt tokens per word.")
     repeat: bool = _key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
     isolated_votes: bool = _key(
         False,
@@ -330,6 +332,20 @@ class Settings(_Table):
     citing: CitingMode = _key(
         "quotes", "How a reply names its evidence: quotes (copied words) or numbers (of sentences).", omit="quotes"
     )
+    describe_sources: bool = _key(
+        True,
+        "Tell the chat model the study type of each source, if known. Experiments leave it out unless this is set.",
+        omit=False,
+    )
+    prefer: tuple[StudyType, ...] = _key(
+        (),
+        "Study types to move forward in the ranking, such as systematic-review and randomised-trial. docs/answers.md "
+        "lists all.",
+        omit=(),
+    )
+    prefer_mode: PreferenceMode = _key(
+        "first", "Move the preferred study types forward (first), or leave out all others (only).", omit="first"
+    )
     unverified: UnverifiedPolicy = _key(
         "abstain",
         "What to do with an answer from documents without a verified quotation: abstain and show it, or keep it as an "
@@ -365,6 +381,9 @@ class Settings(_Table):
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
+    calibration: LocalPath | None = _key(
+        None, "File of `epicrisis calibrate confidence`. Answers then show the calibrated confidence.", "path"
+    )
     record: LocalPath | None = _key(
         None, "JSONL file for every prompt and reply. It contains the text of the documents in them.", "path"
     )

@@ -71,6 +71,9 @@ EvidenceOrder: TypeAlias = Literal["rank", "time"]
 ExtractionTarget: TypeAlias = Literal["sentence", "span"]
 """What answers an extractive question: a short sentence, as published, or words found verbatim in a note."""
 
+PreferenceMode: TypeAlias = Literal["first", "only"]
+"""What preferred study types change: they are moved forward in a ranking, or all others are left out."""
+
 SupportCheck: TypeAlias = Literal["off", "rules", "nli", "model"]
 """How the claims of an answer are checked against the sentences they cite."""
 

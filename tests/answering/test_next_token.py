@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from epicrisis.answering.baselines import zero_shot
+from epicrisis.answering.confidence import estimate_confidence
 from epicrisis.answers import Notice
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Question
@@ -24,7 +25,9 @@ def test_most_probable_option_is_choice() -> None:
     answer = run(zero_shot, world(model, ()), ASKED)
     assert (answer.state, answer.choice, answer.text, answer.decided_by) == ("answered", "B", "scurvy", "probability")
     assert answer.distribution == pytest.approx({"A": 2 / 9, "B": 6 / 9, "C": 1 / 9})
-    assert answer.confidence == pytest.approx(2 / 3)
+    confidence = estimate_confidence(answer)
+    assert confidence is not None
+    assert confidence.value == pytest.approx(2 / 3)
     (request,) = model.requests
     assert (request.max_tokens, request.schema, request.options) == (1, None, ("A", "B", "C"))
     assert "A. gout\nB. scurvy\nC. rickets" in request.messages[-1].content
@@ -44,7 +47,9 @@ def test_probabilities_of_equal_texts_are_summed() -> None:
     asked = Question("Which?", {"A": "other", "B": "same", "C": "same"}, "choice")
     answer = run(zero_shot, world(telling({"A": 0.4, "B": 0.3, "C": 0.3}), ()), asked)
     assert answer.choice == "B"
-    assert answer.confidence == pytest.approx(0.6)
+    confidence = estimate_confidence(answer)
+    assert confidence is not None
+    assert confidence.value == pytest.approx(0.6)
 
 
 def test_low_option_probability_is_noted() -> None:

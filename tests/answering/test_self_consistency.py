@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epicrisis.answering.confidence import estimate_confidence
 from epicrisis.answering.self_consistency import medprompt, self_consistency
 from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.answers import ExamplesFound, ModelCalled, Notice, Voted
@@ -46,7 +47,9 @@ def test_votes_sample_one_prompt_and_majority_wins() -> None:
     asked = world(model, (), voting=VotingOptions(3, temperature=0.9, top_p=0.8))
     answer = run(self_consistency, asked, ASKED)
     assert (answer.state, answer.choice, answer.decided_by) == ("answered", "A", "majority")
-    assert answer.confidence == pytest.approx(2 / 3)
+    confidence = estimate_confidence(answer)
+    assert confidence is not None
+    assert confidence.value == pytest.approx(2 / 3)
     assert [vote.choice for vote in answer.votes] == ["A", "A", "B"]
     assert len({request.messages for request in model.requests}) == 1
     assert [request.sample for request in model.requests] == [0, 1, 2]

@@ -112,6 +112,8 @@ class Context:
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
     """Return every note of the patient's record in chronological order."""
     extract: ExtractionTarget = "span"
+    describe_sources: bool = False
+    """Whether prompts state the study type of each source."""
     about: tuple[str, ...] = ()
     """Lines before the documents of a prompt: the patient, the order, the meaning of the question's time words."""
     defence: DefenceOptions = field(default_factory=DefenceOptions)

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from epicrisis import __version__
 from epicrisis.cli import (
     ask,
+    calibrate,
     doctor,
     evaluate,
     examples,
@@ -118,6 +119,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
         (grade_run.grade_runs, grade.correctness, grade.pairs, grade.preference, grade.verdicts, grade.calibrate),
     ),
     "preflight": (EVALUATE, "Fit the check that decides whether one prompt is enough.", (preflight.calibrate,)),
+    "calibrate": (EVALUATE, "Fit the confidence of answers to how often they are right.", (calibrate.confidence,)),
     "questions": (
         EVALUATE,
         "List, download and generate question sets.",

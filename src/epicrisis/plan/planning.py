@@ -15,7 +15,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
-from epicrisis.answering.strategy_context import Context, Rewarder
+from epicrisis.answering.strategy_context import Context, Rewarder, SentenceSelection
 from epicrisis.answers import Answer, Event, MapStarted, ModelCalled, Notice, Usage
 from epicrisis.components import build_scope
 from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
@@ -28,8 +28,9 @@ from epicrisis.plan.cost_plan import CostPlan, CostRange, ReplySize, Speed, Stra
 from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import ChatModel
+from epicrisis.references import find_passage_study
 from epicrisis.settings import BudgetSettings, CacheSettings, Settings
-from epicrisis.types import Question, Ranking, Scope, StrategyName
+from epicrisis.types import Question, Ranking, Scope, SentenceRanking, StrategyName
 
 DEFAULT_STRATEGIES: Sequence[StrategyName] = ("brief-context", "rag", "closed-book", "chain-of-thought")
 """The strategies without options or solved questions."""
@@ -259,7 +260,9 @@ async def _plan_outcomes(
 
     def collect_dates(ranking: Ranking) -> None:
         for passage in ranking.passages:
-            dates[format_passage(passage)] = passage.date or ""
+            study = find_passage_study(passage) if settings.describe_sources else None
+            text = format_passage(passage, with_study=settings.describe_sources)
+            dates[text] = ", ".join(filter(None, (passage.date, study.label if study else None)))
 
     async def average_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
         return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
@@ -283,6 +286,7 @@ async def _plan_outcomes(
             record=_cache_search(context.record, collect_dates),
             preflight=None if context.preflight is None else _cache_search(context.preflight),
             examples=None if context.examples is None else _cache_search(context.examples),
+            select_sentences=_cache_selection(context.select_sentences),
             reward=Rewarder(average_reward) if trained else context.reward,
             deadline=None,
         )
@@ -326,6 +330,19 @@ def _cache_search(
         return results[question.text]
 
     return cached_search
+
+
+def _cache_selection(select: SentenceSelection) -> SentenceSelection:
+    """Return a selection of sentences that runs once for each question and passages."""
+    results: dict[tuple[str, int, tuple[str, ...] | None], SentenceRanking] = {}
+
+    async def cached_selection(question: Question, k: int, ranking: Ranking | None) -> SentenceRanking:
+        key = question.text, k, None if ranking is None else ranking.ids
+        if key not in results:
+            results[key] = await select(question, k, ranking)
+        return results[key]
+
+    return cached_selection
 
 
 def _sum_outcomes(name: str, rows: Sequence[_Outcomes], questions: int, planner: _Planner) -> StrategyPlan:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from epicrisis.answers import Answer, Citation, Claim, Notice, SupportState
+from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice, SupportState
 from epicrisis.printable import printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link
@@ -34,6 +34,12 @@ _SUPPORT: Mapping[SupportState, str] = {
 _NARROWING = {
     "kept": "From the notes of the time in the question; --setting timeline=false reads the complete record.",
     "lifted": "From the complete record: the notes of the time in the question did not answer it.",
+}
+_CONFIDENCE_COMPONENTS = {
+    "parts": "agreement of the parts",
+    "votes": "share of the votes",
+    "probability": "probability of the letter",
+    "claims": "share of supported claims",
 }
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 
@@ -182,6 +188,17 @@ def _warn(answer: Answer) -> Iterable[str]:
         yield printable(f"The model answered: {choice + ' — ' if choice else ''}{answer.withheld.text}")
 
 
+def _describe_confidence(confidence: Confidence) -> str:
+    """Return the confidence with its components; without a calibration it is called so."""
+    parts: list[str] = []
+    for name, share in confidence.components.items():
+        parts.append(f"{_CONFIDENCE_COMPONENTS.get(name, name)} {share:.2f}")
+    basis = f"{confidence.value:.2f} from {', '.join(parts)}"
+    if confidence.calibrated is None:
+        return f"Confidence {basis}; not calibrated, so no probability of being right"
+    return f"Calibrated confidence {confidence.calibrated:.2f} ({basis})"
+
+
 def _remark(answer: Answer) -> Iterable[str]:
     if answer.narrowing != "none":
         yield _NARROWING[answer.narrowing]
@@ -195,11 +212,13 @@ def _remark(answer: Answer) -> Iterable[str]:
         if answer.margin is not None:
             basis = f"{sum(answer.margin.votes.values())} votes of {answer.margin.read} {answer.margin.unit} read alone"
         yield printable(f"{basis}: {percentages}; by {answer.decided_by}")
+    if answer.confidence is not None:
+        yield _describe_confidence(answer.confidence)
     if answer.margin is not None and answer.margin.choice is not None:
         margin = answer.margin
         yield (
-            f"Margin: at least {margin.needed} of the {margin.read} {margin.unit} read would have to be false to change "
-            "this answer."
+            f"Margin: at least {margin.needed} of the {margin.read} {margin.unit} read would have to be false to "
+            "change this answer."
         )
     if answer.patient is not None:
         name = f" ({answer.patient_name})" if answer.patient_name else ""
@@ -274,7 +293,8 @@ def _describe_place(citation: Citation) -> str:
 
 
 def _list_conflicts(answer: Answer) -> AnswerSection:
-    return AnswerSection("Disagreements")
+    """Return one line for each disagreement of the evidence: both sides, their sources, and what decided."""
+    return AnswerSection("Disagreements", lines=tuple(printable(conflict.describe()) for conflict in answer.conflicts))
 
 
 def _list_gaps(answer: Answer) -> tuple[str, ...]:

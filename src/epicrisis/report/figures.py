@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from epicrisis.evaluation.analysis.published import Published, derive_accuracies
+from epicrisis.evaluation.analysis.selective_prediction import RISK_COVERAGE_PLOT
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Cell, PlotSpec, Table
 from epicrisis.evaluation.analysis.table_text import label_row
@@ -138,7 +139,7 @@ def plot_figures(
         required = plot.along if plot.optional else (*plot.values, *plot.along)
         return all(map(partial(match_names, table.columns), required))
 
-    groups = (*plots_of(experiment), *ENERGY_PLOTS)
+    groups = ((RISK_COVERAGE_PLOT,), *plots_of(experiment), *ENERGY_PLOTS)
     plots = next(filter(lambda group: all(map(has_columns, group)), groups), ())
     figures = []
     for plot in plots:

@@ -25,7 +25,7 @@ NONE = "–"
 
 _NOT_SHARES = {
     *("calls", "tokens", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's", "area"),
-    *("kappa interval", "alpha interval"),
+    *("kappa interval", "alpha interval", "AURC", "excess AURC", "Brier score", "ECE"),
 }
 _SHARES = {
     *("precision", "recall", "specificity", "F1", "skipped", "SD over places", "SD over repeats", "agreement"),

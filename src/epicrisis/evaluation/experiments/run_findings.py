@@ -15,6 +15,7 @@ from epicrisis.evaluation.analysis import energy_tables, run_comparison
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.published import load_published
+from epicrisis.evaluation.analysis.selective_prediction import make_selective_tables
 from epicrisis.evaluation.experiments import positions, preflight
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.planning import EVALUATE
@@ -51,18 +52,20 @@ def _plan_name(run: RecordedRun) -> str:
 
 def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
     if name == EVALUATE:
-        yield _with_energy(run_comparison.compare_runs(runs), runs)
+        yield _with_shared_tables(run_comparison.compare_runs(runs), runs)
         return
     renamed = _name_by_model(runs)
-    yield _with_energy(_experiment_findings(find_experiment(name), renamed), renamed)
+    yield _with_shared_tables(_experiment_findings(find_experiment(name), renamed), renamed)
     for derived, arms in _DERIVED.items() if name == positions.NAME else ():
         usable = [run for run in renamed if arms <= {*_arguments(run).get("arms", ())}]
         if usable:
             yield _experiment_findings(find_experiment(derived), usable)
 
 
-def _with_energy(findings: Findings, runs: Sequence[RecordedRun]) -> Findings:
-    return replace(findings, tables=(*findings.tables, *energy_tables.make_energy_tables(runs, graded_right)))
+def _with_shared_tables(findings: Findings, runs: Sequence[RecordedRun]) -> Findings:
+    """Return the findings with the tables that every experiment has: selective prediction and energy."""
+    selective, energy = make_selective_tables(runs), energy_tables.make_energy_tables(runs, graded_right)
+    return replace(findings, tables=(*findings.tables, *selective, *energy))
 
 
 def graded_right(folder: Path) -> frozenset[str]:
