@@ -261,9 +261,7 @@ class Settings(_Table):
     count: CountUnit | None = _key(
         None, "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record."
     )
-    sentences: int = _key(
-        8, "Sentences that the strategies evidence and focused select.", "sentences", ge=1, le=200, omit=8
-    )
+    sentences: int = _key(8, "Sentences that evidence and focused select.", "sentences", ge=1, le=200, omit=8)
     neighbours: int = _key(
         1, "Sentences that focused adds before and after each selected one.", "sentences", ge=0, le=20, omit=1
     )
