@@ -294,7 +294,8 @@ def _describe_place(citation: Citation) -> str:
 
 
 def _list_conflicts(answer: Answer) -> AnswerSection:
-    return AnswerSection("Disagreements")
+    """Return one line for each disagreement of the evidence: both sides, their sources, and what decided."""
+    return AnswerSection("Disagreements", lines=tuple(printable(conflict.describe()) for conflict in answer.conflicts))
 
 
 def _list_gaps(answer: Answer) -> tuple[str, ...]:
