@@ -279,7 +279,7 @@ class Answer:
     distribution: Mapping[str, float] = field(default_factory=dict)
     """The share of each option among the votes with a choice, or its next-token probability."""
     decided_by: str = ""
-    """For votes: `majority`, the tie rule, or `tie` without one. For open answers: the selected draft."""
+    """For votes: `majority`, the tie rule, `tie` without one, or `citations`. For open answers: the selected draft."""
     drafts: tuple[Draft, ...] = ()
     withheld: WithheldAnswer | None = None
     """The answer of the model, if the state is `abstained` because the answer is not trusted."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from epicrisis.answering.document_answers import build_documents_request
 from epicrisis.answering.strategy_context import Context
+from epicrisis.partitioning import mark_largest_gap
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
@@ -88,9 +89,12 @@ def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Sc
     search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.search
     count = settings.count_unit(scope.patient)
     if not settings.prefer:
-        return search(text, settings.k, settings.by, scope, count)
-    pool = search(text, settings.k * POOL_TIMES, settings.by, scope, count)
-    return prefer_studies(pool, settings.prefer, settings.prefer_mode, settings.k, count)
+        ranking = search(text, settings.k, settings.by, scope, count)
+    else:
+        pool = search(text, settings.k * POOL_TIMES, settings.by, scope, count)
+        ranking = prefer_studies(pool, settings.prefer, settings.prefer_mode, settings.k, count)
+    # Before the order of time, which replaces the scores.
+    return mark_largest_gap(ranking, count) if settings.adaptive_k else ranking
 
 
 def rank_sentences(

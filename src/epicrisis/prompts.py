@@ -41,6 +41,11 @@ MARKS_EXPLANATION = (
     "use one that was doubted or corrected, say so."
 )
 """Precedes the fence if a label in it has a mark."""
+TIME_ORDER_STATEMENT = (
+    "The notes of the patient's record stand in the order in which they were written, the oldest first; literature, "
+    "where there is any, comes after them."
+)
+"""Precedes the notes of a record in order of time."""
 OPEN = "<documents>"
 CLOSE = "</documents>"
 

@@ -47,6 +47,7 @@ StrategyName: TypeAlias = Literal[
     "evidence",
     "brief-context",
     "rag",
+    "focused",
     "closed-book",
     "chain-of-thought",
     "zero-shot",
@@ -56,6 +57,9 @@ StrategyName: TypeAlias = Literal[
     "self-reflection",
     "full-context",
 ]
+RouteTarget: TypeAlias = Literal["off", "brief-context", "full-context"]
+"""Where a question goes whose documents do not answer it in one prompt."""
+
 CountUnit: TypeAlias = Literal["documents", "passages"]
 """The unit of `k`, of a partition and of the preflight check."""
 
