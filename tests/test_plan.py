@@ -501,7 +501,7 @@ def test_invalid_plan_request_raises(tmp_path: Path) -> None:
         planned_for(settings_of(), store_of([]), QUESTIONS)
     with pytest.raises(InputError, match="--sample"):
         planned_for(settings_of(), store_of([]), many(3), "rag", sample=1)
-    with pytest.raises(InputError, match="known are brief-context"):
+    with pytest.raises(InputError, match="known are evidence, brief-context"):
         asyncio.run(estimate_costs(settings_of(), tmp_path, QUESTIONS, ["brief"]))
 
 
