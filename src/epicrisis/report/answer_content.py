@@ -212,7 +212,8 @@ def _remark(answer: Answer) -> Iterable[str]:
         if answer.margin is not None:
             basis = f"{sum(answer.margin.votes.values())} votes of {answer.margin.read} {answer.margin.unit} read alone"
         yield printable(f"{basis}: {percentages}; by {answer.decided_by}")
-    if answer.confidence is not None:
+    # A list of sentences claims nothing that could be right or wrong.
+    if answer.confidence is not None and answer.strategy != EVIDENCE:
         yield _describe_confidence(answer.confidence)
     if answer.margin is not None and answer.margin.choice is not None:
         margin = answer.margin
