@@ -16,9 +16,9 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import Library
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
+from epicrisis.prompts import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.preflight import BY_RANKS, PAPER
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel

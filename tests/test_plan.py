@@ -501,7 +501,7 @@ def test_invalid_plan_request_raises(tmp_path: Path) -> None:
         planned_for(settings_of(), store_of([]), QUESTIONS)
     with pytest.raises(InputError, match="--sample"):
         planned_for(settings_of(), store_of([]), many(3), "rag", sample=1)
-    with pytest.raises(InputError, match="known are brief-context"):
+    with pytest.raises(InputError, match="known are evidence, brief-context"):
         asyncio.run(estimate_costs(settings_of(), tmp_path, QUESTIONS, ["brief"]))
 
 
@@ -526,11 +526,22 @@ def test_estimate_is_not_labelled_exact() -> None:
     assert not any(row.exact for row in made.strategies)
 
 
-@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in ("medprompt", "full-context")])
+@pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"medprompt", "full-context", "evidence"}))
 def test_plan_without_token_count_fails(strategy: str) -> None:
     """A strategy would take it for an answer that failed."""
     with pytest.raises(UserError, match="start it"):
         planned_for(settings_of(), store_of(papers(12)), QUESTIONS, strategy, model=Deaf(ScriptedModel(never)))
+
+
+def test_route_is_planned_in_highest_estimate_only() -> None:
+    made = {}
+    for route in ("off", "brief-context"):
+        settings = settings_of(route=route, preflight={"enabled": False})
+        (made[route],) = planned_for(settings, store_of(papers(12)), QUESTIONS, "rag").strategies
+    n = len(QUESTIONS)
+    assert (made["off"].calls.least, made["off"].calls.most) == (n, n)
+    assert (made["brief-context"].calls.least, made["brief-context"].calls.expected) == (n, n)
+    assert made["brief-context"].calls.most > 2 * n
 
 
 def test_option_reply_is_planned_as_one_token() -> None:

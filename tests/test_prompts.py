@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
@@ -246,6 +247,20 @@ def test_unfence_without_fence_returns_no_items(prompt: str) -> None:
 
 def make(text: str, title: str = "", date: str | None = None, patient: str | None = None) -> Passage:
     return Passage("d#0", "d", 0, 0, len(text), text, title=title, date=date, patient=patient)
+
+
+def test_study_type_is_stated_inside_the_fence_only_if_requested() -> None:
+    metadata = {"publication_types": ["Randomized Controlled Trial"]}
+    trial = replace(make("Text.", "Aspirin", "2017-08"), metadata=metadata)
+    untitled, note = replace(make("Text."), metadata=metadata), replace(trial, patient="p1")
+    fenced = fence_passages([trial, untitled, note, make("Text.", "Aspirin")], Scope("p1"), with_study=True)
+    assert unfence(fenced) == [
+        "Aspirin (2017-08, randomised trial)\nText.",
+        "(randomised trial)\nText.",
+        "Aspirin (2017-08)\nText.",
+        "Aspirin\nText.",
+    ]
+    assert unfence(fence_passages([trial], Scope())) == ["Aspirin (2017-08)\nText."]
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from epicrisis.corpus.reader_base import FileDocument
+from epicrisis.corpus.readers import read_sources
 from epicrisis.references import build_reference
-from epicrisis.types import Passage
+from epicrisis.types import Document, Passage
 
 ARTICLE = Passage(
     id="pubmed:12377809#0",
@@ -51,6 +54,52 @@ def test_up_to_three_authors_are_named_with_initials() -> None:
 def test_identifier_of_another_form_is_no_link(doi: object) -> None:
     reference = build_reference(replace(ARTICLE, document_id="file:a.pdf", metadata={"doi": doi, "pmid": "1;2"}))
     assert reference.links == ()
+
+
+@pytest.mark.parametrize("doi", ["10.1002/(SICI)1097(1999)85:2<1::AID-C>3.0", '10.1000/"><script>', "10.1000/a)b"])
+def test_address_of_a_doi_has_no_markup(doi: str) -> None:
+    (link,) = build_reference(replace(ARTICLE, document_id="x", metadata={"doi": doi})).links
+    assert link.url.startswith("https://doi.org/10.")
+    assert not set("<>\"()'& ") & set(link.url)
+
+
+def test_abbreviated_journal_is_preferred() -> None:
+    metadata = {"journal": "The New England journal of medicine", "journal_abbreviation": "N Engl J Med"}
+    assert build_reference(replace(ARTICLE, metadata=metadata)).journal == "N Engl J Med"
+
+
+@pytest.mark.data
+def test_real_pubmed_record_and_article_have_complete_references(data_folder: Path) -> None:
+    files = [data_folder / "pubmed_xml/pubmed-29768149.xml", data_folder / "pubmed_xml/pone.0046493.nxml"]
+    references: list[str] = []
+    links: list[str] = []
+    studies: list[str] = []
+    for item in read_sources(files):
+        if isinstance(item, Document | FileDocument):
+            document = item.document if isinstance(item, FileDocument) else item
+            passage = Passage(
+                f"{document.id}#0",
+                document.id,
+                0,
+                0,
+                len(document.text),
+                document.text,
+                document.title,
+                document.source,
+                document.date,
+                None,
+                document.metadata,
+            )
+            reference = build_reference(passage)
+            references.append(reference.describe(document.title, document.source, document.date))
+            links += [link.label for link in reference.links]
+            studies.append(reference.study.type if reference.study else "")
+    assert references[0] == (
+        "O'Byrne PM et al. Inhaled Combined Budesonide-Formoterol as Needed in Mild Asthma. N Engl J Med. 2018"
+    )
+    assert references[1].endswith("PLoS ONE. 2012")
+    assert studies[0] == "randomised-trial"
+    assert links == ["PMID", "DOI", "PMID", "PMCID", "DOI"]
 
 
 def test_note_of_a_record_has_type_and_date_and_no_study_or_links() -> None:

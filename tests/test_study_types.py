@@ -40,6 +40,12 @@ def test_publication_types_and_mesh_decide_the_study_type(types: list[str], mesh
         ("A case of thyroid storm", "case-report"),
         ("Updated efficacy results of the PEPI-Malawi trial", "clinical-trial"),
         ("Protocol for a randomised trial of exercise", "protocol"),
+        ("Nisoldipine: design and rationale of a randomised trial", "protocol"),
+        ("Amlodipine: a randomized, blinded clinical trial in 9 cats", "laboratory"),
+        ("Guidelines on fitness for radical therapy in lung cancer", "guideline"),
+        ("The application of growth factors: a review of 70 cases", "case-report"),
+        ("Trial of aspirin: a retrospective chart review", "cohort"),
+        ("A prospective, single-centre cohort study of statins", "cohort"),
     ],
 )
 def test_title_decides_and_label_says_so_without_other_terms(title: str, expected: str) -> None:
@@ -47,6 +53,34 @@ def test_title_decides_and_label_says_so_without_other_terms(title: str, expecte
     assert match is not None
     assert match.type == expected
     assert match.label.endswith("(by its title)")
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "A secondary analysis of the V710-P003 trial",
+        "A qualitative evaluation nested in the MANAS trial",
+        "Fidelity to treatment delivery in a randomised feasibility trial",
+        "The outcome of STOP-Hypertension-2 in relation to the 1999 hypertension guidelines",
+        "Do pediatricians apply the 2009 guidelines for reflux?",
+        "Early changes in longitudinal performance",
+        "A prospective comparison of four study designs",
+    ],
+)
+def test_title_about_a_trial_or_a_guideline_shows_no_type(title: str) -> None:
+    assert find_study_type({}, title, "Patients were allocated.") is None
+
+
+def test_title_of_a_trial_decides_before_mesh_of_its_follow_up() -> None:
+    match = find_study_type({"mesh": ["Humans", "Follow-Up Studies"]}, "Aspirin: a randomised trial")
+    assert match is not None
+    assert (match.type, match.basis) == ("randomised-trial", "title")
+
+
+def test_mesh_terms_in_lower_case_with_qualifiers_are_recognised() -> None:
+    match = find_study_type({"mesh": ["humans", "double-blind method", "follow-up studies"]}, "Aspirin")
+    assert match is not None
+    assert (match.type, match.basis) == ("randomised-trial", "MeSH")
 
 
 def test_abstract_decides_if_the_title_says_nothing() -> None:

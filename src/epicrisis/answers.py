@@ -247,10 +247,11 @@ class Conflict:
     """What decided, in words: `reduce call, against the majority of parts`."""
 
     def describe(self) -> str:
-        """Return the sides on one line: `3 for A (yes): 2 randomised trials, 1 cohort study; 1 for B (no): ...`."""
+        """Return the sides on one line: `2 for A (yes): 2 randomised trials [1][3]; 1 for B (no): ...`."""
         lines: list[str] = []
         for side in self.sides:
-            lines.append(f"{side.count} for {side.label}: {side.summary}")
+            markers = "".join(f"[{number}]" for number in side.citations)
+            lines.append(f"{side.count} for {side.label}: {side.summary} {markers}".rstrip())
         return f"{'; '.join(lines)}. Decided by: {self.rule}"
 
 
@@ -278,7 +279,7 @@ class Answer:
     distribution: Mapping[str, float] = field(default_factory=dict)
     """The share of each option among the votes with a choice, or its next-token probability."""
     decided_by: str = ""
-    """For votes: `majority`, the tie rule, or `tie` without one. For open answers: the selected draft."""
+    """For votes: `majority`, the tie rule, `tie` without one, or `citations`. For open answers: the selected draft."""
     drafts: tuple[Draft, ...] = ()
     withheld: WithheldAnswer | None = None
     """The answer of the model, if the state is `abstained` because the answer is not trusted."""

@@ -17,6 +17,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from epicrisis.answering.confidence import ConfidenceCalibration
+from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.verifiers import NliVerifier
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
@@ -42,7 +43,7 @@ from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, Rer
 from epicrisis.types import Examples, Question, Scope
 
 DEFAULT_ENCODER = "minilm"
-WITH_SENTENCES = frozenset({"evidence"})
+WITH_SENTENCES = frozenset({"evidence", "focused"})
 """Strategies that select sentences with the encoder."""
 EMBEDDED_CONCURRENCY = 1
 """Concurrent calls of an embedded model. More would wait inside it."""
@@ -228,6 +229,21 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
             opened.append((key_settings, model))
         models[role] = model
     return models
+
+
+def read_sampling(settings: Settings) -> dict[str, Sampling]:
+    """Return the sampling parameters of each role."""
+    sampling: dict[str, Sampling] = {}
+    for role in settings.roles:
+        model = settings.model_for(role)
+        sampling[role] = Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
+    return sampling
+
+
+def read_prompt_options(settings: Settings) -> dict[str, Any]:
+    """Return the options of rag and focused, by their names in a context."""
+    names = ("sentences", "neighbours", "focus_tokens", "rotations", "route")
+    return {name: getattr(settings, name) for name in names}
 
 
 def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyCache | None, str | None]:

@@ -7,16 +7,18 @@ from dataclasses import dataclass, replace
 
 from epicrisis.answering.document_answers import build_documents_request
 from epicrisis.answering.strategy_context import Context
+from epicrisis.partitioning import mark_largest_gap
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences, prefer_studies
 from epicrisis.retrieval.time_expressions import find_time_expressions
 from epicrisis.retrieval.timeline import resolve
 from epicrisis.settings import Settings
-from epicrisis.types import Passage, Question, Ranking, Scope
+from epicrisis.types import Passage, Question, Ranking, Scope, SentenceRanking
 
 RETRY_MESSAGE = "the remaining notes do not answer the question: asking again with the whole record"
 EMPTY_MESSAGE = "nothing is found in the remaining notes: searching the whole record"
@@ -85,7 +87,24 @@ def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passa
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
     """Return the best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
     search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.search
-    return search(text, settings.k, settings.by, scope, settings.count_unit(scope.patient))
+    count = settings.count_unit(scope.patient)
+    if not settings.prefer:
+        ranking = search(text, settings.k, settings.by, scope, count)
+    else:
+        pool = search(text, settings.k * POOL_TIMES, settings.by, scope, count)
+        ranking = prefer_studies(pool, settings.prefer, settings.prefer_mode, settings.k, count)
+    # Before the order of time, which replaces the scores.
+    return mark_largest_gap(ranking, count) if settings.adaptive_k else ranking
+
+
+def rank_sentences(
+    settings: Settings, retriever: Retriever, text: str, passages: Sequence[Passage], k: int
+) -> SentenceRanking:
+    """Return the best `k` sentences of passages, which are in the order of a ranking."""
+    if not settings.prefer:
+        return retriever.rank_sentences(text, passages, k)
+    pool = retriever.rank_sentences(text, passages, k * POOL_TIMES)
+    return prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
 
 
 def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:
@@ -115,7 +134,9 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
         model = context.models["writer"]
         counts: dict[str, int] = {}
         for passage in ranking.passages:
-            counts[passage.id] = await model.count_tokens((Message("user", format_passage(passage)),))
+            counts[passage.id] = await model.count_tokens(
+                (Message("user", format_passage(passage, with_study=context.describe_sources)),)
+            )
         notes, _ = fit_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
         budget = f"the budget of {tokens:,} tokens"
     n = max(1, len(notes))

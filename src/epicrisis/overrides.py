@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from epicrisis.answering.strategy_context import Context, RefiningOptions, SentenceSelection, VotingOptions
-from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
+from epicrisis.prompts import TIME_ORDER_STATEMENT
 from epicrisis.types import (
     CountUnit,
     Examples,
@@ -15,6 +15,7 @@ from epicrisis.types import (
     Preflight,
     Question,
     Ranking,
+    RouteTarget,
     Scope,
     SentenceRanking,
     StrategyName,
@@ -40,6 +41,8 @@ class RunOverrides:
     """For all roles."""
     scope: Scope | None = None
     """The scope of the question."""
+    rotations: int | None = None
+    route: RouteTarget | None = None
     voting: VotingOptions | None = None
     refining: RefiningOptions | None = None
     examples: Examples | None = None
@@ -75,6 +78,8 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         count=overrides.count or context.count,
         seed=context.seed if overrides.seed is None else overrides.seed,
         sampling=sampling,
+        rotations=overrides.rotations or context.rotations,
+        route=overrides.route or context.route,
         voting=overrides.voting or context.voting,
         refining=overrides.refining or context.refining,
         examples=context.examples if overrides.examples is None else _return_value(overrides.examples),

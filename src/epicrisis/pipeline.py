@@ -27,6 +27,7 @@ from epicrisis.answering.conflicts import find_conflicts, watch_passages
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.document_answers import chose_unanswerable, withhold_unverified
 from epicrisis.answering.evidence import evidence
+from epicrisis.answering.focused import focused
 from epicrisis.answering.isolated_votes import brief_context_or_votes
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
@@ -38,7 +39,6 @@ from epicrisis.answering.strategy_context import (
     Rewarder,
     VotingOptions,
 )
-from epicrisis.answering.structured_request import Sampling
 from epicrisis.answering.support import check_answer
 from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
 from epicrisis.answering.verifiers import make_chat_verifier
@@ -54,10 +54,9 @@ from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs
-from epicrisis.prompts import hash_prompts
+from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
 from epicrisis.retrieval.preflight import describe_rules
-from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import list_sentences
 from epicrisis.serialization import to_json
@@ -70,6 +69,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "evidence": evidence,
     "brief-context": brief_context_or_votes,
     "rag": rag,
+    "focused": focused,
     "full-context": full_context,
     "closed-book": closed_book,
     "chain-of-thought": chain_of_thought,
@@ -79,7 +79,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "ensemble-refining": ensemble_refining,
     "self-reflection": self_reflection,
 }
-WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "full-context"}
+WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "focused", "full-context"}
 """Strategies without a library of passages; some use one of solved questions."""
 WITHOUT_SEARCH = WITHOUT_LIBRARY | {"full-context"}
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
@@ -92,7 +92,8 @@ SENTENCE_PASSAGES = 16
 _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
+    "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route",
 }
 """Settings that influence the answers."""
 _REPLY_SETTINGS = {
@@ -396,10 +397,6 @@ class Pipeline:
         rewarder = Rewarder(reward) if self.reward is not None else None
         if rewarder is None and "reward" in settings.roles:
             rewarder = Rewarder(request_reward, settings.model_for("reward").name)
-        sampling: dict[str, Sampling] = {}
-        for role in settings.roles:
-            model = settings.model_for(role)
-            sampling[role] = Sampling(model.temperature, model.top_p, model.max_reasoning_tokens)
         refine = settings.refine
         chronological = scope.patient is not None and evidence_selection.is_chronological(settings, scope.patient)
         deadline = settings.deadline_seconds
@@ -410,22 +407,25 @@ class Pipeline:
             retrieve=retrieve,
             record=record,
             select_sentences=partial(self._select_sentences, search_scope, emit),
-            sentences=settings.sentences,
+            split_sentences=find_sentences,
+            **components.read_prompt_options(settings),
             citing=settings.citing,
             compare_texts=None if not self._has_encoder else self._compare_texts,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
             count=settings.count_unit(scope.patient),
             seed=settings.seed,
-            sampling=sampling,
+            sampling=components.read_sampling(settings),
             deadline=None if deadline is None else time.monotonic() + deadline,
             voting=VotingOptions(**settings.votes.model_dump()),
             examples=None if self.examples is None else examples,
             refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
             extract=settings.extract,
+            describe_sources=settings.describe_sources,
             defence=DefenceOptions(**settings.defence.model_dump(), count_unverified=settings.unverified == "keep"),
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
+            record_about=(TIME_ORDER_STATEMENT, *restriction.without_hidden().messages),
         )
         return context
 
@@ -442,7 +442,8 @@ class Pipeline:
         if ranking is None:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
-        return await self._offload(retriever.rank_sentences, question.text, ranking.passages, k)
+        select = evidence_selection.rank_sentences
+        return await self._offload(select, self.settings, retriever, question.text, ranking.passages, k)
 
     @property
     def _has_encoder(self) -> bool:

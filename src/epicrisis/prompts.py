@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from epicrisis.answers import Quotation
 from epicrisis.errors import ScopeViolation
 from epicrisis.protocols import Message
+from epicrisis.references import find_passage_study
 from epicrisis.types import ArticleMark, Passage, Scope
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ MARKS_EXPLANATION = (
     "use one that was doubted or corrected, say so."
 )
 """Precedes the fence if a label in it has a mark."""
+TIME_ORDER_STATEMENT = (
+    "The notes of the patient's record stand in the order in which they were written, the oldest first; literature, "
+    "where there is any, comes after them."
+)
+"""Precedes the notes of a record in order of time."""
 OPEN = "<documents>"
 CLOSE = "</documents>"
 
@@ -215,14 +221,17 @@ def check_scope(passages: Sequence[Passage], scope: Scope) -> None:
             )
 
 
-def fence_passages(passages: Sequence[Passage], scope: Scope, sentences: Sequence[Quotation] = ()) -> str:
+def fence_passages(
+    passages: Sequence[Passage], scope: Scope, sentences: Sequence[Quotation] = (), *, with_study: bool = False
+) -> str:
     """Return the fence with passages as `[doc i] title (date)` and text, in this order.
 
-    `sentences` get the labels `[s1] `, `[s2] `... by their order. Raises ScopeViolation for a passage outside the scope
-    (the second check of this access boundary), and ValueError for a sentence that is not verbatim in its passage.
+    `with_study` adds the study type behind the date. `sentences` get the labels `[s1] `, `[s2] `... by their order.
+    Raises ScopeViolation for a passage outside the scope (the second check of this access boundary), and ValueError for
+    a sentence that is not verbatim in its passage.
     """
     check_scope(passages, scope)
-    items = list(map(format_passage, passages))
+    items = [format_passage(passage, with_study=with_study) for passage in passages]
     numbers = _place_numbers(passages, items, sentences) if sentences else ()
     return fence(items, marks=[passage.marks for passage in passages], numbers=numbers)
 
@@ -247,9 +256,15 @@ def _place_numbers(
     return numbers
 
 
-def format_passage(passage: Passage) -> str:
-    """Return a passage as a model reads it: a line with title and date, if known, then the text."""
-    head = f"{passage.title} ({passage.date})" if passage.title and passage.date else passage.title
+def format_passage(passage: Passage, *, with_study: bool = False) -> str:
+    """Return a passage as a model reads it: a line with title and date, if known, then the text.
+
+    `with_study` adds the study type, if known, as in `Aspirin and pre-eclampsia (2017, randomised trial)`.
+    """
+    study = find_passage_study(passage) if with_study else None
+    date = passage.date if passage.title or study else None
+    details = ", ".join(filter(None, (date, study.label if study else None)))
+    head = f"{passage.title} ({details})".lstrip() if details else passage.title
     return f"{head}\n{passage.text}" if head else passage.text
 
 

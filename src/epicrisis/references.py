@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from epicrisis.study_types import StudyTypeMatch, find_study_type
 from epicrisis.types import Metadata, Passage
@@ -45,7 +46,7 @@ class Reference:
     section: str = ""
     """The heading above the passage, in a full text or a note."""
     page: int | None = None
-    """The page of a PDF file, from 1."""
+    """The page of a PDF file on which the passage begins, from 1."""
 
     def describe(self, title: str, source: str, date: str | None) -> str:
         """Return the reference on one line: authors, title, journal or source, year or date of the note."""
@@ -66,17 +67,26 @@ def build_reference(passage: Passage) -> Reference:
     note_type = _text(metadata, "note_type")
     page = metadata.get("page")
     is_record = passage.patient is not None
-    abstract = passage.text if passage.ordinal == 0 else ""
     return Reference(
         authors=_authors(metadata),
-        journal=_text(metadata, "journal"),
+        journal=_text(metadata, "journal_abbreviation") or _text(metadata, "journal"),
         year=(passage.date or "")[:4],
         links=() if is_record else _links(passage),
-        study=None if is_record else find_study_type(metadata, passage.title, abstract),
+        study=find_passage_study(passage),
         note_type=note_type if is_record else "",
         section=_text(metadata, "section"),
         page=page if isinstance(page, int) and not isinstance(page, bool) else None,
     )
+
+
+def find_passage_study(passage: Passage) -> StudyTypeMatch | None:
+    """Return the type of the study that a passage belongs to, or None for a note or an unknown type.
+
+    The words of the abstract count only in the first passage of a document.
+    """
+    if passage.patient is not None:
+        return None
+    return find_study_type(passage.metadata, passage.title, passage.text if passage.ordinal == 0 else "")
 
 
 def _text(metadata: Metadata, key: str) -> str:
@@ -103,7 +113,7 @@ def _links(passage: Passage) -> tuple[Link, ...]:
     links: list[Link] = []
     for label, identifier in identifiers.items():
         if identifier:
-            links.append(Link(label, identifier, _LABELLED_URLS[label].format(identifier)))
+            links.append(Link(label, identifier, _LABELLED_URLS[label].format(quote(identifier, safe="/:;."))))
     return tuple(links)
 
 

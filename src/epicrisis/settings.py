@@ -13,17 +13,28 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, model_validator
 
 from epicrisis.privacy import remote_host
-from epicrisis.settings_tables import Date, LocalPath, NameOrPath, NameOrUrl, VariableName
+from epicrisis.settings_tables import (
+    Date,
+    EnergySettings,
+    LocalPath,
+    NameOrPath,
+    NameOrUrl,
+    PlanSettings,
+    RefineSettings,
+    VariableName,
+)
 from epicrisis.settings_tables import SettingsTable as _Table
 from epicrisis.settings_tables import define_key as _key
+from epicrisis.study_types import StudyType
 from epicrisis.types import (
     CitingMode,
     CountUnit,
-    DraftSelection,
     EvidenceOrder,
     EvidenceUnit,
     ExtractionTarget,
     LongQuestionPolicy,
+    PreferenceMode,
+    RouteTarget,
     RuleName,
     SearchMode,
     SignalKind,
@@ -179,21 +190,10 @@ class ExampleSettings(_Table):
     )
 
 
-class RefineSettings(_Table):
-    """OpenMedprompt: ensemble refining, self-reflection, and the choice of the final draft."""
-
-    drafts: int = _key(5, "Drafts of ensemble refining.", "drafts", ge=1, le=1000)
-    rounds: int = _key(5, "Rounds of self-reflection.", "rounds", ge=0, le=1000)
-    reward_model: NameOrPath | None = _key(None, "Trained reward model: a catalogue name or a folder (extra torch).")
-    keep: DraftSelection | None = _key(
-        None, "Which draft is the answer: last, or best by reward. Default: best with a reward model, else last."
-    )
-
-
 class DefenceSettings(_Table):
     """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
 
-    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs about one token per word.")
+    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs more prompt tokens per word.")
     repeat: bool = _key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
     isolated_votes: bool = _key(
         False,
@@ -229,34 +229,6 @@ class BudgetSettings(_Table):
     minutes: float | None = _key(None, "Limit of the time.", "minutes", gt=0)
 
 
-class PlanSettings(_Table):
-    """Limits above which a run asks for confirmation first."""
-
-    ask_above_usd: float = _key(5.0, "Ask first if a run is expected to cost more.", "US$", ge=0)
-    ask_above_tokens: int = _key(20_000_000, "Ask first if a run at an unknown price may use more.", "tokens", ge=0)
-
-
-class EnergySettings(_Table):
-    """Estimates of energy and emissions for runs without a power meter. They change no answer."""
-
-    watts_per_core: float = _key(
-        12.0,
-        "Power of a busy processor core if RAPL cannot be read, as Green Algorithms assumes for any processor.",
-        "watts",
-        ge=0,
-    )
-    endpoint_watts: float | None = _key(
-        None, "Power of all machines behind the endpoints during a run. Default: unknown.", "watts", ge=0
-    )
-    kg_co2_per_kwh: float = _key(
-        0.205,
-        "Emissions of electricity. The default is that of the context-retrieval study for the European Union (Table "
-        "13: 197.31 kg for 962.48 kWh).",
-        "kg CO2 per kWh",
-        ge=0,
-    )
-
-
 class ScopeSettings(_Table):
     """Limits of what a search may return, in addition to the patient; see `epicrisis.types.Scope`."""
 
@@ -289,7 +261,34 @@ class Settings(_Table):
     count: CountUnit | None = _key(
         None, "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record."
     )
-    sentences: int = _key(8, "Sentences that the strategy evidence selects.", "sentences", ge=1, le=200, omit=8)
+    sentences: int = _key(8, "Sentences that evidence and focused select.", "sentences", ge=1, le=200, omit=8)
+    neighbours: int = _key(
+        1, "Sentences that focused adds before and after each selected one.", "sentences", ge=0, le=20, omit=1
+    )
+    focus_tokens: int | None = _key(
+        None,
+        "Limit for the sentences that focused reads, by the writer's tokenizer, in place of a number of sentences.",
+        "tokens",
+        ge=1,
+        omit=None,
+    )
+    adaptive_k: bool = _key(
+        False, "rag and focused read only what ranks before the largest gap in the scores, at most k.", omit=False
+    )
+    rotations: int = _key(
+        1,
+        "Prompts of rag and focused, each with the documents rotated further. Their answers vote.",
+        "prompts",
+        ge=1,
+        le=100,
+        omit=1,
+    )
+    route: RouteTarget = _key(
+        "off",
+        "Where rag and focused send a question that the documents in one prompt do not answer: brief-context, "
+        "full-context, or off.",
+        omit="off",
+    )
     partition: int = _key(4, "Evidence per map call.", "documents or passages, see count", ge=1)
     rrf_k: int = _key(60, "Constant of reciprocal rank fusion.", ge=1)
     preflight: PreflightSettings = PreflightSettings()
@@ -329,6 +328,20 @@ class Settings(_Table):
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     citing: CitingMode = _key(
         "quotes", "How a reply names its evidence: quotes (copied words) or numbers (of sentences).", omit="quotes"
+    )
+    describe_sources: bool = _key(
+        True,
+        "Tell the chat model the study type of each source, if known. Experiments leave it out unless this is set.",
+        omit=False,
+    )
+    prefer: tuple[StudyType, ...] = _key(
+        (),
+        "Study types to move forward in the ranking, such as systematic-review and randomised-trial. docs/answers.md "
+        "lists all.",
+        omit=(),
+    )
+    prefer_mode: PreferenceMode = _key(
+        "first", "Move the preferred study types forward (first), or leave out all others (only).", omit="first"
     )
     unverified: UnverifiedPolicy = _key(
         "abstain",
@@ -396,6 +409,11 @@ class Settings(_Table):
             raise ValueError(
                 "setting beside: full-context reads the patient record and no literature: use --strategy rag or "
                 "brief-context, or leave out beside"
+            )
+        if self.route == "full-context" and self.beside:
+            raise ValueError(
+                "setting route: full-context reads the patient record and no literature: use route=brief-context, or "
+                "leave out beside"
             )
         if self.strategy == "full-context" and self.order == "rank":
             raise ValueError(

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.privacy import local_path, parse_host, strip_secrets
+from epicrisis.types import DraftSelection
 
 
 def _check_date(date: str) -> str:
@@ -88,3 +89,46 @@ class SettingsTable(BaseModel):
     def __hash__(self) -> int:
         """Return a hash of the representation, since some tables contain dictionaries."""
         return hash(repr(self))
+
+
+class EnergySettings(SettingsTable):
+    """Estimates of energy and emissions for runs without a power meter. They change no answer."""
+
+    watts_per_core: float = define_key(
+        12.0,
+        "Power of a busy processor core if RAPL cannot be read, as Green Algorithms assumes for any processor.",
+        "watts",
+        ge=0,
+    )
+    endpoint_watts: float | None = define_key(
+        None, "Power of all machines behind the endpoints during a run. Default: unknown.", "watts", ge=0
+    )
+    kg_co2_per_kwh: float = define_key(
+        0.205,
+        "Emissions of electricity. The default is that of the context-retrieval study for the European Union (Table "
+        "13: 197.31 kg for 962.48 kWh).",
+        "kg CO2 per kWh",
+        ge=0,
+    )
+
+
+class RefineSettings(SettingsTable):
+    """OpenMedprompt: ensemble refining, self-reflection, and the choice of the final draft."""
+
+    drafts: int = define_key(5, "Drafts of ensemble refining.", "drafts", ge=1, le=1000)
+    rounds: int = define_key(5, "Rounds of self-reflection.", "rounds", ge=0, le=1000)
+    reward_model: NameOrPath | None = define_key(
+        None, "Trained reward model: a catalogue name or a folder (extra torch)."
+    )
+    keep: DraftSelection | None = define_key(
+        None, "Which draft is the answer: last, or best by reward. Default: best with a reward model, else last."
+    )
+
+
+class PlanSettings(SettingsTable):
+    """Limits above which a run asks for confirmation first."""
+
+    ask_above_usd: float = define_key(5.0, "Ask first if a run is expected to cost more.", "US$", ge=0)
+    ask_above_tokens: int = define_key(
+        20_000_000, "Ask first if a run at an unknown price may use more.", "tokens", ge=0
+    )

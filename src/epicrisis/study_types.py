@@ -32,6 +32,9 @@ StudyTypeBasis: TypeAlias = Literal["publication type", "MeSH", "title", "abstra
 
 _ANIMALS, _HUMANS = "animals", "humans"
 _EXPERIMENTS: frozenset[StudyType] = frozenset({"randomised-trial", "clinical-trial", "case-report"})
+_CLEAR_TITLES: frozenset[StudyType] = frozenset({"randomised-trial", "systematic-review", "protocol"})
+"""Types whose words in a title are clearer than MeSH terms of the design."""
+_TRIALS: frozenset[StudyType] = frozenset({"randomised-trial", "clinical-trial"})
 _ABSTRACT: tuple[tuple[StudyType, re.Pattern[str]], ...] = (
     (
         "systematic-review",
@@ -69,6 +72,17 @@ class StudyTypeRow:
     """Words of a title, used only if nothing else of the document matches a row."""
 
 
+_NO_TRIAL = re.compile(
+    r"\b(?:secondary (?:\w+ )?analys[ei]s|post[- ]hoc|sub-?group analys[ei]s|qualitative|process evaluation|fidelity|"
+    r"missing data|imputation|cost[- ]effectiveness|cost[- ]utility|economic|recruitment|trial design|trialists?|"
+    r"generali[sz]ability|informed consent|lessons|characteristics|sub-?study|methodology|willingness|participation|"
+    r"to (?:clinical )?practice|observational|retrospective|cohort|case[- ]matched|trial on a|"
+    r"predictors? of|correlates?)\b",
+    re.IGNORECASE,
+)
+"""Titles of work about a trial, which is not the comparison that the trial randomised."""
+
+
 def _words(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)
 
@@ -78,7 +92,11 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
         "protocol",
         "study protocol",
         frozenset({"clinical trial protocol"}),
-        title=_words("protocol (?:for|of)|study protocol|trial protocol"),
+        title=_words(
+            "protocol (?:for|of (?:a|an|the)|and rationale)|(?:study|trial|review) protocol|"
+            r"(?:rationale and (?:study )?design|design and rationale|study design|(?<!factorial )design) (?:for|of) "
+            "(?:a|an|the|this)"
+        ),
     ),
     StudyTypeRow("preprint", "preprint, not peer-reviewed", frozenset({"preprint"})),
     StudyTypeRow(
@@ -92,19 +110,34 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
                 "consensus development conference, nih",
             }
         ),
-        title=_words("(?:practice |clinical )?guidelines?|consensus statement"),
+        title=re.compile(
+            r"^(?!.*\b(?:implement\w*|adher\w*|complian\w*|concord\w*|accord\w*|relation|impact|effects?|use|utili\w+|"
+            r"following|appl\w+|awareness|knowledge|evaluat\w+|assess\w*|comparison|compar\w+|versus|trial|study|"
+            r"survey|attitudes|barriers|uptake|dissemination|improv\w+)\b)"
+            r".*(?:^|[:.] |\b(?:practice|consensus|clinical|society|college|association|force|joint|group|\d{4}) )"
+            r"(?:guidelines?\b(?!-)|consensus statement\b)",
+            re.IGNORECASE,
+        ),
     ),
     StudyTypeRow(
         "systematic-review",
         "systematic review or meta-analysis",
         frozenset({"meta-analysis", "systematic review", "network meta-analysis", "systematic-review"}),
-        title=_words("systematic (?:literature )?reviews?|meta-?analys[ie]s|cochrane review|pooled analysis"),
+        title=_words(
+            r"(?<!quality of )systematic (?:literature )?reviews?|"
+            r"(?<!treatment )(?<!in )(?<!for )(?<!of )meta-?analys[ie]s|"
+            "cochrane review|pooled analysis"
+        ),
     ),
     StudyTypeRow(
         "laboratory",
         "animal or laboratory study",
         mesh=frozenset({"in vitro techniques"}),
-        title=_words("mice|mouse|rats?|murine|rabbits?|zebrafish|in vitro|animal model"),
+        title=_words(
+            "mice|mouse|rats?|murine|rabbits?|zebrafish|in vitro|animal models?|rodents?|porcine|canine|feline|bovine|"
+            r"(?:in|of) (?:[\w-]+ ){0,2}(?:cats|dogs|pigs|piglets|sheep|lambs|goats|cattle|horses|monkeys|macaques|"
+            "hamsters|gerbils|chickens|drosophila)"
+        ),
     ),
     StudyTypeRow(
         "randomised-trial",
@@ -112,6 +145,7 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
         frozenset(
             {"randomized controlled trial", "equivalence trial", "pragmatic clinical trial", "adaptive clinical trial"}
         ),
+        mesh=frozenset({"double-blind method", "random allocation"}),
         title=_words(r"randomi[sz]ed|randomi[sz]ation|double[- ]blind(?:ed)?|placebo[- ]controlled|\brct"),
     ),
     StudyTypeRow(
@@ -127,7 +161,7 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
                 "clinical trial, phase iv",
             }
         ),
-        title=_words(r"trial|(?:clinical|controlled|open[- ]label|phase (?:[1-4]|i{1,3}|iv)[ab]?) (?:\w+ )?study"),
+        title=_words(r"trial|(?:controlled|open[- ]label|phase (?:[1-4]|i{1,3}|iv)[ab]?) (?:\w+ )?study"),
     ),
     StudyTypeRow(
         "case-control",
@@ -147,19 +181,26 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
                 "retrospective studies",
             }
         ),
-        title=_words("cohort|prospective(?:ly)?|retrospective(?:ly)?|longitudinal|registry|follow[- ]up study"),
+        title=_words(
+            r"cohort|(?:pro|retro)spective(?:ly)? (?:[\w-]+ ){0,3}(?:study(?! design)|analysis|evaluation|"
+            r"follow-up|review|audit|series|observation\w*|assessment)|"
+            r"longitudinal (?:[\w-]+ ){0,2}(?:study|analysis|follow-up|assessment)|"
+            "registry|follow[- ]up study"
+        ),
     ),
     StudyTypeRow(
         "cross-sectional",
         "cross-sectional study",
-        mesh=frozenset({"cross-sectional studies", "prevalence", "surveys and questionnaires"}),
-        title=_words("cross[- ]sectional|survey|prevalence"),
+        mesh=frozenset({"cross-sectional studies"}),
+        title=_words("cross[- ]sectional|survey|prevalence (?:of|and|in)"),
     ),
     StudyTypeRow(
         "case-report",
         "case report",
         frozenset({"case reports", "case-report"}),
-        title=_words("case (?:reports?|series|study)|(?:a|two|three) cases? of"),
+        title=_words(
+            r"case (?:reports?|series)|(?:a|two|three) cases? of|(?:review|report|analysis) of \d+ (?:cases|patients)"
+        ),
     ),
     StudyTypeRow(
         "narrative-review",
@@ -198,7 +239,9 @@ def find_study_type(metadata: Metadata, title: str = "", abstract: str = "") -> 
     """Return the type of a study, or None if nothing in its metadata, title or abstract shows it.
 
     Publication types decide before MeSH terms, these before the title, and the title before the abstract. A study with
-    the MeSH term `Animals` and without `Humans` is a laboratory study, unless it is a review or a guideline.
+    the MeSH term `Animals` and without `Humans` is a laboratory study, unless it is a review or a guideline. A title
+    that says randomised, systematic review or protocol decides before MeSH terms, because trials are often indexed
+    with `Follow-Up Studies`.
     """
     types = _lower(metadata.get("publication_types"))
     mesh: set[str] = set()
@@ -210,16 +253,23 @@ def find_study_type(metadata: Metadata, title: str = "", abstract: str = "") -> 
             return StudyTypeMatch(row.type, "publication type")
     if in_animals:
         return StudyTypeMatch("laboratory", "MeSH")
+    by_words = _read_words(title, abstract)
+    if by_words is not None and by_words.basis == "title" and by_words.type in _CLEAR_TITLES:
+        return by_words
     for row in STUDY_TYPES:
         if row.mesh & mesh:
             return StudyTypeMatch(row.type, "MeSH")
-    return _read_words(title, abstract)
+    return by_words
 
 
 def _read_words(title: str, abstract: str) -> StudyTypeMatch | None:
+    """Return the type that the words of a title or abstract show. Work about a trial has none."""
+    about_trial = _NO_TRIAL.search(title) is not None
     for row in STUDY_TYPES:
-        if row.title is not None and row.title.search(title):
+        if row.title is not None and row.title.search(title) and not (about_trial and row.type in _TRIALS):
             return StudyTypeMatch(row.type, "title")
+    if about_trial:
+        return None
     for study_type, pattern in _ABSTRACT:
         if pattern.search(abstract):
             return StudyTypeMatch(study_type, "abstract")

@@ -47,6 +47,7 @@ StrategyName: TypeAlias = Literal[
     "evidence",
     "brief-context",
     "rag",
+    "focused",
     "closed-book",
     "chain-of-thought",
     "zero-shot",
@@ -56,6 +57,9 @@ StrategyName: TypeAlias = Literal[
     "self-reflection",
     "full-context",
 ]
+RouteTarget: TypeAlias = Literal["off", "brief-context", "full-context"]
+"""Where a question goes whose documents do not answer it in one prompt."""
+
 CountUnit: TypeAlias = Literal["documents", "passages"]
 """The unit of `k`, of a partition and of the preflight check."""
 
@@ -70,6 +74,9 @@ EvidenceOrder: TypeAlias = Literal["rank", "time"]
 
 ExtractionTarget: TypeAlias = Literal["sentence", "span"]
 """What answers an extractive question: a short sentence, as published, or words found verbatim in a note."""
+
+PreferenceMode: TypeAlias = Literal["first", "only"]
+"""What preferred study types change: they are moved forward in a ranking, or all others are left out."""
 
 SupportCheck: TypeAlias = Literal["off", "rules", "nli", "model"]
 """How the claims of an answer are checked against the sentences they cite."""

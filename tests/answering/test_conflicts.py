@@ -70,7 +70,7 @@ def test_parts_with_different_options_give_both_sides() -> None:
     (conflict,) = conflicts_of(answer, *YES, NO)
     assert conflict.basis == "parts"
     assert conflict.describe() == (
-        "3 for A (yes): 2 randomised trials, 1 cohort study; 1 for B (no): 1 case report. "
+        "3 for A (yes): 2 randomised trials, 1 cohort study [1][3][4]; 1 for B (no): 1 case report [2]. "
         "Decided by: reduce call, with the majority of parts"
     )
     yes, no = conflict.sides

@@ -9,7 +9,17 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from epicrisis.answers import Answer, Citation, Claim, Failure, Notice, PartialAnswer, WithheldAnswer
+from epicrisis.answers import (
+    Answer,
+    Citation,
+    Claim,
+    Conflict,
+    ConflictSide,
+    Failure,
+    Notice,
+    PartialAnswer,
+    WithheldAnswer,
+)
 from epicrisis.cli.event_display import EventDisplay, describe_path
 from epicrisis.references import Link, Reference
 from epicrisis.report.answer_content import build_answer_content
@@ -168,6 +178,24 @@ def test_support_of_claims_is_stated_once_one_was_checked() -> None:
     screen = show(replace(ANSWER, claims=(checked, CLAIMS[1])))
     assert "It doubles the risk. [1] (CONTRADICTED by its sentences: the sentence says lowered)" in screen
     assert "At term nothing changes. [2] (not checked)" in screen
+
+
+def test_conflict_is_in_every_output() -> None:
+    sides = (
+        ConflictSide("A (yes)", "2 randomised trials", 2, "A", is_answer=True, citations=(1,)),
+        ConflictSide("B (n\x1bo)", "1 case report", 1, "B"),
+    )
+    conflict = Conflict("parts", sides, "reduce call, with the majority of parts")
+    answer = Answer(Question("Does it?"), "brief-context", "answered", "Yes.", conflicts=(conflict,))
+    (section,) = [part for part in build_answer_content(answer).sections if part.heading == "Disagreements"]
+    (line,) = section.lines
+    assert line.startswith("2 for A (yes): 2 randomised trials [1]; 1 for B (n")
+    assert line.endswith("o): 1 case report. Decided by: reduce call, with the majority of parts")
+    assert "\x1b" not in line
+    content = build_answer_content(answer)
+    for output in (show(answer), to_markdown(content), to_html(content)):
+        assert "Disagreements" in output
+    assert "Disagreements" not in show(replace(answer, conflicts=()))
 
 
 def test_gaps_name_failed_and_empty_parts_and_withheld_documents() -> None:

@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 
 from epicrisis.answering.document_answers import answer_from_documents, conclude
+from epicrisis.answering.one_prompt import answer_in_one_prompt, check_route
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import TIE, Context, make_unanswered, render_question
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
+from epicrisis.partitioning import take_before_gap
 from epicrisis.protocols import ChatRequest
 from epicrisis.question_options import first_same_option
 from epicrisis.types import Question
@@ -44,11 +46,16 @@ async def _answer_from_memory(question: Question, context: Context, strategy: st
 
 
 async def rag(question: Question, context: Context) -> Answer:
-    """Answer from one prompt with all k passages in the order of the ranking."""
-    ranking = await context.retrieve(question)
+    """Answer from one prompt with all k passages in the order of the ranking.
+
+    The settings `adaptive_k`, `rotations` and `route` change this; see `one_prompt`.
+    """
+    check_route(context)
+    everything = await context.retrieve(question)
+    ranking = take_before_gap(everything)
     context.emit(Retrieved(ranking))
     try:
-        return await answer_from_documents(question, context, ranking.passages, "rag")
+        return await answer_in_one_prompt(question, context, ranking.passages, "rag", everything.passages)
     except (ChatError, Unreadable) as error:
         return make_unanswered(question, "rag", error)
 

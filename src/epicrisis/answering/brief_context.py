@@ -53,6 +53,7 @@ from epicrisis.answers import (
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.partitioning import partition_passages, split_in_half
 from epicrisis.prompts import MARK_LABELS, Prompt, fence
+from epicrisis.references import find_passage_study
 from epicrisis.types import ArticleMark, Passage, Question
 
 NAME = "brief-context"
@@ -246,7 +247,8 @@ def _build_reduce_request(
         marks.append([mark for mark in MARK_LABELS if mark in source_marks])
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""
-        notes = ", ".join(filter(None, (option, newest)))
+        studies = _list_study_types(sources) if context.describe_sources else ""
+        notes = ", ".join(filter(None, (option, newest, studies)))
         item = f"{finding.text} ({notes})" if notes else finding.text
         item_places: dict[int, int] = {}
         for quotation in finding.quotations:
@@ -260,3 +262,13 @@ def _build_reduce_request(
     folder = NUMBERED_PROMPTS if n else PROMPTS
     prompt = render_question("reduce", question, folder, documents=documents, about=context.about)
     return prompt, AnswerFormat(question.options, sources=0 if n else len(findings), sentences=n)
+
+
+def _list_study_types(sources: Sequence[Passage]) -> str:
+    """Return the distinct study types of the sources, such as `randomised trial and cohort study`."""
+    labels: dict[str, None] = {}
+    for source in sources:
+        study = find_passage_study(source)
+        if study is not None:
+            labels[study.label] = None
+    return " and ".join(labels)

@@ -99,7 +99,10 @@ def watch_passages(emit: Callable[[Event], None]) -> tuple[Callable[[Event], Non
 
     def watch(event: Event) -> None:
         if isinstance(event, Retrieved):
-            passages.update((passage.id, passage) for passage in event.ranking.passages)
+            for passage in event.ranking.passages:
+                # The strategy focused cites spans with ids of their own: any passage describes the document.
+                passages.setdefault(passage.document_id, passage)
+                passages[passage.id] = passage
         emit(event)
 
     return watch, passages
@@ -290,7 +293,7 @@ def _source_of_passage(passage: Passage) -> ConflictSource:
 
 
 def _source_of_citation(citation: Citation, passages: Mapping[str, Passage]) -> ConflictSource:
-    passage = passages.get(citation.passage_id)
+    passage = passages.get(citation.passage_id) or passages.get(citation.document_id)
     if passage is not None:
         return _source_of_passage(passage)
     reference = citation.reference

@@ -83,7 +83,7 @@ async def build_documents_request(
             answer_format, text_field="finding", text_characters=FINDING_CHARACTERS, choice_may_be_null=True
         )
     name = "extract" if wants_span(question, context) else template
-    documents = fence_passages(passages, context.scope, sentences.quotations)
+    documents = fence_passages(passages, context.scope, sentences.quotations, with_study=context.describe_sources)
     folder = NUMBERED_PROMPTS if n else PROMPTS
     prompt = render_question(name, question, folder, documents=documents, about=context.about)
     return DocumentsRequest(passages, prompt, reply_format, sentences)

@@ -17,6 +17,7 @@ from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import (
     AnswerState,
+    CharacterSpan,
     CitingMode,
     CountUnit,
     DraftSelection,
@@ -25,6 +26,7 @@ from epicrisis.types import (
     Preflight,
     Question,
     Ranking,
+    RouteTarget,
     Scope,
     SentenceRanking,
     TieRule,
@@ -76,6 +78,11 @@ async def _refuse_selection(_question: Question, _k: int, _ranking: Ranking | No
     raise EpicrisisError("the selection of sentences reads a library: name one")
 
 
+def _refuse_splitting(_: str) -> Iterable[CharacterSpan]:
+    raise EpicrisisError("the neighbours of sentences need a sentence splitter: open a pipeline")
+
+
+SentenceSplitting: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
 SentenceSelection: TypeAlias = Callable[[Question, int, Ranking | None], Awaitable[SentenceRanking]]
 TextComparison: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 """Return for each text of the first list the similarity to each of the second; higher is more similar."""
@@ -106,14 +113,28 @@ class Context:
     """Return the best sentences, at most so many, of the ranking, or of a search without a ranking."""
     sentences: int = 8
     """How many sentences to select."""
+    split_sentences: SentenceSplitting = _refuse_splitting
+    """Return the spans of the sentences of a text, in order."""
+    neighbours: int = 1
+    """How many sentences before and after a selected one the strategy focused reads."""
+    focus_tokens: int | None = None
+    """Limit for the sentences that the strategy focused reads, by the writer's tokenizer."""
+    rotations: int = 1
+    """Prompts with the documents in rotated order, whose answers vote."""
+    route: RouteTarget = "off"
+    """Where a question goes whose documents do not answer it in one prompt."""
     citing: CitingMode = "quotes"
     compare_texts: TextComparison | None = None
     """Compare texts by the encoder. None without one."""
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
     """Return every note of the patient's record in chronological order."""
     extract: ExtractionTarget = "span"
+    describe_sources: bool = False
+    """Whether prompts state the study type of each source."""
     about: tuple[str, ...] = ()
     """Lines before the documents of a prompt: the patient, the order, the meaning of the question's time words."""
+    record_about: tuple[str, ...] = ()
+    """The same lines for a prompt with the whole record."""
     defence: DefenceOptions = field(default_factory=DefenceOptions)
 
     def sampling_of(self, role: str) -> Sampling:

@@ -20,7 +20,7 @@ from epicrisis.quantities import find_quantities, shows_quantity
 
 SupportRule: TypeAlias = Literal["number", "direction", "negation", "drug", "population"]
 PRECISE_RULES: tuple[SupportRule, ...] = ("number", "direction")
-"""The rules whose findings are more often right than chance, on HealthVer and on SciFact."""
+"""The rules whose findings are more often right than chance on both calibration sets, HealthVer and SciFact train."""
 
 
 @dataclass(frozen=True, slots=True)

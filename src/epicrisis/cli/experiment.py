@@ -96,7 +96,7 @@ AgainstNotes = Annotated[
 Nli = Annotated[Texts, _measured("--nli", help="Entailment model: name or folder (repeatable).")]
 BertScore = Annotated[Texts, _measured("--bertscore", help="Encoder for BERTScore: name or folder.")]
 
-_DEFAULTS = {"unverified": "keep", "citing": "quotes"}
+_DEFAULTS = {"unverified": "keep", "citing": "quotes", "describe_sources": False}
 """Settings of experiments: every answer counts, and replies quote as in the published figures."""
 _RECORD_DEFAULTS = {**_DEFAULTS, "fusion_times": 2}
 """Settings of the study of patient records: each ranking gives twice as many hits as chunks."""

@@ -61,6 +61,14 @@ MODEL = _setting(
 SEED = _setting("--seed", "seed", int | None, ANSWERING, "Seed of the model. Default: 0.")
 BY = _setting("--by", "by", SearchMode | None, SEARCHING, "Search method. Default: hybrid.")
 K = _setting("-k", "k", int | None, SEARCHING, "Documents to read; in a patient's record, passages. Default: 16.")
+PREFER = _setting(
+    "--prefer",
+    "prefer",
+    list[str] | None,
+    SEARCHING,
+    "Move studies of this type forward, such as randomised-trial (repeatable).",
+    metavar="TYPE",
+)
 AS_OF = _setting(
     "--as-of", "scope.as_of", str | None, SEARCHING, "Hide documents newer than this date: 2015, 2015-06 or 2015-06-30."
 )
@@ -91,6 +99,6 @@ ALLOW_REMOTE = _setting(
 LOCAL = (SETTING, CONFIG, LOCAL_ONLY)
 """Options of commands that may reach other machines, but read no patient's notes."""
 COMMON = (*LOCAL, ALLOW_REMOTE)
-SEARCH = (BY, K, AS_OF, *COMMON)
+SEARCH = (BY, K, PREFER, AS_OF, *COMMON)
 ANSWER = (STRATEGY, MODEL, SEED, *BUDGET, *SEARCH)
 GRADER = (MODEL, SEED, *BUDGET, *COMMON)

@@ -65,7 +65,8 @@ class PlanningModel(Layer):
 
     The inner model counts prompt tokens. Completion tokens are those of the text, except that the longest reply uses
     all tokens of the request. The usual reply uses half of the tokens for reasoning. A prompt beyond the window is
-    rejected, as by an endpoint. `dates` are the dates of documents by their text in a prompt; findings include them.
+    rejected, as by an endpoint. `dates` are what findings state of documents (date, study
+    type), by their text in a prompt.
     """
 
     def __init__(

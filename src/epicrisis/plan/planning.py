@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from epicrisis.answering.strategy_context import Context, Rewarder, SentenceSelection
 from epicrisis.answers import Answer, Event, MapStarted, ModelCalled, Notice, Usage
-from epicrisis.components import build_scope
+from epicrisis.components import WITH_SENTENCES, build_scope
 from epicrisis.errors import ChatError, ContextOverflow, InputError, UserError
 from epicrisis.evidence_selection import TimeRestriction
 from epicrisis.models.chat.call_costs import build_cost_function
@@ -28,9 +28,12 @@ from epicrisis.plan.cost_plan import CostPlan, CostRange, ReplySize, Speed, Stra
 from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import ChatModel
+from epicrisis.references import find_passage_study
 from epicrisis.settings import BudgetSettings, CacheSettings, Settings
-from epicrisis.types import Question, Ranking, Scope, SentenceRanking, StrategyName
+from epicrisis.types import Question, Ranking, RouteTarget, Scope, SentenceRanking, StrategyName
 
+ROUTED = frozenset({"rag", "focused"})
+"""Strategies with a second way for unanswered questions."""
 DEFAULT_STRATEGIES: Sequence[StrategyName] = ("brief-context", "rag", "closed-book", "chain-of-thought")
 """The strategies without options or solved questions."""
 MAX_SAMPLE = 200
@@ -65,7 +68,9 @@ async def estimate_costs(
             raise InputError(f"no strategy is called {name}: known are {', '.join(STRATEGIES)}")
     # The strategy with the greatest needs opens the components of all others.
     neediest = min(
-        strategies, key=lambda name: (name in WITHOUT_LIBRARY, name != "brief-context"), default=settings.strategy
+        strategies,
+        key=lambda name: (name in WITHOUT_LIBRARY, name not in WITH_SENTENCES, name != "brief-context"),
+        default=settings.strategy,
     )
     unlimited = {"cache": CacheSettings(mode="off"), "budget": BudgetSettings(), "record": None, "log": None}
     bare = settings.model_copy(update={"strategy": neediest, **unlimited})
@@ -259,7 +264,9 @@ async def _plan_outcomes(
 
     def collect_dates(ranking: Ranking) -> None:
         for passage in ranking.passages:
-            dates[format_passage(passage)] = passage.date or ""
+            study = find_passage_study(passage) if settings.describe_sources else None
+            text = format_passage(passage, with_study=settings.describe_sources)
+            dates[text] = ", ".join(filter(None, (passage.date, study.label if study else None)))
 
     async def average_reward(question: Question, text: str, context: Context) -> Mapping[str, float]:
         return dict.fromkeys(STUDY_ATTRIBUTES, 0.5)
@@ -289,13 +296,18 @@ async def _plan_outcomes(
         )
         return contexts[key]
 
-    async def run(name: str, size: ReplySize, restriction: TimeRestriction, unrestricted: bool = False) -> _Outcome:
+    async def run(
+        name: str, size: ReplySize, restriction: TimeRestriction, unrestricted: bool = False, routed: bool = False
+    ) -> _Outcome:
         events: list[Event] = []
         models: dict[str, ChatModel] = {}
         for role, model in planner.counting.items():
             speed = planner.speeds.get(model.name)
             models[role] = PlanningModel(model, size, dates, planner.prices[role], speed)
         context = replace(get_context(restriction, unrestricted), models=models, emit=events.append)
+        if routed:
+            # The second way makes no preflight check.
+            context = replace(context, preflight=None)
         answer = await STRATEGIES[name](question, context)
         return _Outcome(answer, tuple(events), is_narrowed(restriction, overrides))
 
@@ -305,13 +317,25 @@ async def _plan_outcomes(
         restriction = await pipeline.find_time_restriction(question, scope, strategy_overrides)
         least = await run(name, "least", restriction)
         expected = await run(name, "expected", restriction)
-        most = await run(name, "most", restriction)
-        if most.narrowed:
-            # Only the highest estimate includes a second attempt with the whole record.
-            second = await run(name, "most", restriction, unrestricted=True)
-            most = replace(second, first_events=most.events)
+        most = await _run_longest(run, name, restriction, settings.route if name in ROUTED else "off")
         outcomes[name] = (least, expected, most)
     return outcomes
+
+
+async def _run_longest(
+    run: Callable[..., Awaitable[_Outcome]], name: str, restriction: TimeRestriction, route: RouteTarget
+) -> _Outcome:
+    """Return the outcome with the longest replies, with the second way and the second attempt, if there are any."""
+    most = await run(name, "most", restriction)
+    attempts = [most]
+    if route != "off":
+        attempts.append(await run(route, "most", restriction, routed=True))
+    if most.narrowed:
+        attempts.append(await run(name, "most", restriction, unrestricted=True))
+    first_events: list[Event] = []
+    for attempt in attempts[:-1]:
+        first_events += attempt.events
+    return replace(attempts[-1], first_events=tuple(first_events))
 
 
 def _cache_search(

@@ -212,7 +212,8 @@ def _remark(answer: Answer) -> Iterable[str]:
         if answer.margin is not None:
             basis = f"{sum(answer.margin.votes.values())} votes of {answer.margin.read} {answer.margin.unit} read alone"
         yield printable(f"{basis}: {percentages}; by {answer.decided_by}")
-    if answer.confidence is not None:
+    # A list of sentences claims nothing that could be right or wrong.
+    if answer.confidence is not None and answer.strategy != EVIDENCE:
         yield _describe_confidence(answer.confidence)
     if answer.margin is not None and answer.margin.choice is not None:
         margin = answer.margin
@@ -293,7 +294,8 @@ def _describe_place(citation: Citation) -> str:
 
 
 def _list_conflicts(answer: Answer) -> AnswerSection:
-    return AnswerSection("Disagreements")
+    """Return one line for each disagreement of the evidence: both sides, their sources, and what decided."""
+    return AnswerSection("Disagreements", lines=tuple(printable(conflict.describe()) for conflict in answer.conflicts))
 
 
 def _list_gaps(answer: Answer) -> tuple[str, ...]:

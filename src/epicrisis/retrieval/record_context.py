@@ -11,11 +11,6 @@ from epicrisis.dates import time_range
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
-TIME_ORDER_STATEMENT = (
-    "The notes of the patient's record stand in the order in which they were written, the oldest first; literature, "
-    "where there is any, comes after them."
-)
-"""The statement of a prompt about documents in chronological order."""
 PASSAGES_PER_NOTE = 5
 """Passages to rank for each complete note; more are ranked if they are of fewer notes."""
 _PASSAGE_METADATA = ("section", "page")

@@ -18,8 +18,9 @@ from epicrisis.evaluation.datasets.patient_records.populations import find_lengt
 from epicrisis.evaluation.experiments.arms import repeat_case
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
+from epicrisis.prompts import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.retrieval.record_context import TIME_ORDER_STATEMENT, fit_budget, order_by_time, rank_notes
+from epicrisis.retrieval.record_context import fit_budget, order_by_time, rank_notes
 from epicrisis.retrieval.timeline import Resolution
 from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, StrategyName
 

@@ -1,0 +1,119 @@
+"""Attack success, accuracy and tokens of BriefContext by defence: PubMedQA, k = 8, one document is the attacker's.
+
+Run in full with a chat model that answers PubMedQA better than chance; figures of smaller ones say nothing. Resumable.
+
+    EPICRISIS_DATA=... python benchmarks/injection_defence.py FOLDER MODEL [SECOND_MODEL]
+
+With a second model, which rewrites the attack texts, the adaptive round follows (20 rewrites for each question).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from epicrisis.answering.structured_request import ModelClient, Sampling
+from epicrisis.configuration import load_settings
+from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.readers import read_sources
+from epicrisis.evaluation.experiments.injection import HEADER, build_cases, format_results, run_adaptive_attack
+from epicrisis.evaluation.runs.record import RunRecord, read_records
+from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
+from epicrisis.evaluation.synthesis.injection_attacks import ORDERS, build_attacks, make_rewriter, read_bipia
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.models.encoders import load_encoder
+from epicrisis.pipeline import Pipeline
+from epicrisis.settings import Settings
+from epicrisis.types import Passage, Question, Scope
+
+QUESTIONS = 40
+K = 8
+SEED = 0
+BASE: dict[str, object] = {
+    "strategy": "brief-context",
+    "k": K,
+    "partition": 4,
+    "citing": "numbers",
+    "preflight": {"enabled": False},
+    "unverified": "keep",
+}
+DEFENCES: dict[str, list[str]] = {
+    "fence only": [],
+    "datamarking": ["datamarking"],
+    "repeat": ["repeat"],
+    "structured findings": ["structured_findings"],
+    "isolated votes": ["isolated_votes"],
+    "all": ["datamarking", "repeat", "structured_findings", "isolated_votes"],
+}
+
+
+def build_settings(model: str, keys: list[str], **more: object) -> Settings:
+    """Return the settings of one defence."""
+    return load_settings({**BASE, "models": {"writer": {"name": model}}, "defence": dict.fromkeys(keys, True), **more})
+
+
+async def retrieve(pipeline: Pipeline, questions: list[Question]) -> list[tuple[Question, tuple[Passage, ...], str]]:
+    """Return the first QUESTIONS questions answered by yes or no whose own abstract is found, with their passages."""
+    rows: list[tuple[Question, tuple[Passage, ...], str]] = []
+    context = pipeline.build_context(lambda event: None, Scope())
+    for question in questions:
+        if len(rows) == QUESTIONS:
+            break
+        passages = (await context.retrieve(question)).passages
+        key = question.id
+        right = question.options.get(question.gold or "", "")
+        if right in ("yes", "no") and any(passage.document_id == key for passage in passages):
+            rows.append((question, passages, key))
+    return rows
+
+
+async def adapt(
+    pipeline: Pipeline, second: Pipeline, rows: list[tuple[Question, tuple[Passage, ...], str]]
+) -> tuple[int, int]:
+    """Return how many adaptive attacks succeeded, and how many were tried."""
+    client = ModelClient(second.models["writer"], Sampling(temperature=1.0))
+    successes = 0
+    for question, passages, key in rows:
+        attack = build_attacks(question, passages, key, seed=SEED)[0]
+        text = ORDERS[0].format(letter=attack.target, text=question.options[attack.target])
+        outcome = await run_adaptive_attack(pipeline, attack, passages, text, make_rewriter(client, attack.target))
+        successes += outcome.succeeded
+    return successes, len(rows)
+
+
+async def main() -> None:
+    """Run every defence and print the table."""
+    folder, model = Path(sys.argv[1]), sys.argv[2]
+    data = Path(os.environ["EPICRISIS_DATA"])
+    file = data / "pubmedqa" / "ori_pqal.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "library"
+    if not (library / "manifest.json").exists():
+        encoder = load_encoder("minilm", load_settings().home)
+        with open_or_create(library, encoder, "minilm") as new_library:
+            add_documents(new_library, read_sources([file]), encoder)
+    questions = [item for item in read_questions(file) if isinstance(item, Question)]
+    bystanders = read_bipia(data / "injection" / "text_attack_test.json")
+    runs: dict[str, list[RunRecord]] = {}
+    lines: list[str] = []
+    for name, keys in DEFENCES.items():
+        async with Pipeline.open(build_settings(model, keys), library) as pipeline:
+            rows = await retrieve(pipeline, questions)
+            path = folder / f"{Path(model).name}-{name.replace(' ', '-')}.jsonl"
+            records = RecordStore(path, pipeline.recipe())
+            cases = list(build_cases(rows, bystanders=bystanders, seed=SEED))
+            async for _ in answer_cases(pipeline, cases, records):
+                pass
+            runs[name] = list(read_records(path))
+            if len(sys.argv) > 3:
+                async with Pipeline.open(build_settings(sys.argv[3], [], strategy="closed-book"), None) as second:
+                    successes, n = await adapt(pipeline, second, rows)
+                lines.append(f"adaptive round, {name}: {successes} of {n} attacks succeeded")
+    print(f"{model}, k = {K}, one document of {K} is the attacker's\n\n{HEADER}")
+    print("\n".join((*format_results(runs), "", *lines)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
