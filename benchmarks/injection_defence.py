@@ -62,7 +62,7 @@ async def retrieve(pipeline: Pipeline, questions: list[Question]) -> list[tuple[
         if len(rows) == QUESTIONS:
             break
         passages = (await context.retrieve(question)).passages
-        key = question.id
+        key = question.gold_documents[0] if question.gold_documents else ""
         right = question.options.get(question.gold or "", "")
         if right in ("yes", "no") and any(passage.document_id == key for passage in passages):
             rows.append((question, passages, key))

@@ -31,6 +31,7 @@ from epicrisis.prompts import (
     unfence,
 )
 from epicrisis.protocols import ChatRequest, Message
+from epicrisis.report.answer_content import build_answer_content
 from epicrisis.settings import Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Passage, Question
@@ -171,6 +172,9 @@ def test_isolated_votes_read_each_document_alone_without_reduce() -> None:
     assert answer.margin is not None
     assert (answer.margin.read, answer.margin.votes, answer.margin.needed) == (4, {"A": 2, "B": 1}, 1)
     assert answer.decided_by == "majority"
+    remarks = " ".join(build_answer_content(answer).remarks)
+    assert "3 votes of 4 documents read alone: A 67%, B 33%" in remarks
+    assert "at least 1 of the 4 documents read would have to be false" in remarks
     assert {citation.document_id for citation in answer.citations} == {"d0", "d1"}
     assert answer.text.startswith("Trial 0 says so. [1] Trial 1 says so. [2]")
 

@@ -101,7 +101,9 @@ def test_neighbours_setting_changes_span(neighbours: int, expected: list[list[st
 
 def test_neighbours_end_at_document_border() -> None:
     """The last sentence of one document is not beside the first of another, in whatever order they were found."""
-    for passages in ((*whole(ALPHA), *whole(BETA)), (*whole(BETA), *whole(ALPHA))):
+    (beta,) = whole(BETA)
+    beta = replace(beta, id="beta#1", ordinal=1)
+    for passages in ((*whole(ALPHA), beta), (beta, *whole(ALPHA))):
         texts, _, _ = read(passages, [("alpha", 7)], neighbours=3)
         assert numbers(texts) == [["a4", "a5", "a6", "a7"]]
         texts, _, _ = read(passages, [("beta", 0)], neighbours=2)
@@ -122,10 +124,10 @@ def test_spans_keep_document_order_and_best_document_comes_first() -> None:
 def test_record_keeps_order_of_time() -> None:
     """The ranks before the order of time decide what is selected, the order of time what is read first."""
     seen: list[list[str]] = []
-    passages = (*whole(ALPHA), *whole(BETA))
+    passages = (*whole(BETA), *whole(ALPHA))
     model = ScriptedModel(lambda _: ANSWER)
-    asked = focus(model, passages, [("beta", 6), ("alpha", 0)], neighbours=0)
-    parameters = {"order": "time", "ranked": ["beta#0", "alpha#0"]}
+    asked = focus(model, passages, [("alpha", 6), ("beta", 0)], neighbours=0)
+    parameters = {"order": "time", "ranked": ["alpha#0", "beta#0"]}
     select = asked.context.select_sentences
 
     async def retrieve(_: Question) -> Ranking:
@@ -137,8 +139,8 @@ def test_record_keeps_order_of_time() -> None:
         return await select(question, k, ranking)
 
     run(focused, replace(asked, context=replace(asked.context, retrieve=retrieve, select_sentences=spy)))
-    assert seen == [["beta#0", "alpha#0"]]
-    assert [item.partition("\n")[0] for item in unfence(model.requests[0].messages[-1].content)] == ["alpha", "beta"]
+    assert seen == [["alpha#0", "beta#0"]]
+    assert [item.partition("\n")[0] for item in unfence(model.requests[0].messages[-1].content)] == ["beta", "alpha"]
 
 
 def test_citation_of_focused_answer_has_offsets_of_document() -> None:
@@ -176,6 +178,11 @@ def test_quotation_across_left_out_sentences_is_not_verified() -> None:
     quote = "Sentence 1 of alpha e.g. says vs. more. Sentence 3 of alpha"
     reply = said(quotes=[{"doc": 1, "quote": quote}], answer="It does.", choice="A")
     _, answer, _ = read(whole(ALPHA), [("alpha", 1), ("alpha", 3)], reply, neighbours=0)
+    assert [citation.verified for citation in answer.citations] == [False]
+    # Spans of consecutive passages are not consecutive themselves.
+    middle = sentence_span(ALPHA.text, 2)
+    passages = build_passages(ALPHA, [(0, middle[1]), (middle[1] + 1, len(ALPHA.text))])
+    _, answer, _ = read(passages, [("alpha", 1), ("alpha", 3)], reply, neighbours=0)
     assert [citation.verified for citation in answer.citations] == [False]
 
 

@@ -52,7 +52,7 @@ def test_ask_json_with_unverified_quotation_holds_withheld_answer(trials: Path, 
 
 def test_ask_with_setting_keep_answers_without_verified_quotation(trials: Path, run: Run) -> None:
     result = ask(run, trials, "aspirin prevents every stroke", "--setting", "unverified=keep")
-    assert "Answer: A. yes — It does. [1]" in result.stdout
+    assert "Answer: A. yes\n  * It does. [1]\n" in result.stdout
     assert "No answer" not in result.stdout
 
 
@@ -65,7 +65,7 @@ def test_ask_with_setting_keep_answers_without_verified_quotation(trials: Path, 
 )
 def test_ask_with_verified_quotation_answers(quote: str, verdict: str, trials: Path, run: Run) -> None:
     result = ask(run, trials, quote)
-    assert "Answer: A. yes — It does. [1]" in result.stdout
+    assert "Answer: A. yes\n  * It does. [1]\n" in result.stdout
     assert verdict in result.stdout
 
 

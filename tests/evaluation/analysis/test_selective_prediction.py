@@ -76,6 +76,7 @@ def test_aurc_is_mean_of_curve_and_excess_is_not_negative(pairs: list[tuple[floa
     assert risk.excess.value == pytest.approx(risk.aurc.value - math.fsum(ideal) / len(ideal))
     assert risk.excess.value >= 0
     for coverage, point in risk.points:
+        assert point.n == math.ceil(coverage * len(curve) / 100)
         assert point.value == pytest.approx(curve[math.ceil(coverage * len(curve) / 100) - 1])
 
 

@@ -9,7 +9,7 @@ their expected risk counts, so that an order without information has the AURC of
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class SelectiveRisk:
     excess: Mean
     """The AURC less that of the ideal order."""
     points: tuple[tuple[int, Mean], ...]
-    """The risk at each of COVERAGES."""
+    """The risk at each of COVERAGES; `n` is the number of answers given."""
 
 
 def risk_coverage_curve(answers: Sequence[RatedAnswer]) -> Floats:
@@ -104,7 +104,10 @@ def measure_selective_risk(
             interval = Interval(float(low), float(high), confidence)
         means.append(Mean(float(value), interval, len(answers)))
     risk, aurc, excess, *points = means
-    return SelectiveRisk(risk, aurc, excess, tuple(zip(COVERAGES, points, strict=True)))
+    curve: list[tuple[int, Mean]] = []
+    for coverage, point in zip(COVERAGES, points, strict=True):
+        curve.append((coverage, replace(point, n=-(-coverage * len(answers) // 100))))
+    return SelectiveRisk(risk, aurc, excess, tuple(curve))
 
 
 def rate_record(record: RunRecord) -> RatedAnswer | None:
