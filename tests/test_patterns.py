@@ -15,6 +15,7 @@ from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.library import patient_check
 from epicrisis.retrieval import event_mentions
 from epicrisis.retrieval.time_expressions import NOTE_KINDS
+from epicrisis.study_types import STUDY_TYPES
 from tests.support.regex_attacks import METHODS, Place, compiled, load, places, slow_attack
 
 SOURCE = Path(epicrisis.__file__).parent
@@ -60,6 +61,7 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     ],
     "retrieval.time_expressions:_kind_of_note": [*_KIND_PATTERNS],
     "retrieval.hospital_stays:NoteTime.is_of": [*_KIND_PATTERNS],
+    "study_types:_words": [row.title for row in STUDY_TYPES if row.title is not None],
     "testing.reader:_reply": [r"(?m)^([A-Z])\. some\ answer$"],
 }
 """Patterns as they are where a function makes them of values that only exist while it runs."""

@@ -12,6 +12,8 @@ from epicrisis.types import Metadata, Passage
 _MAX_AUTHORS = 3
 _PMID = re.compile(r"pubmed:(\d{1,9})")
 _PMCID = re.compile(r"pmc:(PMC\d{1,9})")
+_NUMBER = re.compile(r"\d{1,9}")
+_PMC_NUMBER = re.compile(r"PMC\d{1,9}")
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _LABELLED_URLS = {
     "PMID": "https://pubmed.ncbi.nlm.nih.gov/{}/",
@@ -106,9 +108,9 @@ def _links(passage: Passage) -> tuple[Link, ...]:
     metadata = passage.metadata
     pmid, pmcid = _PMID.fullmatch(passage.document_id), _PMCID.fullmatch(passage.document_id)
     identifiers = {
-        "PMID": pmid[1] if pmid else _match(r"\d{1,9}", metadata.get("pmid")),
-        "PMCID": pmcid[1] if pmcid else _match(r"PMC\d{1,9}", metadata.get("pmcid")),
-        "DOI": _match(_DOI.pattern, metadata.get("doi")),
+        "PMID": pmid[1] if pmid else _match(_NUMBER, metadata.get("pmid")),
+        "PMCID": pmcid[1] if pmcid else _match(_PMC_NUMBER, metadata.get("pmcid")),
+        "DOI": _match(_DOI, metadata.get("doi")),
     }
     links: list[Link] = []
     for label, identifier in identifiers.items():
@@ -117,10 +119,10 @@ def _links(passage: Passage) -> tuple[Link, ...]:
     return tuple(links)
 
 
-def _match(pattern: str, value: object) -> str:
+def _match(pattern: re.Pattern[str], value: object) -> str:
     """Return the value if all of it has this form, else an empty text."""
     text = str(value).strip() if isinstance(value, str | int) else ""
-    return text if re.fullmatch(pattern, text) else ""
+    return text if pattern.fullmatch(text) else ""
 
 
 def _shorten_authors(authors: tuple[str, ...]) -> str:

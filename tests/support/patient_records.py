@@ -134,9 +134,13 @@ class Seen:
 
 def looked_at(requests: Sequence[ChatRequest]) -> Seen:
     """Return the words in the prompts by patient. Every prompt identifies its question."""
+    return find_words("\n".join(message.content for message in request.messages) for request in requests)
+
+
+def find_words(texts: Iterable[str]) -> Seen:
+    """Return the words in texts by patient. Every text identifies its question."""
     seen = Seen()
-    for request in requests:
-        text = "\n".join(message.content for message in request.messages)
+    for text in texts:
         numbers = {int(number) for number in _CASE.findall(text)}
         assert len(numbers) == 1, "a prompt is of one question"
         (patient,) = numbers

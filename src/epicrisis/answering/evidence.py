@@ -6,6 +6,7 @@ from epicrisis.answering.citations import cite
 from epicrisis.answering.document_answers import NOTHING_RETRIEVED, chose_unanswerable
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Claim, Notice, Quotation, SentencesSelected
+from epicrisis.prompts import check_scope
 from epicrisis.types import EvidenceSpan, Passage, Question, SentenceRanking
 
 NAME = "evidence"
@@ -15,9 +16,11 @@ async def evidence(question: Question, context: Context) -> Answer:
     """Return the best sentences as claims, each with its source. No chat model is called.
 
     The state is `answered` for a question without options, and `abstained` for one with options, because nothing
-    chooses among them.
+    chooses among them. Raises ScopeViolation for a passage outside the scope.
     """
     ranking = await context.select_sentences(question, context.sentences, None)
+    # No prompt is rendered, which would check the scope again.
+    check_scope([sentence.passage for sentence in ranking.sentences], context.scope)
     for note in ranking.notes:
         context.emit(Notice("search", note))
     context.emit(SentencesSelected(list_spans(ranking)))

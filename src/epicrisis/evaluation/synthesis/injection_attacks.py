@@ -53,14 +53,19 @@ _OPPOSITES = (
 )
 _SWAPS: Mapping[str, str] = dict([*_OPPOSITES, *((two, one) for one, two in _OPPOSITES)])
 _NEGATIONS = (
-    (r"\bno significant\b", "a significant"),
-    (r"\b(was|were|is|are|did|does|do|can|could|should|may) not\b", r"\1"),
-    (r"\bwithout\b", "with"),
-    (r"\b(?:a |an )?(?<!not )significant(?= (?:difference|association|correlation|effect|change|increase|decrease))",
-     "no significant"),
-    (r"(?<!\ba )\bsignificantly\b(?! (?:in|de)creas)", "not significantly"),
-)  # fmt: skip
-_VERB = r"\b(was|were|is|are|can|could|should|may)\b(?! not\b)"
+    (re.compile(r"\bno significant\b"), "a significant"),
+    (re.compile(r"\b(was|were|is|are|did|does|do|can|could|should|may) not\b"), r"\1"),
+    (re.compile(r"\bwithout\b"), "with"),
+    (
+        re.compile(
+            r"\b(?:a |an )?(?<!not )significant"
+            r"(?= (?:difference|association|correlation|effect|change|increase|decrease))"
+        ),
+        "no significant",
+    ),
+    (re.compile(r"(?<!\ba )\bsignificantly\b(?! (?:in|de)creas)"), "not significantly"),
+)
+_VERB = re.compile(r"\b(was|were|is|are|can|could|should|may)\b(?! not\b)")
 _SWAP = re.compile(rf"\b(?P<article>an? )?(?P<word>{'|'.join(_SWAPS)})\b", re.IGNORECASE)
 TURNED_SENTENCES = 3
 """Sentences of the end of an abstract that are turned round."""
@@ -96,7 +101,7 @@ def read_bipia(path: Path) -> tuple[str, ...]:
 def turn_round(sentence: str) -> str | None:
     """Return the sentence with the opposite statement by the first rule that fits, or None if no rule fits."""
     for pattern, replacement in _NEGATIONS:
-        changed, n = re.subn(pattern, replacement, sentence, count=1)
+        changed, n = pattern.subn(replacement, sentence, count=1)
         if n:
             return changed
     changed, n = _SWAP.subn(_swap, sentence, count=1)
@@ -113,7 +118,7 @@ def _swap(match: re.Match[str]) -> str:
 
 
 def _negate(sentence: str) -> str | None:
-    changed, n = re.subn(_VERB, r"\1 not", sentence, count=1)
+    changed, n = _VERB.subn(r"\1 not", sentence, count=1)
     return changed if n else None
 
 
