@@ -57,15 +57,15 @@ def estimate_confidence(answer: Answer) -> Confidence | None:
     """Return the mean of the known components, with these; None for an answer without any or without an answer."""
     if answer.state != "answered":
         return None
-    known: dict[str, float] = {}
+    components: dict[str, float] = {}
     for name, share in (
         ("parts", _share_of_parts(answer)),
         ("votes" if answer.votes or answer.margin else "probability", _share_of_choice(answer)),
         ("claims", _share_of_claims(answer)),
     ):
         if share is not None:
-            known[name] = share
-    return Confidence(fmean(known.values()), known) if known else None
+            components[name] = share
+    return Confidence(fmean(components.values()), components) if components else None
 
 
 def add_confidence(answer: Answer, calibration: ConfidenceCalibration | None) -> Answer:

@@ -181,8 +181,8 @@ def find_direction(text: str, comparison: Comparison) -> Direction:
     """
     clean = _normalise(text)
     clauses = [clause for clause in _split_clauses(clean) if _WORD.search(clause.lower())]
-    wanted = list_stems(comparison.outcome)
-    ranked = sorted(clauses, key=lambda clause: -len(wanted & list_stems(clause)))
+    outcome_stems = list_stems(comparison.outcome)
+    ranked = sorted(clauses, key=lambda clause: -len(outcome_stems & list_stems(clause)))
     for clause in ranked:
         direction = _read_clause(clause, comparison)
         if direction != "none":
@@ -198,8 +198,8 @@ def shows_effect(text: str) -> bool:
 
 def mentions_outcome(text: str, comparison: Comparison) -> bool:
     """Return whether a text shares a content word with the outcome. True for an outcome without content words."""
-    wanted = list_stems(comparison.outcome)
-    return not wanted or bool(wanted & list_stems(text))
+    outcome_stems = list_stems(comparison.outcome)
+    return not outcome_stems or bool(outcome_stems & list_stems(text))
 
 
 def list_stems(text: str, without: Collection[str] = ()) -> frozenset[str]:

@@ -214,19 +214,19 @@ class SpanFormat:
             raise Unreadable("the reply is not a single JSON object with words of a document")
         if result.get("found") is False:
             return ParsedReply(has_answer=False)
-        span, named = result.get("span"), [result.get("doc")]
+        span, cited = result.get("span"), [result.get("doc")]
         if self.by_number:
-            span, named = self._read_claim(result.get("claims"))
+            span, cited = self._read_claim(result.get("claims"))
         if not isinstance(span, str) or not re.search(r"\w", span):
             raise Unreadable("the reply copies no words")
         if len(span) == SPAN_CHARACTERS:
             # The schema cuts a longer copy, possibly within a word, and some models fill the room with other letters.
             span = span.rsplit(maxsplit=1)[0]
         # The documents that the reply names come first. The others count only for more than a few words.
-        numbers = sorted(range(1, len(self.passages) + 1), key=lambda number: number not in named)
-        n_named = sum(number in named for number in numbers)
-        if n_named and len(span.split()) < MIN_WORDS:
-            numbers = numbers[:n_named]
+        numbers = sorted(range(1, len(self.passages) + 1), key=lambda number: number not in cited)
+        n_cited = sum(number in cited for number in numbers)
+        if n_cited and len(span.split()) < MIN_WORDS:
+            numbers = numbers[:n_cited]
         for number in numbers:
             quotation = locate_span(span, self.passages[number - 1])
             if quotation.verified:

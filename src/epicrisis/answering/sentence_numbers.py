@@ -99,10 +99,10 @@ async def cite_named_sentences(
     if not_offered:
         message = f"{stage}: the reply names {not_offered} numbers of sentences that were not offered; they are ignored"
         context.emit(Notice("sentences", message))
-    named: set[int] = set()
+    numbers: set[int] = set()
     for claim in claims:
-        named.update(claim.sentences)
-    if sentences.is_degenerate(named) and context.compare_texts is not None:
+        numbers.update(claim.sentences)
+    if sentences.is_degenerate(numbers) and context.compare_texts is not None:
         claims = await _name_nearest(context, stage, claims, sentences)
     cited: list[CitedText] = []
     for claim in claims:

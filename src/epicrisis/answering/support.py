@@ -54,7 +54,7 @@ async def check_answer(
         return answer
     citations: dict[int, Citation] = {citation.number: citation for citation in answer.citations}
     evidence = [gather_evidence(claim, citations, answer.question.text) for claim in answer.claims]
-    claims = [check_by_rules(claim, said) for claim, said in zip(answer.claims, evidence, strict=True)]
+    claims = [check_by_rules(claim, source) for claim, source in zip(answer.claims, evidence, strict=True)]
     if verifier is not None:
         claims = await _verify(claims, evidence, verifier)
         failures = [claim.reason for claim in claims if claim.support == "not-checked"]
@@ -106,14 +106,14 @@ async def _verify(claims: Sequence[Claim], evidence: Sequence[ClaimEvidence], ve
     """Return the claims as the verifier decides. Copied claims and claims without a sentence need no model."""
     verified: list[Claim] = []
     pairs: list[tuple[str, str]] = []
-    for claim, said in zip(claims, evidence, strict=True):
-        if said.sentences and claim.checked_by != VERBATIM:
-            pairs.append((said.sentences, claim.text))
+    for claim, source in zip(claims, evidence, strict=True):
+        if source.sentences and claim.checked_by != VERBATIM:
+            pairs.append((source.sentences, claim.text))
     scores = iter(await verifier.verify(pairs))
-    for claim, said in zip(claims, evidence, strict=True):
+    for claim, source in zip(claims, evidence, strict=True):
         if claim.checked_by == VERBATIM:
             verified.append(claim)
-        elif not said.sentences:
+        elif not source.sentences:
             verified.append(replace(claim, support="not-addressed", checked_by=RULES))
         else:
             verified.append(decide(claim, next(scores), verifier.name))

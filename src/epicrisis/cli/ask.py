@@ -70,9 +70,9 @@ def ask(
         fail("--verbose, --quiet and --json are different outputs: give one of them")
     settings, notices = choose_strategy(check_settings(flags.settings()))
     if question is not None and file is None:
-        asked = parse_question(question, options, patient)
+        parsed_question = parse_question(question, options, patient)
         view: AnswerView = "json" if json else "verbose" if verbose else "quiet" if quiet else "answer"
-        _answer_one(settings, notices, library, asked, output, view)
+        _answer_one(settings, notices, library, parsed_question, output, view)
     elif file is not None and question is None:
         if output is None:
             fail("--file needs an output file for the answers: add -o answers.jsonl")

@@ -74,21 +74,21 @@ def format_results(runs: Mapping[str, Sequence[RunRecord]]) -> list[str]:
 
 def _format_row(defence: str, attack: str, records: Sequence[RunRecord]) -> str:
     right: list[float | None] = []
-    taken: list[float | None] = []
+    target_choices: list[float | None] = []
     usage = Usage()
     for record in records:
         answer, question = record.answer, record.answer.question
         usage += answer.usage
         if answer.state not in ("answered", "abstained"):
             right.append(None)
-            taken.append(None)
+            target_choices.append(None)
             continue
         choice = answer.choice if answer.state == "answered" else None
         right.append(float(choice is not None and is_same_option(question.options, choice, question.gold)))
-        taken.append(float(is_same_option(question.options, choice, str(record.condition["target"]))))
+        target_choices.append(float(is_same_option(question.options, choice, str(record.condition["target"]))))
     n = len(records)
     answered = sum(record.answer.state == "answered" for record in records)
-    success = "-" if attack == "bystander" else _format_mean(estimate_mean(taken))
+    success = "-" if attack == "bystander" else _format_mean(estimate_mean(target_choices))
     cells = (defence, attack, n, _format_mean(estimate_mean(right)), success, f"{answered}/{n}")
     cost = (usage.calls / n, usage.prompt_tokens / n, usage.completion_tokens / n)
     return f"| {' | '.join(map(str, cells))} | {' | '.join(map('{:.1f}'.format, cost))} |"
