@@ -44,7 +44,7 @@ FLOORS = {
             ["api", "plan"],
             ["evaluation"],
             ["report"],
-            ["serve"],
+            ["server"],
             ["cli"],
         ]
     )
