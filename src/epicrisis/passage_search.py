@@ -1,7 +1,7 @@
 """Search an open library for the passages nearest to a query, for the command line and for other programs.
 
-    with open_library_search(settings, "~/lib") as search:
-        ranking = search_passages(settings, search, "aspirin in pregnancy")
+with open_library_search(settings, "~/lib") as search:
+    ranking = search_passages(settings, search, "aspirin in pregnancy")
 """
 
 from __future__ import annotations
