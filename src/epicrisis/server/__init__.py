@@ -1,1 +1,1 @@
-"""The HTTP server: one process that opens libraries and models once, and answers the requests of many users."""
+"""Serve libraries to browsers and other programs. Routes and tools translate; the library answers."""
