@@ -40,11 +40,11 @@ FLOORS = {
             ["answering"],
             ["patient_data_policy", "evidence_selection", "overrides"],
             ["components"],
-            ["pipeline"],
+            ["passage_search", "pipeline"],
             ["api", "plan"],
             ["evaluation"],
             ["report"],
-            ["serve"],
+            ["server"],
             ["cli"],
         ]
     )

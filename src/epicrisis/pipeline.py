@@ -127,7 +127,7 @@ class Pipeline:
     """The patients to check questions against if there is no `search`, which has its own."""
     resources: ExitStack = field(default_factory=ExitStack)
     """Closed with the pipeline."""
-    _searches: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(CONCURRENT_SEARCHES))
+    searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_SEARCHES))
 
     @property
     def _rosters(self) -> Sequence[Roster]:
@@ -483,7 +483,7 @@ class Pipeline:
 
     async def _offload(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Run synchronous work in a thread, a limited number at a time."""
-        async with self._searches:
+        async with self.searches:
             return await asyncio.to_thread(work, *arguments, **named)
 
 

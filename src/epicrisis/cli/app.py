@@ -24,6 +24,7 @@ from epicrisis.cli import (
     plan,
     preflight,
     questions,
+    serve,
 )
 from epicrisis.cli.command import INTERRUPTED, OK, Command
 from epicrisis.cli.terminal import say
@@ -85,7 +86,7 @@ def _program(
 
 
 COMMANDS: dict[str, tuple[Command, ...]] = {
-    ASK: (ask.ask, ask.search, plan.plan),
+    ASK: (ask.ask, ask.search, plan.plan, serve.serve),
     EVALUATE: (
         evaluate.evaluate,
         evaluate.rescore,

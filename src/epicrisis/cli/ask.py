@@ -266,16 +266,8 @@ def search(
     is found in them, all notes are searched; `--setting timeline=false` always searches all.
     """
     from epicrisis.cli.event_display import EventDisplay
-    from epicrisis.components import build_scope, open_library_search
-    from epicrisis.evidence_selection import (
-        EMPTY_MESSAGE,
-        NO_RESTRICTION,
-        find_evidence,
-        order_evidence,
-        resolve_time_restriction,
-    )
-    from epicrisis.library.patient_check import check_patient, resolve_patient
-    from epicrisis.library.patients import MIXED_NOTICE
+    from epicrisis.components import open_library_search
+    from epicrisis.passage_search import search_passages
 
     if query == "-":
         query = read_standard_input()
@@ -283,20 +275,7 @@ def search(
         raise InputError("the query is empty: give the words to look for")
     settings = flags.settings({"strategy": "rag"})
     with open_library_search(settings, library) as evidence:
-        patient = resolve_patient(evidence.rosters, patient)
-        check_patient(evidence.rosters, Question(query, patient=patient))
-        scope = build_scope(settings.scope, patient)
-        time = NO_RESTRICTION
-        if patient is not None and settings.timeline:
-            time = resolve_time_restriction(query, lambda: evidence.retriever.record(scope).passages)
-        narrowed = replace(scope, hidden=scope.hidden | time.hidden)
-        ranking = order_evidence(settings, patient, find_evidence(settings, evidence.retriever, query, narrowed))
-        mixed = (MIXED_NOTICE,) if patient is not None and evidence.rosters[0].is_mixed() else ()
-        notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
-        if time.hidden and not ranking.hits:
-            ranking = order_evidence(settings, patient, find_evidence(settings, evidence.retriever, query, scope))
-            notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
-        ranking = replace(ranking, notes=notes)
+        ranking = search_passages(settings, evidence, query, patient)
     if json:
         show_json(ranking)
     else:

@@ -1,0 +1,1 @@
+"""Serve libraries to browsers and other programs. Routes and tools translate; the library answers."""

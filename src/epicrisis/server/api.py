@@ -1,0 +1,80 @@
+"""The routes of `/api/v1`. They translate between HTTP and the library, and decide nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from pydantic import Field
+from starlette.responses import Response
+
+from epicrisis.printable import printable_json
+from epicrisis.serialization import to_json
+from epicrisis.server.errors import describe_failure, send_problem
+from epicrisis.server.questions import QuestionBody, Questions
+from epicrisis.server.streaming import EventStream, stream_events, wait_for_answer
+from epicrisis.server.users import CurrentCaller
+
+PREFIX = "/api/v1"
+
+
+class AskBody(QuestionBody):
+    """A question, how to answer it, and in which form to send the answer."""
+
+    stream: bool = Field(False, description="Send every step as a server-sent event, in place of the whole answer.")
+    trace: bool = Field(False, description="Include the events behind a whole answer.")
+
+
+class DataResponse(JSONResponse):
+    """Values of the library as JSON, with control characters escaped. Never cached."""
+
+    def __init__(self, content: Any, **more: Any) -> None:
+        super().__init__(content, **more)
+        self.headers["Cache-Control"] = "no-store"
+
+    def render(self, content: Any) -> bytes:
+        """Return the content as JSON."""
+        return printable_json(super().render(to_json(content)).decode()).encode()
+
+
+def make_question_routes(questions: Questions) -> APIRouter:
+    """Return the route that answers questions."""
+    router = APIRouter(prefix=PREFIX, tags=["Questions"])
+    hide = questions.resources.hide_paths
+
+    @router.post("/ask", summary="Answer a question", response_model=None)
+    async def ask(body: AskBody, request: Request, caller: CurrentCaller) -> Response:
+        """Answer a question from the documents of a library, whole or as a stream of events."""
+        asked = questions.prepare(body, caller)
+        await asked.pipeline.check_questions([asked.question], by_number=True)
+        if body.stream:
+            return EventStream(stream_events(questions.events(asked), hide))
+        answer = await wait_for_answer(questions.events(asked), request)
+        data = to_json(answer)
+        if not body.trace:
+            data.pop("trace")
+        if answer.state == "failed":
+            return send_problem(describe_failure(answer.failure, hide), answer=data)
+        return DataResponse(data)
+
+    return router
+
+
+def make_health_routes(questions: Questions) -> APIRouter:
+    """Return the routes of health and readiness. They need no key, and tell nothing of the libraries."""
+    router = APIRouter(tags=["Operation"])
+
+    @router.get("/healthz", summary="Whether the process runs")
+    async def health() -> dict[str, str]:
+        """Return ok as long as the process answers."""
+        return {"status": "ok"}
+
+    @router.get("/readyz", summary="Whether questions are accepted", responses={503: {"description": "Stopping."}})
+    async def readiness() -> JSONResponse:
+        """Return 200 while questions are accepted, and 503 while the server is stopping."""
+        if questions.is_stopping:
+            return JSONResponse({"status": "stopping"}, status_code=503)
+        return JSONResponse({"status": "ready"})
+
+    return router

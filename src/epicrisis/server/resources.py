@@ -1,0 +1,190 @@
+"""Libraries and models that are opened once, and shared by all requests.
+
+    async with await Resources.open(settings, [Path("~/lib")]) as resources:
+        library = resources.find("lib")
+        async for event in library.with_settings(RequestSettings(k=8)).events(question):
+            ...
+
+A request chooses some settings (`RequestSettings`). It never chooses a file, a model or a host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from epicrisis.answers import Notice
+from epicrisis.dates import last_day
+from epicrisis.errors import InputError, SettingsError
+from epicrisis.library.patients import holds_patients
+from epicrisis.pipeline import STRATEGIES, WITH_EXAMPLES, WITHOUT_MODEL, Pipeline
+from epicrisis.privacy import local_path
+from epicrisis.server.errors import NotFound
+from epicrisis.settings import Settings
+from epicrisis.study_types import StudyType
+from epicrisis.types import CountUnit, EvidenceOrder, EvidenceUnit, SearchMode, StrategyName
+
+MAX_K = 200
+"""The most documents or passages that a request may read."""
+_SCOPE_KEYS = ("as_of", "since", "types", "journals")
+
+
+def _check_date(date: str) -> str:
+    last_day(date)
+    return date
+
+
+RequestDate = Annotated[str, Field(max_length=10), AfterValidator(_check_date)]
+ScopeValue = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class RequestSettings(BaseModel):
+    """Settings that a request may choose. A value of null keeps the setting of the server."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    strategy: StrategyName | None = Field(None, description="How to answer.")
+    by: SearchMode | None = Field(None, description="Search by vectors, words or both.")
+    k: int | None = Field(None, ge=1, le=MAX_K, description="How much evidence to read, in documents or passages.")
+    count: CountUnit | None = Field(None, description="Unit of `k` and of a partition.")
+    partition: int | None = Field(None, ge=1, le=MAX_K, description="Evidence per map call.")
+    sentences: int | None = Field(None, ge=1, le=MAX_K, description="Sentences that evidence and focused select.")
+    order: EvidenceOrder | None = Field(None, description="Order of the evidence in a prompt.")
+    unit: EvidenceUnit | None = Field(None, description="Passages or whole notes of a record.")
+    timeline: bool | None = Field(None, description="Restrict notes by the time expressions of the question.")
+    prefer: tuple[StudyType, ...] | None = Field(None, max_length=20, description="Study types to move forward.")
+    as_of: RequestDate | None = Field(None, description="Hide documents after this date, and undated ones.")
+    since: RequestDate | None = Field(None, description="Hide documents before this date, and undated ones.")
+    types: tuple[ScopeValue, ...] | None = Field(None, max_length=50, description="Only these publication types.")
+    journals: tuple[ScopeValue, ...] | None = Field(None, max_length=50, description="Only these journals.")
+
+    def apply(self, settings: Settings) -> Settings:
+        """Return the settings of the server with the choices of this request.
+
+        Raises InputError for values that contradict each other or settings of the server.
+        """
+        chosen = self.model_dump(exclude_none=True)
+        scope: dict[str, Any] = {}
+        for key in _SCOPE_KEYS:
+            if key in chosen:
+                scope[key] = chosen.pop(key)
+        if scope:
+            chosen["scope"] = settings.scope.model_copy(update=scope)
+        if not chosen:
+            return settings
+        try:
+            # The combinations are checked again. A dump would lose the secrets in addresses.
+            return Settings.model_validate({**dict(settings), **chosen})
+        except ValidationError as error:
+            message = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise InputError(message.removeprefix("Value error, ")) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenLibrary:
+    """A library that is open for all requests, with its search and the chat models."""
+
+    name: str
+    """The name of its folder, which requests use in place of a path."""
+    pipeline: Pipeline
+    holds_patients: bool
+    strategies: tuple[StrategyName, ...]
+    """The strategies that its components can run."""
+
+    def with_settings(self, chosen: RequestSettings) -> Pipeline:
+        """Return a pipeline with the settings of a request. It shares everything open; do not close it.
+
+        Raises InputError for a strategy that is not available, and as `RequestSettings.apply` does.
+        """
+        settings = chosen.apply(self.pipeline.settings)
+        if settings.strategy not in self.strategies:
+            raise InputError(
+                f"the strategy {settings.strategy} is not available here: choose one of {', '.join(self.strategies)}"
+            )
+        return replace(self.pipeline, settings=settings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resources:
+    """Everything that the requests share. An async context manager."""
+
+    libraries: Mapping[str, OpenLibrary]
+    """By name, in the order of the command. The first answers requests that name none."""
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """Closed with the resources."""
+
+    @classmethod
+    async def open(cls, settings: Settings, libraries: Sequence[Path], notices: Sequence[Notice] = ()) -> Self:
+        """Open the libraries with everything their strategies need.
+
+        `settings` are those of the server; without a chat model only the strategy evidence is available (see
+        `api.choose_strategy`). Raises SettingsError for two folders of one name, and UserError as `Pipeline.open`.
+        """
+        if not libraries:
+            raise SettingsError("there is no library to serve: name the folder of at least one library")
+        async with AsyncExitStack() as stack:
+            opened: dict[str, OpenLibrary] = {}
+            strategies = list_strategies(settings)
+            for folder in map(local_path, libraries):
+                name = folder.absolute().name
+                if name in opened:
+                    raise SettingsError(f"two libraries are called {name}: rename the folder of one of them")
+                pipeline = Pipeline.open(settings, folder, strategies, notices)
+                stack.push_async_callback(pipeline.aclose)
+                opened[name] = OpenLibrary(name, pipeline, holds_patients(folder), strategies)
+            return cls(opened, stack.pop_all())
+
+    @property
+    def default(self) -> OpenLibrary:
+        """The library of requests that name none."""
+        return next(iter(self.libraries.values()))
+
+    def find(self, name: str | None) -> OpenLibrary:
+        """Return the library with this name, or the first for None. Raises NotFound."""
+        if name is None:
+            return self.default
+        if name not in self.libraries:
+            raise NotFound(f"no library is called {name!a}: GET /api/v1/libraries lists them")
+        return self.libraries[name]
+
+    def hide_paths(self, message: str) -> str:
+        """Return the message with the names of the libraries in place of their folders."""
+        for library in self.libraries.values():
+            search = library.pipeline.search
+            if search is not None:
+                message = message.replace(str(search.library.path), library.name)
+        return message
+
+    async def aclose(self) -> None:
+        """Close the libraries and stop the models. Idempotent."""
+        await self.stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def list_strategies(settings: Settings) -> tuple[StrategyName, ...]:
+    """Return the strategies that these settings can run, that of the settings first.
+
+    Without a chat model that is `evidence` alone. Strategies with solved questions need `examples.library`.
+    """
+    names: list[Any] = [settings.strategy]
+    if settings.strategy in WITHOUT_MODEL:
+        return tuple(names)
+    for name in STRATEGIES:
+        has_examples = name not in WITH_EXAMPLES or settings.examples.library is not None
+        is_possible = has_examples and (name != "full-context" or not settings.beside)
+        if is_possible and name not in names:
+            names.append(name)
+    return tuple(names)

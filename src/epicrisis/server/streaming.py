@@ -1,0 +1,153 @@
+"""Send the events of a question as server-sent events, and stop the question when its client is gone.
+
+The question and the client have separate speeds: a reader that is slow holds its own buffer and nothing else, and one
+that reads nothing for `SEND_SECONDS` is disconnected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine, MutableMapping
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from epicrisis.answers import Answer, Answered, Event
+from epicrisis.errors import EpicrisisError
+from epicrisis.printable import printable_json
+from epicrisis.serialization import to_json
+from epicrisis.server.errors import describe_error
+
+MEDIA_TYPE = "text/event-stream"
+KEEPALIVE_SECONDS = 15.0
+SEND_SECONDS = 30.0
+"""The longest wait for a client that does not read."""
+T = TypeVar("T")
+
+
+class ClientGone(Exception):
+    """The client closed the connection before the answer was complete."""
+
+
+def encode_event(event: Event) -> bytes:
+    """Return an event in the wire format. `answered` has no trace, as its events were sent before."""
+    data = to_json(event)
+    name = data.pop("event")
+    if isinstance(event, Answered):
+        data["answer"].pop("trace")
+    return format_event(name, data)
+
+
+def format_event(name: str, data: Any) -> bytes:
+    """Return a named event with JSON data in the wire format."""
+    return format_sse_event(event=name, data_str=printable_json(json.dumps(data, ensure_ascii=False)))
+
+
+class EventStream(Response):
+    """A response that sends the pieces of `pieces` as they come. A client that disconnects ends it at once.
+
+    `pieces` is closed in every case, which cancels what it waits for.
+    """
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None], headers: dict[str, str] | None = None) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})
+        del self.headers["content-length"]
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream, or stop when the client is gone."""
+
+        async def stream() -> None:
+            async with aclosing(self._pieces):
+                await _send_in_time(
+                    send, {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+                )
+                async for piece in self._pieces:
+                    await _send_in_time(send, {"type": "http.response.body", "body": piece, "more_body": True})
+                await _send_in_time(send, {"type": "http.response.body", "body": b"", "more_body": False})
+
+        with suppress(ClientGone, TimeoutError, OSError):
+            await run_while_connected(stream(), receive)
+
+
+async def stream_events(events: AsyncGenerator[Event, None], hide: Callable[[str], str]) -> AsyncGenerator[bytes, None]:
+    """Yield the events in the wire format, and a comment where nothing happens for `KEEPALIVE_SECONDS`.
+
+    An error becomes the last event, `error`, with a problem body. The question runs ahead of a slow reader.
+    """
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def work() -> None:
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    queue.put_nowait(encode_event(event))
+        except EpicrisisError as error:
+            queue.put_nowait(format_event("error", describe_error(error, hide).to_json()))
+        finally:
+            queue.put_nowait(None)
+
+    task = asyncio.create_task(work())
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(KEEPALIVE_SECONDS):
+                    piece = await queue.get()
+            except TimeoutError:
+                yield KEEPALIVE_COMMENT
+                continue
+            if piece is None:
+                break
+            yield piece
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def wait_for_answer(events: AsyncGenerator[Event, None], request: Request) -> Answer:
+    """Return the answer. Raises ClientGone, and cancels the question, if the client disconnects before."""
+
+    async def last() -> Answer:
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, Answered):
+                    return event.answer
+        raise RuntimeError("the last event of a question is its answer")
+
+    return await run_while_connected(last(), request.receive)
+
+
+async def run_while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:
+    """Return the result of `work`. Raises ClientGone, and cancels the work, if the client disconnects before.
+
+    The body of the request was read already.
+    """
+    task = asyncio.create_task(work)
+    gone = asyncio.create_task(_wait_for_disconnect(receive))
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGone
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.wait([task, gone])
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_in_time(send: Send, message: MutableMapping[str, Any]) -> None:
+    async with asyncio.timeout(SEND_SECONDS):
+        await send(message)

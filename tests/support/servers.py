@@ -1,0 +1,80 @@
+"""The application over a real embedded library and a scripted chat model, and a real server of it on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+from fastapi import FastAPI
+
+from epicrisis.components import LibrarySearch
+from epicrisis.corpus.chunking import find_sentences
+from epicrisis.library.patients import Roster, holds_patients
+from epicrisis.pipeline import Pipeline
+from epicrisis.protocols import ChatModel
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.server.resources import OpenLibrary, Resources, list_strategies
+from epicrisis.settings import ROLES, Settings
+from epicrisis.types import Document
+from tests.support.patient_records import ENCODER, library, papers, recorder
+
+QUESTION = "Which drug was given for stroke?"
+BASE = "http://127.0.0.1:8080"
+
+
+def open_library(
+    folder: Path, model: ChatModel | None = None, documents: Iterable[Document] | None = None, **settings: Any
+) -> OpenLibrary:
+    """Return a library of these documents, or of four papers, with this chat model in every role."""
+    opened = library(folder, papers() if documents is None else documents)
+    retriever = Retriever(opened, ENCODER, remedy="segments", sentences=find_sentences)
+    search = LibrarySearch(opened, retriever, rosters=(Roster(opened),))
+    models = {"writer": {"name": "http://127.0.0.1:9/v1#scripted"}}
+    made = Settings(**{"strategy": "rag", "k": 4, "models": models, **settings})
+    pipeline = Pipeline(made, dict.fromkeys(ROLES, model or recorder()), search)
+    return OpenLibrary(folder.name, pipeline, holds_patients(folder), list_strategies(made))
+
+
+def open_resources(*libraries: OpenLibrary) -> Resources:
+    """Return the shared resources of these libraries."""
+    return Resources({library.name: library for library in libraries})
+
+
+def connect(app: FastAPI, **more: Any) -> httpx2.AsyncClient:
+    """Return a client of the application without a socket. Its errors are responses, as behind a socket."""
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+    return httpx2.AsyncClient(transport=transport, base_url=BASE, **more)
+
+
+@asynccontextmanager
+async def running(app: FastAPI, **options: Any) -> AsyncIterator[str]:
+    """Serve the application on a free port of loopback, and give its address."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", access_log=False, **options)
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.005)
+    (socket,) = server.servers[0].sockets
+    try:
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+def read_events(text: str) -> list[tuple[str, Any]]:
+    """Return the names and data of server-sent events."""
+    events: list[tuple[str, Any]] = []
+    for block in text.split("\n\n"):
+        lines = [line for line in block.split("\n") if line and not line.startswith(":")]
+        if lines:
+            name = lines[0].removeprefix("event: ")
+            data = "\n".join(line.removeprefix("data: ") for line in lines[1:])
+            events.append((name, json.loads(data)))
+    return events
