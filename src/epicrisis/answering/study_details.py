@@ -37,8 +37,8 @@ _POPULATION = re.compile(
     re.IGNORECASE,
 )
 _POPULATION_END = re.compile(
-    r",| (?:were|was|it|is|are|had been|has|have|should|might|and (?:compared|randomi[sz]ed|were|\d+)|compared|received|"
-    r"receiv\w+|versus|vs|from|by|seen|confined|selected|alike|that|who(?! (?:had|have|were|are)\b)|according|"
+    r",| (?:were|was|it|is|are|had been|has|have|should|might|and (?:compared|randomi[sz]ed|were|\d+)|compared|"
+    r"received|receiv\w+|versus|vs|from|by|seen|confined|selected|alike|that|who(?! (?:had|have|were|are)\b)|according|"
     r"in (?:19|20)\d\d)\b| to (?!\d)"
 )
 

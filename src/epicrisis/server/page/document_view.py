@@ -6,7 +6,7 @@ view = build_document_view(passages, Highlight((120, 180), "Aspirin lowered the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 
@@ -64,6 +64,10 @@ class DocumentView:
     def highlight(self) -> str:
         """The highlighted words."""
         return "".join(piece.text for piece in self.pieces if piece.is_highlighted)
+
+    def with_remark(self, remark: str) -> DocumentView:
+        """Return this view with one more remark, before the others."""
+        return replace(self, remarks=(remark, *self.remarks))
 
 
 def build_document_view(passages: Sequence[Passage], highlight: Highlight, *, complete: bool) -> DocumentView:

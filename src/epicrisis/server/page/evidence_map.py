@@ -158,7 +158,7 @@ def _place_cells(answer: Answer) -> tuple[StripCell, ...]:
         cited.setdefault(citation.document_id, []).append(citation.number)
     cells: list[StripCell] = []
     row_height = 2 * _CELL + _ROW_GAP + _GAP if parts else _CELL + _ROW_GAP
-    for index, (passage_id, document_id, title) in enumerate(_list_ranked(answer)):
+    for index, (passage_id, document_id, title) in enumerate(list_ranked_documents(answer)):
         read_in = parts.get(passage_id)
         number = None if read_in is None else read_in.partition + 1
         numbers = tuple(cited.get(document_id, ()))
@@ -178,7 +178,7 @@ def _place_cells(answer: Answer) -> tuple[StripCell, ...]:
     return tuple(cells)
 
 
-def _list_ranked(answer: Answer) -> list[tuple[str, str, str]]:
+def list_ranked_documents(answer: Answer) -> list[tuple[str, str, str]]:
     """Return passage id, document id and title in the order of the ranking, or of the selected sentences."""
     ranked = [(passage.id, passage.document_id, passage.title) for passage in list_ranked_passages(answer)]
     if ranked:
