@@ -1,7 +1,7 @@
 """Checks of every request before it reaches a route: its host and origin, the size and speed of its body, its key, and
 how many requests its sender makes.
 
-`Guard` is the outermost layer. What it refuses is never parsed.
+`RequestGuard` is the outermost layer. What it refuses is never parsed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RateLimiter:
             raise TooManyRequests(f"more than {per_minute} requests in a minute", retry_after=max(1, round(wait)))
 
 
-class Guard:
+class RequestGuard:
     """The outermost layer of the application. Refuses what no route may see, and names the caller to the others."""
 
     def __init__(self, app: ASGIApp, options: GuardOptions | None = None, users: UserStore | None = None) -> None:
