@@ -21,7 +21,7 @@ from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.errors import add_error_handlers
-from epicrisis.server.guards import RequestGuard, GuardOptions
+from epicrisis.server.guards import GuardOptions, RequestGuard
 from epicrisis.server.library_api import make_document_routes, make_search_routes
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
