@@ -10,6 +10,8 @@ from starlette.responses import RedirectResponse, Response
 
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import SUPPORT_LABELS
+from epicrisis.report.study_table import list_shown_citations
+from epicrisis.server.access import check_access
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.answer_view import build_answer_view, judge_support
 from epicrisis.server.page.document_view import DocumentView, Highlight
@@ -19,7 +21,7 @@ from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import HEADERS, html_response, render
 from epicrisis.server.page.sources import build_highlight, find_citation, find_ranked, find_study, open_document
 from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
-from epicrisis.server.questions import Questions, check_access
+from epicrisis.server.reading import LibraryReader
 from epicrisis.server.users import Caller, CurrentCaller
 
 CellName = Literal["size", "population", "sentence"]
@@ -29,12 +31,13 @@ _UNKNOWN_ANSWER = "the server has no such answer: it was deleted, or it belongs 
 class AnswerPages:
     """Finds stored answers for a caller, and renders their documents."""
 
-    def __init__(self, questions: Questions, answers: AnswerStore) -> None:
-        self.resources = questions.resources
+    def __init__(self, reader: LibraryReader, answers: AnswerStore) -> None:
+        self.reader = reader
+        self.resources = reader.resources
         self.answers = answers
 
-    def find(self, answer_id: str, caller: Caller) -> StoredAnswer:
-        """Return the answer. Raises NotFound for an unknown id and for an answer of another user.
+    async def find(self, answer_id: str, caller: Caller) -> StoredAnswer:
+        """Return the answer, once the access log has it. Raises NotFound for an unknown id and another user's answer.
 
         Raises AccessDenied if the caller may no longer read the record behind it.
         """
@@ -42,10 +45,13 @@ class AnswerPages:
         if stored is None:
             raise NotFound(_UNKNOWN_ANSWER)
         library = self.resources.libraries.get(stored.library)
-        if library is not None:
-            check_access(caller, library, stored.answer.patient)
-        elif stored.answer.patient is not None:
-            caller.require("patient-reader")
+        if library is None:
+            if stored.answer.patient is not None:
+                caller.require("patient-reader")
+            return stored
+        check_access(caller, library, stored.answer.patient, stored.reason)
+        documents = [citation.document_id for citation in list_shown_citations(stored.answer)]
+        await self.reader.record(caller, "answer", library, stored.answer.patient, documents, stored.reason)
         return stored
 
     async def show_document(
@@ -62,15 +68,15 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
 
     @router.get("/answers/{answer_id}")
     async def answer_page(answer_id: str, caller: CurrentCaller) -> Response:
-        stored = pages.find(answer_id, caller)
+        stored = await pages.find(answer_id, caller)
         fields = FormFields({"library": stored.library, "patient": stored.answer.patient or ""})
-        form = build_form(pages.resources, fields)
+        form = build_form(pages.resources, caller, fields)
         page = render("answer_page", view=build_answer_view(stored), form=form, exports=list_exports())
         return html_response(page)
 
     @router.get("/answers/{answer_id}/export.{suffix}")
     async def export(answer_id: str, suffix: str, caller: CurrentCaller) -> Response:
-        stored = pages.find(answer_id, caller)
+        stored = await pages.find(answer_id, caller)
         if suffix not in FORMATS:
             raise NotFound(f"an answer is exported as {', '.join(FORMATS)}")
         chosen = FORMATS[suffix]
@@ -79,7 +85,7 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
 
     @router.post("/answers/{answer_id}/delete")
     async def delete(answer_id: str, caller: CurrentCaller) -> Response:
-        pages.find(answer_id, caller)
+        await pages.find(answer_id, caller)
         await asyncio.to_thread(pages.answers.remove, answer_id, caller.name)
         return RedirectResponse("/history", status_code=303)
 
@@ -89,13 +95,13 @@ def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
 
     @router.get("/answers/{answer_id}/sources/{number}")
     async def source(request: Request, answer_id: str, number: int, caller: CurrentCaller) -> Response:
-        stored = pages.find(answer_id, caller)
+        stored = await pages.find(answer_id, caller)
         citation = find_citation(stored, number)
         return await pages.show_document(request, stored, citation.document_id, build_highlight(citation), number)
 
     @router.get("/answers/{answer_id}/studies/{number}/{cell}")
     async def study(request: Request, answer_id: str, number: int, cell: CellName, caller: CurrentCaller) -> Response:
-        stored = pages.find(answer_id, caller)
+        stored = await pages.find(answer_id, caller)
         row = find_study(stored, number)
         if cell == "sentence":
             citation = find_citation(stored, row.citations[0])
@@ -109,7 +115,7 @@ def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
 
     @router.get("/answers/{answer_id}/ranks/{rank}")
     async def ranked(request: Request, answer_id: str, rank: int, caller: CurrentCaller) -> Response:
-        stored = pages.find(answer_id, caller)
+        stored = await pages.find(answer_id, caller)
         document_id, highlight = find_ranked(stored, rank)
         return await pages.show_document(request, stored, document_id, highlight)
 

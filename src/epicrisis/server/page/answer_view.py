@@ -110,7 +110,7 @@ class ConflictView:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerView:
+class AnswerPageView:
     """Everything the page shows of an answer."""
 
     id: str
@@ -138,7 +138,7 @@ class AnswerView:
     tokens: int
 
 
-def build_answer_view(stored: StoredAnswer) -> AnswerView:
+def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     """Return the view of a stored answer."""
     answer = stored.answer
     content = build_answer_content(answer)
@@ -149,7 +149,7 @@ def build_answer_view(stored: StoredAnswer) -> AnswerView:
     sections = {section.heading: section.lines for section in content.sections}
     passages = (*stored.passages, *list_ranked_passages(answer))
     options = tuple(describe_choice(answer, letter) for letter in answer.question.options)
-    return AnswerView(
+    return AnswerPageView(
         id=stored.id,
         href=href,
         question=content.question,

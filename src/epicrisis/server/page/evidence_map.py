@@ -19,10 +19,10 @@ from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.types import Passage, Preflight
 
-Statement: TypeAlias = Literal["supports", "contradicts", "relevant", "nothing", "failed", "unread"]
+PartVerdict: TypeAlias = Literal["supports", "contradicts", "relevant", "nothing", "failed", "unread"]
 """What a part said about the answer, or what a document says that was read without parts."""
 
-STATEMENT_LABELS: Mapping[Statement, str] = {
+STATEMENT_LABELS: Mapping[PartVerdict, str] = {
     "supports": "supports the answer",
     "contradicts": "contradicts the answer",
     "relevant": "relevant, takes no side",
@@ -50,7 +50,7 @@ class StripCell:
     """The number of the part that read it, from 1."""
     colour: int
     """The number of the part's colour in the style sheet."""
-    statement: Statement
+    statement: PartVerdict
     title: str
     citations: tuple[int, ...]
     """Numbers of citations of its document."""
@@ -70,7 +70,7 @@ class PartView:
     number: int
     """From 1."""
     colour: int
-    statement: Statement
+    statement: PartVerdict
     ranks: str
     """The ranks it read, such as `1-8`."""
     text: str
@@ -111,7 +111,7 @@ class EvidenceMap:
 
     cells: tuple[StripCell, ...]
     parts: tuple[PartView, ...]
-    statements: tuple[tuple[Statement, str], ...]
+    statements: tuple[tuple[PartVerdict, str], ...]
     """The statements in the strip, with their labels, for its legend."""
     width: int
     height: int
@@ -191,7 +191,7 @@ def list_ranked_documents(answer: Answer) -> list[tuple[str, str, str]]:
     return ranked
 
 
-def _judge_part(answer: Answer, partial: PartialAnswer) -> Statement:
+def _judge_part(answer: Answer, partial: PartialAnswer) -> PartVerdict:
     if partial.state != "relevant":
         return partial.state
     if partial.choice is not None and answer.choice is not None:
@@ -207,7 +207,7 @@ def _judge_part(answer: Answer, partial: PartialAnswer) -> Statement:
     return "relevant"
 
 
-def _judge_document(answer: Answer, document_id: str, citations: tuple[int, ...]) -> Statement:
+def _judge_document(answer: Answer, document_id: str, citations: tuple[int, ...]) -> PartVerdict:
     """Return what a document says that no part read: the side it takes in a disagreement, or whether it is cited."""
     for conflict in answer.conflicts:
         has_answer = any(side.is_answer for side in conflict.sides)

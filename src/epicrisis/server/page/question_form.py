@@ -13,6 +13,7 @@ from epicrisis.errors import InputError
 from epicrisis.printable import printable
 from epicrisis.server.questions import QuestionBody
 from epicrisis.server.resources import OpenLibrary, Resources
+from epicrisis.server.users import Caller
 
 STRATEGY_LABELS: Mapping[str, str] = {
     "evidence": "Sentences only, no chat model",
@@ -28,13 +29,14 @@ STRATEGY_LABELS: Mapping[str, str] = {
     "ensemble-refining": "Several drafts, refined",
     "self-reflection": "A draft and its own criticism",
 }
-_FIELDS = ("question", "library", "patient", "options", "strategy", "k", "since", "types")
+_FIELDS = ("question", "library", "patient", "break_glass", "options", "strategy", "k", "since", "types")
 _SETTINGS = ("strategy", "k", "since")
 _FIELD_NAMES = {
     "question": "Question",
     "options": "Answer options",
     "library": "Library",
     "patient": "Patient",
+    "break_glass": "Reason for reading",
     "settings": "Filters and settings",
     "strategy": "How to answer",
     "k": "Documents to read",
@@ -44,7 +46,7 @@ _FIELD_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionForm:
+class AskForm:
     """Everything the form shows."""
 
     libraries: tuple[OpenLibrary, ...]
@@ -84,7 +86,7 @@ class FormFields:
         data: dict[str, Any] = {"question": self.values.get("question", ""), "settings": settings}
         if options := split_list(self.values.get("options", "")):
             data["options"] = options
-        for name in ("library", "patient"):
+        for name in ("library", "patient", "break_glass"):
             if self.values.get(name):
                 data[name] = self.values[name]
         try:
@@ -100,17 +102,27 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def build_form(resources: Resources, fields: FormFields = FormFields(), faults: Sequence[str] = ()) -> QuestionForm:
-    """Return the form of this server, with the fields filled in."""
-    libraries = tuple(resources.libraries.values())
-    chosen = resources.libraries.get(fields.values.get("library", ""), libraries[0])
+def build_form(
+    resources: Resources, caller: Caller, fields: FormFields = FormFields(), faults: Sequence[str] = ()
+) -> AskForm:
+    """Return the form for a caller, with the fields filled in. Raises AccessDenied if no library may be read."""
+    reads_patients = caller.has("patient-reader")
+    libraries = tuple(
+        library for library in resources.libraries.values() if reads_patients or not library.holds_patients
+    )
+    if not libraries:
+        caller.require("patient-reader")
+    chosen = libraries[0]
+    for library in libraries:
+        if library.name == fields.values.get("library"):
+            chosen = library
     strategies = tuple((name, STRATEGY_LABELS[name]) for name in chosen.strategies)
     values = {name: fields.values.get(name, "") for name in _FIELDS}
     values["strategy"] = values["strategy"] or chosen.strategies[0]
     settings = chosen.pipeline.settings
     needs_model = chosen.strategies != ("evidence",)
     hosts = list_contacted_hosts(chosen)
-    return QuestionForm(
+    return AskForm(
         libraries=libraries,
         strategies=strategies,
         has_patients=any(library.holds_patients for library in libraries),

@@ -14,16 +14,8 @@ from epicrisis.server.page.static_files import static_address
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-    "Vary": "HX-Request",
-}
-"""Nothing inline runs and nothing is loaded from elsewhere. Pages with answers are kept by no cache."""
+HEADERS = {"Cache-Control": "no-store", "Vary": "HX-Request"}
+"""Pages with answers are kept by no cache. `guards.SECURITY_HEADERS` has the content security policy."""
 
 
 @cache

@@ -31,40 +31,38 @@ from epicrisis.server.page.sources import collect_cited_passages
 from epicrisis.server.page.static_files import read_static_files
 from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.questions import AskedQuestion, Questions
+from epicrisis.server.reading import LibraryReader
 from epicrisis.server.streaming import KEEPALIVE_SECONDS, EventStream, run_while_connected
 from epicrisis.server.users import CurrentCaller
 
 _STATIC_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
 
-def make_page_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
+def make_page_routes(questions: Questions, reader: LibraryReader, answers: AnswerStore) -> APIRouter:
     """Return the routes of the page."""
     router = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
     resources = questions.resources
 
     @router.get("/")
-    async def ask_page() -> Response:
-        return html_response(render("ask", form=build_form(resources), page="ask"))
+    async def ask_page(caller: CurrentCaller) -> Response:
+        return html_response(render("ask", form=build_form(resources, caller), page="ask"))
 
     @router.get("/history")
     async def history() -> Response:
         return html_response(render("history", page="history"))
 
     @router.get("/libraries")
-    async def libraries() -> Response:
+    async def libraries(caller: CurrentCaller) -> Response:
         views: list[dict[str, Any]] = []
-        for library in resources.libraries.values():
-            facts = list(describe_setup(library))
-            search = library.pipeline.search
-            if search is not None:
-                documents, passages = await asyncio.to_thread(search.library.count)
-                facts[1:1] = [("Documents", f"{documents:,}"), ("Passages", f"{passages:,}")]
-            facts.append(("Patients", "yes" if library.holds_patients else "no"))
-            views.append({"name": library.name, "facts": facts})
+        for summary in await reader.list_libraries(caller):
+            facts = [("Documents", f"{summary['documents']:,}"), ("Passages", f"{summary['passages']:,}")]
+            facts += describe_setup(resources.find(summary["name"]))
+            facts.append(("Patients", "yes" if summary["holds_patients"] else "no"))
+            views.append({"name": summary["name"], "facts": facts})
         return html_response(render("libraries", libraries=views, page="libraries"))
 
     add_asking(router, questions, answers)
-    pages = AnswerPages(questions, answers)
+    pages = AnswerPages(reader, answers)
     add_answer_pages(router, pages)
     add_source_pages(router, pages)
 
@@ -86,13 +84,12 @@ def add_asking(router: APIRouter, questions: Questions, answers: AnswerStore) ->
     async def ask(request: Request, caller: CurrentCaller) -> Response:
         fields = FormFields.parse(await request.body())
         try:
-            asked = questions.prepare(fields.to_body(), caller)
-            await asked.pipeline.check_questions([asked.question], by_number=True)
+            asked = await questions.prepare(fields.to_body(), caller)
         except InputError as error:
             problem = describe_error(error, resources.hide_paths)
             if is_part(request):
                 return html_response(render("error", problem=problem), problem.status)
-            form = build_form(resources, fields, [problem.detail])
+            form = build_form(resources, caller, fields, [problem.detail])
             return html_response(render("ask", form=form, page="ask"), problem.status)
         if "text/event-stream" in request.headers.get("Accept", ""):
             return EventStream(_stream_page(questions, answers, asked))
@@ -103,7 +100,9 @@ def add_asking(router: APIRouter, questions: Questions, answers: AnswerStore) ->
 async def _finish(answers: AnswerStore, asked: AskedQuestion, answer: Answer) -> StoredAnswer:
     """Store a finished answer with the passages it cites."""
     passages = await collect_cited_passages(asked.library, answer)
-    return await asyncio.to_thread(answers.add, answer, passages, library=asked.library.name, owner=asked.caller.name)
+    return await asyncio.to_thread(
+        answers.add, answer, passages, library=asked.library.name, owner=asked.caller.name, reason=asked.reason
+    )
 
 
 async def _store_answer(questions: Questions, answers: AnswerStore, asked: AskedQuestion) -> StoredAnswer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 
 from epicrisis.answers import Answer, Citation
@@ -17,6 +16,7 @@ from epicrisis.server.page.document_view import (
 )
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
 from epicrisis.server.page.stored_answers import StoredAnswer
+from epicrisis.server.reading import offload
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.types import Passage, Scope
 
@@ -25,11 +25,17 @@ CHANGED = "The document in the library has changed since this answer. You see th
 
 async def read_documents(library: OpenLibrary, answer: Answer, document_ids: Sequence[str]) -> tuple[Passage, ...]:
     """Return all passages of documents that an answer may show, in order. Documents that are gone are left out."""
-    search = library.pipeline.search
-    if search is None or not document_ids:
+    pipeline = library.pipeline
+    if pipeline.search is None or not document_ids:
         return ()
-    scope = Scope(patient=answer.patient)
-    found = await asyncio.to_thread(read_document_passages, search.library, document_ids, scope)
+    found: dict[str, tuple[Passage, ...]] = {}
+    for place, store in enumerate((pipeline.search.library, *pipeline.search.literature)):
+        # Notes of the libraries beside the first belong to other people.
+        scope = Scope(patient=answer.patient if place == 0 else None)
+        for document_id, passages_of_one in (
+            await offload(pipeline, read_document_passages, store, document_ids, scope)
+        ).items():
+            found.setdefault(document_id, passages_of_one)
     passages: list[Passage] = []
     for document_id in document_ids:
         passages += found.get(document_id, ())

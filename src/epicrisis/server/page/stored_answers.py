@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 MAX_IN_MEMORY = 200
 """Answers kept in memory. With a folder, older ones are read from it again; without one, they are gone."""
+ANSWERS_FOLDER = "answers"
+"""Name of the folder of the answers, in the folder of the server."""
 _ID = re.compile(r"[A-Za-z0-9_-]{32}")
 _ID_BYTES = 24
 
@@ -48,6 +50,8 @@ class StoredAnswer:
     """The user who asked. Empty on a server without users."""
     at: float
     """Seconds since the epoch."""
+    reason: str | None = None
+    """Why the owner read the record of a patient who was not assigned."""
 
 
 class AnswerStore:
@@ -58,10 +62,12 @@ class AnswerStore:
         self._answers: OrderedDict[str, StoredAnswer] = OrderedDict()
         self._lock = Lock()
 
-    def add(self, answer: Answer, passages: Sequence[Passage], *, library: str, owner: str = "") -> StoredAnswer:
+    def add(
+        self, answer: Answer, passages: Sequence[Passage], *, library: str, owner: str = "", reason: str | None = None
+    ) -> StoredAnswer:
         """Keep an answer under a new id. Its file is complete or absent, also after a kill. Raises OSError."""
         id_ = secrets.token_urlsafe(_ID_BYTES)
-        stored = StoredAnswer(id_, answer, tuple(passages), library, owner, time.time())
+        stored = StoredAnswer(id_, answer, tuple(passages), library, owner, time.time(), reason)
         if self._folder is not None:
             path = self._folder / f"{id_}.json"
             part = path.with_suffix(".part")
