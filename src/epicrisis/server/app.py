@@ -18,6 +18,7 @@ from starlette.responses import Response
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.errors import add_error_handlers
 from epicrisis.server.guards import IdentifyCaller
+from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.resources import Resources
 from epicrisis.server.streaming import ClientGone
@@ -39,11 +40,13 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     """Return the application over these resources, which the caller closes."""
     options = options or ServerOptions()
     questions = Questions(resources, options.max_running)
+    assistants = McpEndpoint(questions)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await questions.stop(options.stop_seconds)
+        async with assistants.run():
+            yield
+            await questions.stop(options.stop_seconds)
 
     app = FastAPI(
         title="epicrisis",
@@ -56,6 +59,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.state.questions = questions
     app.include_router(make_question_routes(questions))
     app.include_router(make_health_routes(questions))
+    app.router.routes.extend(assistants.routes)
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
     app.add_middleware(IdentifyCaller)
