@@ -66,7 +66,7 @@ def test_official_client_asks_a_real_process(tmp_path: Path, model_home: Path) -
             answer = result.structured_content
             assert (answer["state"], answer["strategy"]) == ("answered", "rag")
             resource = await client.read_resource(answer["citations"][0]["uri"])
-            assert answer["citations"][0]["quotation"] in resource.contents[0].text
+            assert answer["citations"][0]["quotation"] in str(resource.contents[0])
             found = await client.call_tool("evidence", {"question": QUESTION, "sentences": 1})
             assert found.structured_content["claims"][0]["text"] == PAPERS[0]["text"]
 
@@ -81,7 +81,7 @@ def test_legacy_handshake_writes_nothing_but_the_protocol(tmp_path: Path, model_
         "capabilities": {},
         "clientInfo": {"name": "test", "version": "1"},
     }
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": initialize},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": "evidence", "arguments": {"question": QUESTION}}},

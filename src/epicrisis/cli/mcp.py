@@ -48,11 +48,21 @@ def mcp(library: LibraryPath, patient: Patients = None, *, flags: Flags) -> None
 
 async def _serve(settings: Settings, notices: Sequence[Notice], library: Path, patients: Sequence[str]) -> None:
     """Serve until standard input ends."""
+    from epicrisis.server.access_log import NAME as ACCESS_LOG
+    from epicrisis.server.access_log import AccessLog
+    from epicrisis.server.app import make_private_folder
     from epicrisis.server.mcp_server import create_mcp_server, find_patients
     from epicrisis.server.questions import Questions
+    from epicrisis.server.reading import LibraryReader
     from epicrisis.server.resources import Resources
 
     async with await Resources.open(settings, [library], notices) as resources:
         opened = resources.default
-        server = create_mcp_server(Questions(resources), opened, find_patients(opened, patients))
+        ids = find_patients(opened, patients)
+        log = None
+        if opened.holds_patients:
+            folder = settings.home / "server"
+            make_private_folder(folder)
+            log = AccessLog(folder / ACCESS_LOG)
+        server = create_mcp_server(Questions(resources, log=log), LibraryReader(resources, log), opened, ids)
         await server.run_stdio_async()

@@ -46,8 +46,7 @@ def make_question_routes(questions: Questions) -> APIRouter:
     @router.post("/ask", summary="Answer a question", response_model=None)
     async def ask(body: AskBody, request: Request, caller: CurrentCaller) -> Response:
         """Answer a question from the documents of a library, whole or as a stream of events."""
-        asked = questions.prepare(body, caller)
-        await asked.pipeline.check_questions([asked.question], by_number=True)
+        asked = await questions.prepare(body, caller)
         if body.stream:
             return EventStream(stream_events(questions.events(asked), hide))
         answer = await wait_for_answer(questions.events(asked), request)

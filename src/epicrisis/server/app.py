@@ -9,19 +9,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from epicrisis.errors import SettingsError, StorageError
+from epicrisis.server.access_log import NAME as ACCESS_LOG
+from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.errors import add_error_handlers
-from epicrisis.server.guards import IdentifyCaller
+from epicrisis.server.guards import GuardOptions, RequestGuard
+from epicrisis.server.library_api import make_document_routes, make_search_routes
 from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.questions import MAX_RUNNING, Questions
+from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
 from epicrisis.server.streaming import ClientGone
+from epicrisis.server.users import USERS_FILE, UserStore
 
 STOP_SECONDS = 60.0
 """How long running questions may finish when the server stops."""
@@ -34,13 +41,21 @@ class ServerOptions:
     max_running: int = MAX_RUNNING
     """Questions that are answered at the same time."""
     stop_seconds: float = STOP_SECONDS
+    folder: Path | None = None
+    """Folder of the users, the access log and the jobs. None: the server has none of them."""
+    guard: GuardOptions = field(default_factory=GuardOptions)
 
 
 def create_app(resources: Resources, options: ServerOptions | None = None) -> FastAPI:
-    """Return the application over these resources, which the caller closes."""
+    """Return the application over these resources, which the caller closes.
+
+    Raises SettingsError for a library of notes without a folder, as the access log would have no place.
+    """
     options = options or ServerOptions()
-    questions = Questions(resources, options.max_running)
-    assistants = McpEndpoint(questions)
+    log, users = open_folder(resources, options.folder)
+    questions = Questions(resources, options.max_running, log)
+    reader = LibraryReader(resources, log)
+    assistants = McpEndpoint(questions, reader)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -57,13 +72,42 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
         redoc_url=None,
     )
     app.state.questions = questions
+    app.state.reader = reader
     app.include_router(make_question_routes(questions))
+    app.include_router(make_search_routes(reader))
+    app.include_router(make_document_routes(reader))
     app.include_router(make_health_routes(questions))
     app.router.routes.extend(assistants.routes)
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
-    app.add_middleware(IdentifyCaller)
+    app.add_middleware(RequestGuard, options=options.guard, users=users)
     return app
+
+
+def open_folder(resources: Resources, folder: Path | None) -> tuple[AccessLog | None, UserStore | None]:
+    """Return the access log and the users of the server's folder.
+
+    Raises SettingsError if a library holds patients' notes and there is no folder or no user.
+    """
+    notes = [library.name for library in resources.libraries.values() if library.holds_patients]
+    users = None if folder is None else UserStore(folder / USERS_FILE)
+    if notes and (users is None or not users.users()):
+        raise SettingsError(
+            f"{notes[0]} holds patients' notes, so every request needs a key: add a user first, with "
+            "`epicrisis users add NAME --role patient-reader`"
+        )
+    if folder is None:
+        return None, None
+    make_private_folder(folder)
+    return AccessLog(folder / ACCESS_LOG), users
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create the folder for its owner alone. Raises StorageError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be created: {error.strerror}") from None
 
 
 async def _send_nothing(_: Request, __: Exception) -> Response:

@@ -1,20 +1,235 @@
-"""Checks of every request before it reaches a route."""
+"""Checks of every request before it reaches a route: its host and origin, the size and speed of its body, its key, and
+how many requests its sender makes.
+
+`RequestGuard` is the outermost layer. What it refuses is never parsed.
+"""
 
 from __future__ import annotations
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+import asyncio
+import logging
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from epicrisis.server.users import LOCAL
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from epicrisis.errors import EpicrisisError
+from epicrisis.server.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    HostRefused,
+    KeyRequired,
+    TooManyRequests,
+    describe_error,
+    send_problem,
+)
+from epicrisis.server.users import LOCAL, Caller, UserStore
+
+MAX_BODY_BYTES = 1_000_000
+BODY_SECONDS = 10.0
+"""The longest time for a body to arrive."""
+WRONG_KEYS_PER_MINUTE = 20
+"""Wrong keys from one address, after which it must wait."""
+MAX_ADDRESSES = 10_000
+"""Senders whose rates are remembered. The one seen least recently is forgotten first."""
+PUBLIC_PATHS = frozenset({"/healthz", "/readyz"})
+"""Paths without a key. They tell nothing of libraries."""
+PUBLIC_PREFIXES = ("/static/",)
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+SESSION_COOKIE = "epicrisis_key"
+_LOGGER = logging.getLogger("epicrisis.server")
+_PACKAGE = "epicrisis"
 
 
-class IdentifyCaller:
-    """Names the caller of every request. Without users that is everybody on this machine."""
+@dataclass(frozen=True, slots=True)
+class GuardOptions:
+    """What requests may be."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    hosts: frozenset[str] = frozenset({"127.0.0.1", "localhost", "[::1]"})
+    """Names, without port, under which the server may be addressed."""
+    max_body_bytes: int = MAX_BODY_BYTES
+    body_seconds: float = BODY_SECONDS
+    requires_key: bool = False
+    """Refuse requests without a key even if there is no user yet."""
+
+
+class RateLimiter:
+    """Limits how often something may happen, for each sender: a token bucket that fills within a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def check(self, sender: str, per_minute: int) -> None:
+        """Count one event. Raises TooManyRequests if the sender exceeds `per_minute`."""
+        now = self._clock()
+        tokens, last = self._buckets.pop(sender, (float(per_minute), now))
+        tokens = min(float(per_minute), tokens + (now - last) * per_minute / 60)
+        is_allowed = tokens >= 1
+        self._buckets[sender] = (tokens - 1 if is_allowed else tokens, now)
+        while len(self._buckets) > MAX_ADDRESSES:
+            self._buckets.popitem(last=False)
+        if not is_allowed:
+            wait = (1 - tokens) * 60 / per_minute
+            raise TooManyRequests(f"more than {per_minute} requests in a minute", retry_after=max(1, round(wait)))
+
+
+class RequestGuard:
+    """The outermost layer of the application. Refuses what no route may see, and names the caller to the others."""
+
+    def __init__(self, app: ASGIApp, options: GuardOptions | None = None, users: UserStore | None = None) -> None:
         self._app = app
+        self._options = options or GuardOptions()
+        self._users = users
+        self._requests = RateLimiter()
+        self._wrong_keys = RateLimiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its caller."""
-        if scope["type"] == "http":
-            scope["epicrisis.caller"] = LOCAL
-        await self._app(scope, receive, send)
+        """Pass the request on, or send a problem. A fault of the program becomes a problem without its message."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                _add_headers(message)
+            await send(message)
+
+        try:
+            headers = Headers(scope=scope)
+            check_host(scope, headers, self._options.hosts)
+            caller = self._identify(scope, headers)
+            scope["epicrisis.caller"] = caller
+            if caller is not None:
+                self._requests.check(caller.name, caller.requests_per_minute)
+            receive = await self._read_body(headers, receive)
+            await self._app(scope, receive, send_guarded)
+        except EpicrisisError as error:
+            await send_problem(describe_error(error))(scope, receive, send_guarded)
+        except Exception as error:  # noqa: BLE001
+            # The message of a fault may hold text of a record.
+            log_fault(error)
+            if started:
+                raise ConnectionAbortedError("the response was cut off by a fault of the server") from None
+            fault = EpicrisisError("a fault of the program; its place is in the log of the server")
+            await send_problem(describe_error(fault))(scope, receive, send_guarded)
+
+    def _identify(self, scope: Scope, headers: Headers) -> Caller | None:
+        """Return the caller, or None for a public path. Raises KeyRequired, and TooManyRequests for guesses."""
+        key = find_key(headers)
+        users = self._users
+        needs_key = self._options.requires_key or (users is not None and bool(users.users()))
+        if not needs_key:
+            return LOCAL
+        caller = None if key is None or users is None else users.find(key)
+        if caller is not None:
+            return caller
+        if key is not None:
+            address = (scope.get("client") or ("unknown", 0))[0]
+            self._wrong_keys.check(str(address), WRONG_KEYS_PER_MINUTE)
+        path = scope["path"]
+        if path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES):
+            return None
+        raise KeyRequired("the request has no key, or one of nobody")
+
+    async def _read_body(self, headers: Headers, receive: Receive) -> Receive:
+        """Return a `receive` with the whole body. Raises BodyTooLarge and BodyTooSlow."""
+        limit = self._options.max_body_bytes
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdecimal() or int(length[:20]) > limit:
+            raise BodyTooLarge(f"the body is larger than {limit} bytes")
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._options.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return _replay(message, receive)
+                    chunk = message.get("body", b"")
+                    size += len(chunk)
+                    if size > limit:
+                        raise BodyTooLarge(f"the body is larger than {limit} bytes")
+                    chunks.append(chunk)
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            raise BodyTooSlow(f"the body did not arrive within {self._options.body_seconds:g} seconds") from None
+        return _replay({"type": "http.request", "body": b"".join(chunks), "more_body": False}, receive)
+
+
+def find_key(headers: Headers) -> str | None:
+    """Return the key of a request: `Authorization: Bearer KEY`, or the cookie of the page."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and value.strip():
+        return value.strip()
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == SESSION_COOKIE and value:
+            return value
+    return None
+
+
+def check_host(scope: Scope, headers: Headers, hosts: frozenset[str]) -> None:
+    """Raise HostRefused unless the request is addressed to this server, by its own pages or by none.
+
+    A page of another site whose name was pointed at this address (DNS rebinding) sends its own name as the host. One
+    that addresses this server openly sends another origin.
+    """
+    named = headers.getlist("host")
+    if len(named) != 1 or split_port(named[0])[0] not in hosts:
+        raise HostRefused("the header Host does not name this server")
+    origins = headers.getlist("origin")
+    if not origins:
+        return
+    scheme, separator, place = origins[0].partition("://")
+    is_own = len(origins) == 1 and separator and scheme in ("http", "https") and place.lower() == named[0].lower()
+    if not is_own:
+        raise HostRefused("the header Origin names another site")
+
+
+def split_port(host: str) -> tuple[str, str]:
+    """Return the name and the port of a header Host, in lower case; an IPv6 address keeps its brackets."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        name, _, rest = host.partition("]")
+        return f"{name}]", rest.removeprefix(":")
+    name, _, port = host.partition(":")
+    return name, port
+
+
+def _replay(first: Message, receive: Receive) -> Receive:
+    """Return a `receive` that gives this message once, and then what comes after it."""
+    messages = [first]
+
+    async def receive_next() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_next
+
+
+def _add_headers(message: Message) -> None:
+    present = {name.lower() for name, _ in message["headers"]}
+    added = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+    message["headers"] = [*message["headers"], *(header for header in added if header[0] not in present)]
+
+
+def log_fault(error: BaseException) -> None:
+    """Log the class of a fault of the program and the line of the package where it happened, without its message."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE in frame.filename]
+    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "outside the package"
+    _LOGGER.error("fault %s at %s", type(error).__name__, place)

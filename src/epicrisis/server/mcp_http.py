@@ -18,32 +18,28 @@ from starlette.types import Receive, Scope, Send
 from epicrisis.server.errors import NotFound
 from epicrisis.server.mcp_server import create_mcp_server
 from epicrisis.server.questions import Questions
+from epicrisis.server.reading import LibraryReader
 from epicrisis.server.users import find_caller
 
 PATH = "/mcp"
-MAX_BODY_BYTES = 256 * 1024
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_PORTS = ("", ":*")
-"""A host without a port, and with any."""
 
 
 class McpEndpoint:
     """Passes requests to the MCP server of a library. `run` must be active."""
 
-    def __init__(self, questions: Questions, hosts: tuple[str, ...] = _LOOPBACK) -> None:
-        """Create a server for each library of literature, which answers requests to these `hosts` only."""
-        self._managers: Mapping[str, StreamableHTTPSessionManager] = {}
+    def __init__(self, questions: Questions, reader: LibraryReader) -> None:
+        """Create a server for each library of literature."""
         managers: dict[str, StreamableHTTPSessionManager] = {}
         for name, library in questions.resources.libraries.items():
             if library.holds_patients:
                 continue
-            server = create_mcp_server(questions, library)
-            # Without sessions nothing is kept between requests, and no id could be stolen.
-            server.streamable_http_app(
-                stateless_http=True, max_request_body_size=MAX_BODY_BYTES, transport_security=_protect(hosts)
-            )
+            server = create_mcp_server(questions, reader, library)
+            # Without sessions nothing is kept between requests, and no id could be stolen. The guard of the
+            # application has checked host, origin and size.
+            security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+            server.streamable_http_app(stateless_http=True, transport_security=security)
             managers[name] = server.session_manager
-        self._managers = managers
+        self._managers: Mapping[str, StreamableHTTPSessionManager] = managers
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -65,12 +61,3 @@ class McpEndpoint:
         if name not in self._managers:
             raise NotFound("there is no MCP server of this library: name a library of literature")
         await self._managers[name].handle_request(scope, receive, send)
-
-
-def _protect(hosts: tuple[str, ...]) -> TransportSecuritySettings:
-    """Return settings that refuse other hosts and pages of other origins (DNS rebinding)."""
-    names: list[str] = []
-    for host in hosts:
-        names += [f"{host}{port}" for port in _PORTS]
-    origins = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
-    return TransportSecuritySettings(allowed_hosts=names, allowed_origins=origins)

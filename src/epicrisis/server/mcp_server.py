@@ -1,6 +1,6 @@
 """The tools and resources of a library for assistants: an MCP server (Model Context Protocol).
 
-    server = create_mcp_server(questions, library)
+    server = create_mcp_server(questions, reader, library)
     await server.run_stdio_async()
 
 The tools are search, ask and evidence; passages and documents are resources. The record of a patient is read only if
@@ -9,11 +9,12 @@ the server was created for that patient, and only by calls that name the patient
 
 from __future__ import annotations
 
-import asyncio
+import getpass
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, TypeAlias
 
@@ -37,14 +38,9 @@ from epicrisis.answers import (
     SentencesSelected,
     Voted,
 )
-from epicrisis.components import build_scope
 from epicrisis.errors import EpicrisisError, InputError
-from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.library.patient_check import check_patient, resolve_patient
-from epicrisis.passage_search import search_passages
-from epicrisis.pipeline import Pipeline
-from epicrisis.retrieval.record_context import restore_notes
-from epicrisis.server.errors import describe_error, describe_failure
+from epicrisis.server.errors import NotFound, describe_error, describe_failure
 from epicrisis.server.mcp_results import (
     URI_SCHEME,
     ToolAnswer,
@@ -52,16 +48,15 @@ from epicrisis.server.mcp_results import (
     build_ranking,
     build_tool_answer,
     describe_answer,
-    describe_passages,
+    describe_passage,
     describe_ranking,
 )
 from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, QuestionBody, Questions
+from epicrisis.server.reading import LibraryReader, ReadBody, SearchBody, offload
 from epicrisis.server.resources import MAX_K, OpenLibrary, RequestSettings
 from epicrisis.server.users import LOCAL, Caller, find_caller
-from epicrisis.types import Question, Scope, StrategyName
+from epicrisis.types import Passage, Question, Scope, StrategyName
 
-ASSISTANT = Caller("assistant", "patient-reader")
-"""The caller of a server on standard input, which its user started for one patient."""
 _ID_SECURITY = ResourceSecurity(exempt_params={"passage_id", "document_id", "patient"})
 """Ids never become paths, and ids of files may look like one."""
 _READS_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -84,7 +79,7 @@ AnswerResult: TypeAlias = Annotated[CallToolResult, ToolAnswer]
 
 
 def create_mcp_server(
-    questions: Questions, library: OpenLibrary, patients: frozenset[str] = frozenset()
+    questions: Questions, reader: LibraryReader, library: OpenLibrary, patients: frozenset[str] = frozenset()
 ) -> MCPServer[None]:
     """Return a server for one library. `patients` are the ids of the only patients whose records it reads.
 
@@ -95,7 +90,10 @@ def create_mcp_server(
             f"the library {library.name} holds patients' notes, which an assistant and the provider of its model would "
             "read: name the patient with --patient, or serve a library of literature"
         )
-    tools = LibraryTools(questions, library, patients)
+    caller = LOCAL
+    if patients:
+        caller = Caller(f"assistant of {read_user_name()}", "patient-reader", patients)
+    tools = LibraryTools(questions, reader, library, caller)
     with _keep_root_logger():
         server: MCPServer[None] = MCPServer(
             "epicrisis",
@@ -159,7 +157,7 @@ def _add_resources(server: MCPServer[None], tools: LibraryTools) -> None:
     )
     for path, read, name, description in texts:
         server.resource(f"{URI_SCHEME}://{path}", name=name, description=description, mime_type="text/plain")(read)
-    if not tools.patients:
+    if not tools.caller.patients:
         return
     record_texts: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
         ("passages/{passage_id}", tools.read_record_passage, "record-passage", "A passage of a patient's record."),
@@ -175,8 +173,10 @@ class LibraryTools:
     """What the tools and resources of one library do."""
 
     questions: Questions
+    reader: LibraryReader
     library: OpenLibrary
-    patients: frozenset[str]
+    caller: Caller
+    """Who calls on standard input. Its patients are the only ones whose records are read."""
 
     async def ask(
         self,
@@ -221,31 +221,30 @@ class LibraryTools:
         as_of: AsOfDate = None,
     ) -> SearchResult:
         """Find the passages of the library nearest to a query, best first, with their texts."""
-        with _errors_as_text(self.questions.resources.hide_paths, ToolError):
-            self._check_caller(context, patient)
-            chosen = _choose(self.library, k=k, since=since, as_of=as_of, strategy="evidence")
-            scope = await asyncio.to_thread(self._scope, patient, chosen)
-            assert chosen.search is not None
-            ranking = await asyncio.to_thread(search_passages, chosen.settings, chosen.search, query, patient)
-            result = build_ranking(ranking, scope.patient)
-            text = describe_ranking(ranking, scope, scope.patient)
+        with _errors_as_text(self.reader.resources.hide_paths, ToolError):
+            caller, resolved = await self._identify(context, patient)
+            settings = RequestSettings(k=k, since=since, as_of=as_of)
+            body = SearchBody(query=query, library=self.library.name, patient=resolved, settings=settings)
+            ranking = await self.reader.search(body, caller)
+            result = build_ranking(ranking, resolved)
+            text = describe_ranking(ranking, Scope(patient=resolved))
         return _send(text, result)
 
     async def read_passage(self, passage_id: str, context: Context[None, Any]) -> str:
         """Return a passage of the literature with its source, fenced as data."""
-        return await self._read(context, None, passage_id=passage_id)
+        return await self._read_passage(context, None, passage_id)
 
     async def read_document(self, document_id: str, context: Context[None, Any]) -> str:
         """Return a document of the literature with its source, fenced as data."""
-        return await self._read(context, None, document_id=document_id)
+        return await self._read_document(context, None, document_id)
 
     async def read_record_passage(self, patient: str, passage_id: str, context: Context[None, Any]) -> str:
         """Return a passage in the scope of a patient with its source, fenced as data."""
-        return await self._read(context, patient, passage_id=passage_id)
+        return await self._read_passage(context, patient, passage_id)
 
     async def read_record_document(self, patient: str, document_id: str, context: Context[None, Any]) -> str:
         """Return a note or document in the scope of a patient with its source, fenced as data."""
-        return await self._read(context, patient, document_id=document_id)
+        return await self._read_document(context, patient, document_id)
 
     async def _answer(
         self,
@@ -259,18 +258,17 @@ class LibraryTools:
 
         Raises ToolError for a question that cannot be asked, and for an answer that failed.
         """
-        hide = self.questions.resources.hide_paths
+        hide = self.reader.resources.hide_paths
         with _errors_as_text(hide, ToolError):
-            caller = self._check_caller(context, patient)
+            caller, resolved = await self._identify(context, patient)
             body = QuestionBody(
                 question=question,
                 options=options,
                 library=self.library.name,
-                patient=patient,
+                patient=resolved,
                 settings=RequestSettings(**settings),
             )
-            asked = self.questions.prepare(body, caller)
-            await asyncio.to_thread(self._scope, patient, asked.pipeline)
+            asked = await self.questions.prepare(body, caller)
             events = self.questions.events(asked)
             answer = await _follow(events, context)
             if answer.state in ("failed", "unparsed", "over-window"):
@@ -279,55 +277,61 @@ class LibraryTools:
             text = describe_answer(answer)
         return _send(text, result)
 
-    async def _read(
-        self, context: Context[None, Any], patient: str | None, passage_id: str = "", document_id: str = ""
-    ) -> str:
-        """Return the text of a resource. Raises ResourceNotFoundError for an id outside the scope too."""
-        with _errors_as_text(self.questions.resources.hide_paths, ResourceNotFoundError):
-            self._check_caller(context, patient)
-            return await asyncio.to_thread(self._read_text, patient, passage_id, document_id)
+    async def _read_document(self, context: Context[None, Any], patient: str | None, document_id: str) -> str:
+        """Return the text of a document. Raises ResourceNotFoundError, also for one outside the scope."""
+        with _errors_as_text(self.reader.resources.hide_paths, ResourceNotFoundError):
+            caller, resolved = await self._identify(context, patient)
+            body = ReadBody(id=document_id, library=self.library.name, patient=resolved)
+            document = await self.reader.read_document(body, caller)
+            passage = Passage(
+                document_id,
+                document_id,
+                0,
+                document.start,
+                document.start + len(document.text),
+                document.text,
+                document.title,
+                document.source,
+                document.date,
+                document.patient,
+                document.metadata,
+            )
+            return describe_passage(passage, Scope(patient=resolved))
 
-    def _read_text(self, patient: str | None, passage_id: str, document_id: str) -> str:
-        scope = self._scope(patient, self.library.pipeline)
-        search = self.library.pipeline.search
-        assert search is not None
-        if passage_id:
-            return describe_passages(search.library.fetch([passage_id], scope), scope)
-        passages = read_document_passages(search.library, [document_id], scope).get(document_id)
-        if not passages:
-            raise InputError(f"no document {document_id!a} in this scope: check the id and the patient")
-        return describe_passages(restore_notes(passages), scope)
+    async def _read_passage(self, context: Context[None, Any], patient: str | None, passage_id: str) -> str:
+        """Return the text of a passage. Raises ResourceNotFoundError, also for one outside the scope."""
+        with _errors_as_text(self.reader.resources.hide_paths, ResourceNotFoundError):
+            caller, resolved = await self._identify(context, patient)
+            body = ReadBody(id=passage_id, library=self.library.name, patient=resolved)
+            passage = await self.reader.read_passage(body, caller)
+            return describe_passage(passage, Scope(patient=resolved))
 
-    def _check_caller(self, context: Context[None, Any], patient: str | None) -> Caller:
-        """Return the caller. Over HTTP it is the one that the guards of the server found.
+    async def _identify(self, context: Context[None, Any], patient: str | None) -> tuple[Caller, str | None]:
+        """Return the caller, over HTTP the one that the guard found, and the id of the patient.
 
-        Raises InputError for a patient where no record is served, and KeyRequired for a request without a key.
+        Raises InputError for a patient whose record is not served. The error is the same whether or not the library
+        knows the patient.
         """
         request = context.request_context.request
-        caller = ASSISTANT if self.patients else LOCAL
-        if request is not None:
-            caller = find_caller(request)
-        if patient is not None and not self.patients:
-            raise InputError("this server reads no patient's record: leave out the patient")
-        return caller
-
-    def _scope(self, patient: str | None, pipeline: Pipeline) -> Scope:
-        """Return the scope of a call. Raises InputError for a patient that this server does not serve.
-
-        The error is the same whether or not the library knows the patient.
-        """
-        scope = build_scope(pipeline.settings.scope, patient)
+        caller = self.caller if request is None else find_caller(request)
         if patient is None:
-            return scope
-        rosters = () if pipeline.search is None else pipeline.search.rosters
-        resolved = resolve_patient(rosters, patient)
-        if resolved not in self.patients:
+            return caller, None
+        if not self.caller.patients:
+            raise InputError("this server reads no patient's record: leave out the patient")
+        search = self.library.pipeline.search
+        rosters = () if search is None else search.rosters
+        resolved = await offload(self.library.pipeline, resolve_patient, rosters, patient)
+        if resolved not in self.caller.patients:
             raise InputError(f"this server does not read the record of patient {patient!a}: ask about its own patient")
-        return replace(scope, patient=resolved)
+        return caller, resolved
 
 
-def _choose(library: OpenLibrary, **settings: Any) -> Pipeline:
-    return library.with_settings(RequestSettings(**settings))
+def read_user_name() -> str:
+    """Return the name of the user of this process, or its number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _send(text: str, result: BaseModel) -> CallToolResult:
@@ -390,7 +394,7 @@ def _errors_as_text(hide: Callable[[str], str], kind: type[ToolError | ResourceE
     except EpicrisisError as error:
         problem = describe_error(error, hide)
         # The detail of wrong input says what to do.
-        cure = "" if isinstance(error, InputError) else f". {problem.cure}"
+        cure = "" if isinstance(error, InputError | NotFound) else f". {problem.cure}"
         raise kind(f"{problem.detail}{cure}") from None
     except ValidationError as error:
         raise kind(_explain_arguments(error.errors(include_url=False, include_input=False))) from None

@@ -6,20 +6,23 @@ Every interface (API, OpenAI endpoint, MCP, page) asks through `Questions.events
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from epicrisis.answers import Event
+from epicrisis.answers import Event, Retrieved, SentencesSelected
 from epicrisis.api import build_question
 from epicrisis.pipeline import Pipeline
-from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown
+from epicrisis.server.access import AccessReason, check_access
+from epicrisis.server.access_log import AccessLog
+from epicrisis.server.errors import ServerBusy, ShuttingDown, TooManyRequests
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
-from epicrisis.types import Question
+from epicrisis.types import Question, Scope
 
 MAX_QUESTION_CHARACTERS = 20_000
 MAX_RUNNING = 256
@@ -62,6 +65,7 @@ class QuestionBody(BaseModel):
     library: LibraryName = None
     patient: PatientId = None
     settings: RequestSettings = RequestSettings()
+    break_glass: AccessReason = None
 
     def to_question(self) -> Question:
         """Return the question. Raises InputError for an empty one."""
@@ -77,39 +81,53 @@ class AskedQuestion:
     pipeline: Pipeline
     """With the settings of the request. It belongs to the server; do not close it."""
     caller: Caller
+    reason: str | None = None
+    """Why the caller reads the record of a patient who is not assigned."""
 
 
 class Questions:
     """Answers questions, up to `limit` at the same time."""
 
-    def __init__(self, resources: Resources, limit: int = MAX_RUNNING) -> None:
+    def __init__(self, resources: Resources, limit: int = MAX_RUNNING, log: AccessLog | None = None) -> None:
         self.resources = resources
         self.running = 0
+        self._log = log
+        self._running_by_caller: Counter[str] = Counter()
         self._limit = limit
         self._is_stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def prepare(self, body: QuestionBody, caller: Caller) -> AskedQuestion:
+    async def prepare(self, body: QuestionBody, caller: Caller) -> AskedQuestion:
         """Return the question of a body with its library and settings.
 
-        Raises NotFound, InputError, and AccessDenied if the caller may not read the record of a patient.
+        Raises NotFound, InputError, and AccessDenied if the caller may not read the record of the patient.
         """
         library = self.resources.find(body.library)
+        check_access(caller, library, None)
         question = body.to_question()
-        check_access(caller, library, question.patient)
-        return AskedQuestion(question, library, library.with_settings(body.settings), caller)
+        pipeline = library.with_settings(body.settings)
+        scope = await pipeline.resolve_scope(Scope(patient=question.patient))
+        check_access(caller, library, scope.patient, body.break_glass)
+        question = replace(question, patient=scope.patient)
+        await pipeline.check_questions([question])
+        return AskedQuestion(question, library, pipeline, caller, body.break_glass)
 
     async def events(self, asked: AskedQuestion) -> AsyncGenerator[Event, None]:
         """Yield the events of the question; the last one is `Answered`. Closing the generator cancels the calls.
 
-        Raises ServerBusy and ShuttingDown before any call, and the errors of `Pipeline.events`.
+        Raises ServerBusy and ShuttingDown before any call, and the errors of `Pipeline.events`. What is read of a
+        patient's record is in the access log before it is yielded.
         """
-        with self._hold_place():
+        with self._hold_place(asked.caller):
+            await self._record(asked, ())
             events = asked.pipeline.events(asked.question)
             # Left to the garbage collector, the calls of a cancelled question would run on.
             async with aclosing(cast("AsyncGenerator[Event, None]", events)) as open_events:
                 async for event in open_events:
+                    documents = _list_documents(event)
+                    if documents:
+                        await self._record(asked, documents)
                     yield event
 
     async def stop(self, seconds: float) -> None:
@@ -127,30 +145,39 @@ class Questions:
         return self._is_stopping
 
     @contextmanager
-    def _hold_place(self) -> Iterator[None]:
+    def _hold_place(self, caller: Caller) -> Iterator[None]:
         if self._is_stopping:
             raise ShuttingDown("the server is stopping, and accepts no new question")
         if self.running >= self._limit:
             raise ServerBusy(
                 f"the server answers {self.running} questions, and no more at the same time", retry_after=RETRY_SECONDS
             )
+        if self._running_by_caller[caller.name] >= caller.running:
+            raise TooManyRequests(
+                f"{caller.name} has {caller.running} questions running, and no more at the same time",
+                retry_after=RETRY_SECONDS,
+            )
         self.running += 1
+        self._running_by_caller[caller.name] += 1
         self._idle.clear()
         try:
             yield
         finally:
             self.running -= 1
+            self._running_by_caller[caller.name] -= 1
             if not self.running:
                 self._idle.set()
 
+    async def _record(self, asked: AskedQuestion, documents: Sequence[str]) -> None:
+        if asked.library.holds_patients and self._log is not None:
+            patient = asked.question.patient
+            await self._log.record(asked.caller.name, "ask", asked.library.name, patient, documents, asked.reason)
 
-def check_access(caller: Caller, library: OpenLibrary, patient: str | None) -> None:
-    """Raise AccessDenied unless the caller may read this library, and the record of this patient in it.
 
-    A library of notes needs a patient reader, whatever is asked: even its counts tell of patients. Raises NotFound for
-    a patient of a library of literature.
-    """
-    if library.holds_patients:
-        caller.require("patient-reader")
-    elif patient is not None:
-        raise NotFound(f"the library {library.name} holds no patients: leave out the patient")
+def _list_documents(event: Event) -> Sequence[str]:
+    """Return the documents whose text an event shows for the first time."""
+    if isinstance(event, Retrieved):
+        return event.ranking.document_ids
+    if isinstance(event, SentencesSelected):
+        return [sentence.document_id for sentence in event.sentences]
+    return ()

@@ -135,8 +135,11 @@ class Resources:
                 name = folder.absolute().name
                 if name in opened:
                     raise SettingsError(f"two libraries are called {name}: rename the folder of one of them")
-                pipeline = Pipeline.open(settings, folder, strategies, notices)
+                # One handle on the log is enough for all libraries.
+                logged = settings if not opened else settings.model_copy(update={"log": None})
+                pipeline = Pipeline.open(logged, folder, strategies, notices)
                 stack.push_async_callback(pipeline.aclose)
+                pipeline = replace(pipeline, settings=pipeline.settings.model_copy(update={"log": settings.log}))
                 opened[name] = OpenLibrary(name, pipeline, holds_patients(folder), strategies)
             return cls(opened, stack.pop_all())
 

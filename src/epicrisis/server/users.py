@@ -1,17 +1,30 @@
-"""Who sends a request, and what each role may do."""
+"""Who sends a request, what each role may do, and the file of users with the hashes of their keys."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Depends, Request
+from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from epicrisis.errors import InputError, StorageError
 from epicrisis.server.errors import AccessDenied, KeyRequired
 
 Role: TypeAlias = Literal["literature-reader", "patient-reader", "administrator"]
 """What a user may do. A patient reader also reads literature, an administrator also reads patients' records."""
 ROLES: tuple[Role, ...] = ("literature-reader", "patient-reader", "administrator")
+USERS_FILE = "users.json"
+KEY_PREFIX = "epicrisis-"
+_KEY_BYTES = 32
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +33,131 @@ class Caller:
 
     name: str
     role: Role
+    patients: frozenset[str] | None = None
+    """The patients assigned to the user. None: all."""
+    requests_per_minute: int = 6_000
+    running: int = 1_000
+    """Questions at the same time."""
+
+    def has(self, role: Role) -> bool:
+        """Return whether the caller has this role or a higher one."""
+        return ROLES.index(self.role) >= ROLES.index(role)
 
     def require(self, role: Role) -> None:
         """Raise AccessDenied unless the caller has this role or a higher one."""
-        if ROLES.index(self.role) < ROLES.index(role):
+        if not self.has(role):
             raise AccessDenied(f"this needs the role {role}, and {self.name} has {self.role}")
+
+    def is_assigned(self, patient: str) -> bool:
+        """Return whether the patient is assigned to the caller."""
+        return self.patients is None or patient in self.patients
 
 
 LOCAL = Caller("local", "literature-reader")
 """Everybody on this machine, if the server has no users. It reads literature only."""
 
 
+class User(BaseModel):
+    """A user in the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: Role
+    key_sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    """Keys are random with 256 bits, so a fast hash without salt cannot be reversed."""
+    patients: tuple[str, ...] | None = None
+    requests_per_minute: int = Field(120, ge=1)
+    running: int = Field(8, ge=1)
+
+    def as_caller(self, name: str) -> Caller:
+        """Return the caller with the limits of this user."""
+        patients = None if self.patients is None else frozenset(self.patients)
+        return Caller(name, self.role, patients, self.requests_per_minute, self.running)
+
+
+_USERS = TypeAdapter(dict[Annotated[str, Field(pattern=_NAME)], User])
+_Change: TypeAlias = Callable[[Mapping[str, User]], Mapping[str, User]]
+
+
+class UserStore:
+    """The users of a server. A change of the file is in force with the next request."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._state: tuple[int, int] | None = None
+        self._users: Mapping[str, User] = {}
+        self.users()
+
+    def users(self) -> Mapping[str, User]:
+        """Return the users by name. Raises InputError for a damaged file."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            self._state, self._users = None, {}
+            return self._users
+        state = status.st_mtime_ns, status.st_ino
+        if state != self._state:
+            try:
+                self._users = _USERS.validate_json(self.path.read_bytes())
+            except (ValidationError, OSError):
+                raise InputError(f"{self.path} is no file of users: repair it, or add the users again") from None
+            self._state = state
+        return self._users
+
+    def find(self, key: str) -> Caller | None:
+        """Return the caller with this key, or None. Compares with every user, in constant time each."""
+        digest = hash_key(key)
+        caller = None
+        for name, user in self.users().items():
+            if hmac.compare_digest(user.key_sha256, digest):
+                caller = user.as_caller(name)
+        return caller
+
+    def add(self, name: str, role: Role, patients: tuple[str, ...] | None = None) -> str:
+        """Add a user, or give an existing one a new key, and return the key. It is stored nowhere else.
+
+        Raises InputError for a wrong name, and StorageError.
+        """
+        key = KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+        user = User(role=role, key_sha256=hash_key(key), patients=patients)
+        self._change(lambda users: {**users, name: user})
+        return key
+
+    def remove(self, name: str) -> None:
+        """Remove a user. Raises InputError if there is none of this name."""
+        if name not in self.users():
+            raise InputError(f"no user is called {name!a}: `epicrisis users list` lists them")
+        self._change(lambda users: {other: user for other, user in users.items() if other != name})
+
+    def _change(self, change: _Change) -> None:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with FileLock(f"{self.path}.lock"):
+                users = change(self.users())
+                try:
+                    content = _USERS.dump_json(_USERS.validate_python(dict(users)), indent=2)
+                except ValidationError:
+                    raise InputError("a user's name has letters, digits and . _ @ -, and up to 64 of them") from None
+                new = self.path.with_suffix(".new")
+                with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                    file.write(content + b"\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                new.replace(self.path)
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be written: {error.strerror}") from None
+
+
+def hash_key(key: str) -> str:
+    """Return the hash under which a key is stored."""
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()
+
+
 def find_caller(request: Request) -> Caller:
     """Return the caller that the guard found. Raises KeyRequired without one."""
     caller = request.scope.get("epicrisis.caller")
     if not isinstance(caller, Caller):
-        raise KeyRequired("the request has no key")
+        raise KeyRequired("the request has no key, or one of nobody")
     return caller
 
 

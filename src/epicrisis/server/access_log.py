@@ -1,0 +1,148 @@
+"""The access log: who read what of which patient, when and why, and never a text.
+
+Each entry holds the hash of the one before it, so that an entry that was changed, removed or moved breaks the chain. An
+end that was cut off shows in `audit verify --head`, with a hash that was noted elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from epicrisis.errors import InputError, StorageError
+from epicrisis.evaluation.runs.jsonl_store import append_line, read_lines
+
+NAME = "access.jsonl"
+START = "0" * 64
+"""The hash before the first entry."""
+_FIELDS = ("number", "at", "user", "action", "library", "patient", "documents", "reason", "previous")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The state of an access log."""
+
+    entries: int
+    head: str
+    """The hash of the last entry."""
+    fault: str | None = None
+    """The first entry that does not fit the chain, and why. None: the log is complete up to its end."""
+
+
+class AccessLog:
+    """An access log on disk. Two processes may write to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = FileLock(f"{path}.lock", mode=0o600)
+
+    async def record(
+        self,
+        user: str,
+        action: str,
+        library: str,
+        patient: str | None,
+        documents: Sequence[str],
+        reason: str | None = None,
+    ) -> None:
+        """Write an entry. It is on the disk when this returns. Raises StorageError, and nothing may be read then."""
+        entry: dict[str, Any] = {
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "user": user,
+            "action": action,
+            "library": library,
+            "patient": patient,
+            "documents": list(dict.fromkeys(documents)),
+            "reason": reason,
+        }
+        await asyncio.to_thread(self._append, entry)
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        try:
+            with self._lock:
+                number, previous = self._read_end()
+                entry = {"number": number + 1, **entry, "previous": previous}
+                append_line(self.path, {**entry, "hash": hash_entry(entry)})
+        except OSError as error:
+            raise StorageError(f"the access log cannot be written, so nothing was read: {error.strerror}") from None
+
+    def _read_end(self) -> tuple[int, str]:
+        """Return number and hash of the last entry. Reads only the end of the file."""
+        if not self.path.exists():
+            self.path.touch(mode=0o600)
+        last: dict[str, Any] | None = None
+        with self.path.open("rb") as file:
+            size, length = file.seek(0, 2), 4096
+            while last is None and size:
+                file.seek(max(0, size - length))
+                lines = file.read().split(b"\n")
+                last = _parse_last(lines if length >= size else lines[1:])
+                if length >= size:
+                    break
+                length *= 4
+        if last is None:
+            return 0, START
+        try:
+            return int(last["number"]), str(last["hash"])
+        except (ValueError, KeyError, TypeError):
+            raise StorageError(
+                f"the access log {self.path} is damaged, so nothing was read: check it with `epicrisis audit verify`"
+            ) from None
+
+
+def hash_entry(entry: Mapping[str, Any]) -> str:
+    """Return the hash of an entry with the hash of the one before it."""
+    content = json.dumps([entry.get(name) for name in _FIELDS], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def verify_log(path: Path, head: str | None = None) -> AuditResult:
+    """Return whether every entry of the log fits the one before it. With `head`, its entry must exist too.
+
+    Raises InputError without such a file.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no access log at {path}: name the file access.jsonl of the server's folder")
+    count, previous, heads = 0, START, {START}
+    try:
+        for line in read_lines(path):
+            fault = _find_fault(line.value, count + 1, previous)
+            if fault is not None:
+                return AuditResult(count, previous, f"entry {count + 1}: {fault}")
+            count, previous = count + 1, str(line.value["hash"])
+            heads.add(previous)
+    except InputError:
+        return AuditResult(count, previous, f"entry {count + 1}: is no JSON object")
+    if head is not None and head not in heads:
+        return AuditResult(count, previous, "the log has no entry with the hash of --head: its end was cut off")
+    return AuditResult(count, previous)
+
+
+def _find_fault(entry: Mapping[str, Any], number: int, previous: str) -> str | None:
+    if set(entry) != {*_FIELDS, "hash"}:
+        return "has other fields than an entry"
+    if entry["number"] != number or entry["previous"] != previous:
+        return "does not follow the entry before it: one was removed, added or moved"
+    if entry["hash"] != hash_entry(entry):
+        return "was changed"
+    return None
+
+
+def _parse_last(lines: Sequence[bytes]) -> dict[str, Any] | None:
+    """Return the last of these lines that is complete. A kill leaves an incomplete line, which nobody relied on."""
+    for line in reversed(lines):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            return entry
+    return None

@@ -1,0 +1,269 @@
+"""Read open libraries for callers: passages near a query, sentences, documents, passages and patients.
+
+Every function checks the access of the caller, and writes to the access log what it read of a patient's record before
+it returns it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from epicrisis.components import build_scope
+from epicrisis.errors import InputError
+from epicrisis.evidence_selection import rank_sentences
+from epicrisis.library.passage_lookup import read_document_passages
+from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patients import PatientRecord
+from epicrisis.passage_search import search_passages
+from epicrisis.pipeline import SENTENCE_PASSAGES, Pipeline
+from epicrisis.retrieval.record_context import restore_notes
+from epicrisis.server.access import AccessReason, check_access
+from epicrisis.server.access_log import AccessLog
+from epicrisis.server.errors import NotFound
+from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, LibraryName, PatientId
+from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
+from epicrisis.server.users import Caller
+from epicrisis.types import Metadata, Passage, Question, Ranking, Scope, SentenceRanking
+
+P = ParamSpec("P")
+T = TypeVar("T")
+DocumentId = Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class SearchBody(BaseModel):
+    """A query, and where to search."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "aspirin in pregnancy", "settings": {"k": 5, "by": "hybrid"}}]},
+    )
+
+    query: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="Words or a question.")
+    library: LibraryName = None
+    patient: PatientId = None
+    settings: RequestSettings = RequestSettings()
+    break_glass: AccessReason = None
+
+
+class ReadBody(BaseModel):
+    """The id of a document or passage, and the patient whose record holds it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"id": "pubmed:28657417"}]})
+
+    id: DocumentId
+    library: LibraryName = None
+    patient: PatientId = None
+    break_glass: AccessReason = None
+
+
+class PatientBody(BaseModel):
+    """A patient of a library."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"patient": "10083814"}]})
+
+    patient: Annotated[str, Field(min_length=1, max_length=200)]
+    library: LibraryName = None
+    break_glass: AccessReason = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """A document of a library with its text, as its passages give it."""
+
+    id: str
+    library: str
+    title: str
+    source: str
+    date: str | None
+    patient: str | None
+    marks: tuple[str, ...]
+    metadata: Metadata
+    start: int
+    """Offset of the first character of `text` in the document."""
+    text: str
+    passages: tuple[str, ...]
+    """Ids of the passages, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteEntry:
+    """A note of a patient's record, without its text."""
+
+    id: str
+    title: str
+    date: str | None
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class PatientNotes:
+    """A patient, and the notes of the record in the order of time."""
+
+    patient: PatientRecord
+    notes: tuple[NoteEntry, ...]
+
+
+class LibraryReader:
+    """Reads the libraries of the server for callers."""
+
+    def __init__(self, resources: Resources, log: AccessLog | None = None) -> None:
+        self.resources = resources
+        self._log = log
+
+    async def list_libraries(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return name, size and strategies of each library that the caller may read."""
+        summaries: list[dict[str, Any]] = []
+        for library in self.resources.libraries.values():
+            pipeline = library.pipeline
+            if library.holds_patients and not caller.has("patient-reader"):
+                continue
+            assert pipeline.search is not None
+            documents, passages = await offload(pipeline, pipeline.search.library.count)
+            summary = {"name": library.name, "holds_patients": library.holds_patients}
+            counts = {"documents": documents, "passages": passages}
+            names = {"strategies": list(library.strategies), "strategy": pipeline.settings.strategy}
+            summaries.append({**summary, **counts, **names})
+        return summaries
+
+    async def search(self, body: SearchBody, caller: Caller) -> Ranking:
+        """Return the passages nearest to the query. Raises NotFound, AccessDenied and InputError."""
+        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        pipeline = library.with_settings(body.settings)
+        assert pipeline.search is not None
+        ranking = await offload(pipeline, search_passages, pipeline.settings, pipeline.search, body.query, patient)
+        await self._record(caller, "search", library, patient, ranking.document_ids, body.break_glass)
+        return ranking
+
+    async def find_evidence(self, body: SearchBody, caller: Caller) -> SentenceRanking:
+        """Return the sentences that bear on the query, best first. Raises as `search`, and without an encoder."""
+        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        pipeline = library.with_settings(body.settings)
+        ranking = await offload(pipeline, _select_sentences, pipeline, body.query, patient)
+        documents = [sentence.passage.document_id for sentence in ranking.sentences]
+        await self._record(caller, "evidence", library, patient, documents, body.break_glass)
+        return ranking
+
+    async def read_document(self, body: ReadBody, caller: Caller) -> DocumentText:
+        """Return a document by id. A note needs its patient. Raises NotFound, also for what the caller may not read."""
+        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        pipeline = library.pipeline
+        assert pipeline.search is not None
+        stores = (pipeline.search.library, *pipeline.search.literature)
+        for place, store in enumerate(stores):
+            # Notes of the libraries beside the first belong to other people.
+            scope = Scope(patient=patient if place == 0 else None)
+            passages = (await offload(pipeline, read_document_passages, store, [body.id], scope)).get(body.id)
+            if passages:
+                await self._record(caller, "document", library, patient, [body.id], body.break_glass)
+                return _join_passages(library.name, passages)
+        raise NotFound("the library has no document of this id that you may read: check the id, and the patient")
+
+    async def read_passage(self, body: ReadBody, caller: Caller) -> Passage:
+        """Return a passage by id. Raises as `read_document`."""
+        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        pipeline = library.pipeline
+        assert pipeline.search is not None
+        stores = (pipeline.search.library, *pipeline.search.literature)
+        for place, store in enumerate(stores):
+            scope = Scope(patient=patient if place == 0 else None)
+            try:
+                (passage,) = await offload(pipeline, store.fetch, [body.id], scope)
+            except InputError:
+                continue
+            await self._record(caller, "passage", library, patient, [passage.document_id], body.break_glass)
+            return passage
+        raise NotFound("the library has no passage of this id that you may read: check the id, and the patient")
+
+    async def list_patients(self, name: str, caller: Caller) -> tuple[PatientRecord, ...]:
+        """Return the patients whose records the caller may read without a reason. Raises NotFound, AccessDenied."""
+        library = self.resources.find(name)
+        check_access(caller, library, None)
+        if not library.holds_patients:
+            raise NotFound(f"the library {library.name} holds no patients: its documents are literature")
+        assert library.pipeline.search is not None
+        records = await offload(library.pipeline, library.pipeline.search.rosters[0].patients)
+        listed = [record for record in records.values() if caller.is_assigned(record.id)]
+        await self._record(caller, "patients", library, None, (), None)
+        return tuple(listed)
+
+    async def read_patient(self, body: PatientBody, caller: Caller) -> PatientNotes:
+        """Return a patient with the list of notes, without their text. Raises NotFound, AccessDenied, InputError."""
+        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        search = library.pipeline.search
+        assert search is not None
+        assert patient is not None
+        records = await offload(library.pipeline, search.rosters[0].patients)
+        record = records.get(patient)
+        if record is None:
+            raise NotFound("the library has no such patient: GET /api/v1/libraries/NAME/patients lists them")
+        ranking = await offload(library.pipeline, search.retriever.record, Scope(patient=patient))
+        notes: dict[str, NoteEntry] = {}
+        for passage in ranking.passages:
+            note = NoteEntry(passage.document_id, passage.title, passage.date, passage.metadata)
+            notes.setdefault(passage.document_id, note)
+        await self._record(caller, "patient", library, patient, list(notes), body.break_glass)
+        return PatientNotes(record, tuple(notes.values()))
+
+    async def _open(
+        self, caller: Caller, name: str | None, patient: str | None, reason: str | None
+    ) -> tuple[OpenLibrary, str | None]:
+        """Return the library, and the id of the patient, whose record the caller may read."""
+        library = self.resources.find(name)
+        search = library.pipeline.search
+        if patient is not None and search is not None:
+            patient = await offload(library.pipeline, resolve_patient, search.rosters, patient)
+        check_access(caller, library, patient, reason)
+        return library, patient
+
+    async def _record(
+        self,
+        caller: Caller,
+        action: str,
+        library: OpenLibrary,
+        patient: str | None,
+        documents: Sequence[str],
+        reason: str | None,
+    ) -> None:
+        if library.holds_patients and self._log is not None:
+            await self._log.record(caller.name, action, library.name, patient, documents, reason)
+
+
+async def offload(pipeline: Pipeline, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Return the result of synchronous work in a thread. The pipeline limits how much runs at the same time."""
+    async with pipeline.searches:
+        return await asyncio.to_thread(work, *arguments, **named)
+
+
+def _select_sentences(pipeline: Pipeline, query: str, patient: str | None) -> SentenceRanking:
+    settings, search = pipeline.settings, pipeline.search
+    assert search is not None
+    if search.retriever.encoder is None:
+        raise InputError("the server has no encoder, so it cannot rank sentences: use search")
+    check_patient(search.rosters, Question(query, patient=patient))
+    scope = build_scope(settings.scope, patient)
+    ranking = search.retriever.rank(query, SENTENCE_PASSAGES, settings.by, scope)
+    sentences = rank_sentences(settings, search.retriever, query, ranking.passages, settings.sentences)
+    return replace(sentences, notes=(*ranking.notes, *sentences.notes))
+
+
+def _join_passages(library: str, passages: Sequence[Passage]) -> DocumentText:
+    (whole,) = restore_notes(passages)
+    return DocumentText(
+        whole.document_id,
+        library,
+        whole.title,
+        whole.source,
+        whole.date,
+        whole.patient,
+        whole.marks,
+        whole.metadata,
+        whole.start,
+        whole.text,
+        tuple(passage.id for passage in passages),
+    )
