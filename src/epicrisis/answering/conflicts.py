@@ -122,6 +122,17 @@ def find_conflicts(answer: Answer, passages: Mapping[str, Passage], *, is_record
     return tuple(conflicts)
 
 
+def describe_direction(question: str, sentence: str) -> str:
+    """Return which way the outcome of the question went in a sentence, such as `a decrease`.
+
+    The text is empty if the question asks for no effect, or if the rules cannot read the sentence.
+    """
+    if not _ASKS_FOR_EFFECT.search(question):
+        return ""
+    stance = _read_stance(sentence, read_comparison(question))
+    return "" if stance is None else _STANCES[stance]
+
+
 def _compare_parts(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[Conflict]:
     """Yield the conflict of the options that the parts chose."""
     options = answer.question.options

@@ -20,6 +20,7 @@ from epicrisis.cli import (
     grade,
     grade_run,
     library,
+    mcp,
     models,
     plan,
     preflight,
@@ -88,7 +89,7 @@ def _program(
 
 COMMANDS: dict[str, tuple[Command, ...]] = {
     ASK: (ask.ask, ask.search, plan.plan),
-    SERVER: (serve.serve,),
+    SERVER: (serve.serve, mcp.mcp),
     EVALUATE: (
         evaluate.evaluate,
         evaluate.rescore,

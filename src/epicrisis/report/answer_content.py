@@ -24,7 +24,7 @@ QUIET_NOTICES = frozenset({"retried", "asked-again", "restarted", "cache"})
 _GAPS = frozenset({"left-out", "re-partitioned", "search", "timeline"})
 """Kinds of notices about evidence that was not read, or not at once."""
 _READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})
-_SUPPORT: Mapping[SupportState, str] = {
+SUPPORT_LABELS: Mapping[SupportState, str] = {
     "supported": "supported by its sentences",
     "partly-supported": "only PARTLY supported by its sentences",
     "not-addressed": "NOT addressed by its sentences",
@@ -130,7 +130,7 @@ def _state_verdict(
         return (f"{sentences}. No chat model wrote or checked anything.",), ()
     if answer.state != "answered":
         return _state_reason(answer), ()
-    choice = _describe_choice(answer, answer.choice)
+    choice = describe_choice(answer, answer.choice)
     if not answer.claims:
         first, *rest = split_printable_lines(_mark_numbers(answer.text, marks))
         return (f"{choice} — {first}" if choice else first, *rest), ()
@@ -151,7 +151,8 @@ def _state_reason(answer: Answer) -> tuple[str, ...]:
     return tuple(split_printable_lines(answer.text or "the evidence does not answer it"))
 
 
-def _describe_choice(answer: Answer, choice: str | None) -> str:
+def describe_choice(answer: Answer, choice: str | None) -> str:
+    """Return the letter and the text of an option on one printable line, or an empty text without a choice."""
     return printable(f"{choice}. {answer.question.options[choice]}") if choice else ""
 
 
@@ -160,7 +161,7 @@ def _describe_claim(claim: Claim, marks: Mapping[int, Sequence[ArticleMark]], sh
     support = ""
     if shows_support:
         reason = f": {claim.reason}" if claim.reason else ""
-        support = f" ({_SUPPORT[claim.support]}{reason})"
+        support = f" ({SUPPORT_LABELS[claim.support]}{reason})"
     return printable(f"{claim.text}{f' {markers}' if markers else ''}{support}")
 
 
@@ -184,7 +185,7 @@ def _warn(answer: Answer) -> Iterable[str]:
     if answer.state == "answered" and not answer.citations and answer.strategy in _READS_DOCUMENTS:
         yield "It cites nothing: do not rely on it."
     if answer.withheld is not None:
-        choice = _describe_choice(answer, answer.withheld.choice)
+        choice = describe_choice(answer, answer.withheld.choice)
         yield printable(f"The model answered: {choice + ' — ' if choice else ''}{answer.withheld.text}")
 
 
@@ -252,7 +253,7 @@ def _describe_source(citations: Sequence[Citation]) -> SourceEntry:
         details.append(_describe_place(citation))
     label = "".join(f"[{citation.number}]" for citation in citations)
     return SourceEntry(
-        label, _describe_reference(first), describe_marks(first.marks), tuple(details), first.reference.links
+        label, describe_reference(first), describe_marks(first.marks), tuple(details), first.reference.links
     )
 
 
@@ -270,7 +271,7 @@ def _list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
             continue
         first_numbers[citation.document_id] = citation.number
         study = citation.reference.study
-        details = [_describe_reference(citation)]
+        details = [describe_reference(citation)]
         if study is not None:
             details.append(f"Study type: {study.label}")
         details.append(place)
@@ -278,7 +279,8 @@ def _list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
     return tuple(entries)
 
 
-def _describe_reference(citation: Citation) -> str:
+def describe_reference(citation: Citation) -> str:
+    """Return the source of a citation on one printable line, or its document id if nothing else is known."""
     reference = citation.reference
     kind = f" ({reference.note_type})" if reference.note_type else ""
     return printable(reference.describe(citation.title, citation.source, citation.date) + kind) or printable(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry
+from epicrisis.report.templates import build_environment
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -96,14 +97,5 @@ def to_html(content: AnswerContent, path: Sequence[str] = ()) -> str:
 
 @cache
 def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value, lines=True) if type(value) is str else value,
-    )
     text = resources.files("epicrisis.report").joinpath("answer.html.jinja").read_text(encoding="utf-8")
-    return environment.from_string(text)
+    return build_environment().from_string(text)

@@ -28,6 +28,7 @@ from epicrisis.printable import printable
 from epicrisis.report.charts import Panel, Style, assign_styles, chart_program, draw_panels
 from epicrisis.report.figures import PUBLISHED_PLOTS, PlotFigure, plot_figure, plot_figures
 from epicrisis.report.table_cells import NONE, CellText, printed_rows, table_csv, table_rows, with_minus
+from epicrisis.report.templates import build_environment
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -284,16 +285,7 @@ def _read_resource(name: str) -> str:
 
 @cache
 def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        # Characters that reorder or hide a text are removed. Markup of this program is not a plain `str` and stays.
-        finalize=lambda value: printable(value, lines=True) if type(value) is str else value,
-    )
+    environment = build_environment()
     environment.filters["with_minus"] = with_minus
     environment.filters["printable"] = printable
     return environment.from_string(_read_resource("page.html.jinja"))

@@ -23,6 +23,9 @@ from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.errors import add_error_handlers
 from epicrisis.server.guards import GuardOptions, RequestGuard
 from epicrisis.server.library_api import make_document_routes, make_search_routes
+from epicrisis.server.mcp_http import McpEndpoint
+from epicrisis.server.page.routes import make_page_routes
+from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
@@ -56,11 +59,13 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     log, users = open_folder(resources, options)
     questions = Questions(resources, options.max_running, log)
     reader = LibraryReader(resources, log)
+    assistants = McpEndpoint(questions, reader)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await questions.stop(options.stop_seconds)
+        async with assistants.run():
+            yield
+            await questions.stop(options.stop_seconds)
 
     app = FastAPI(
         title="epicrisis",
@@ -76,6 +81,9 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_search_routes(reader))
     app.include_router(make_document_routes(reader))
     app.include_router(make_health_routes(questions))
+    app.router.routes.extend(assistants.routes)
+    answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
+    app.include_router(make_page_routes(questions, reader, answers))
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
     guard = replace(options.guard, requires_key=options.guard.requires_key or log_is_needed(resources))

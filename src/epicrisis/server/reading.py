@@ -137,7 +137,7 @@ class LibraryReader:
         pipeline = library.with_settings(body.settings)
         assert pipeline.search is not None
         ranking = await offload(pipeline, search_passages, pipeline.settings, pipeline.search, body.query, patient)
-        await self._record(caller, "search", library, patient, ranking.document_ids, body.break_glass)
+        await self.record(caller, "search", library, patient, ranking.document_ids, body.break_glass)
         return ranking
 
     async def find_evidence(self, body: SearchBody, caller: Caller) -> SentenceRanking:
@@ -146,7 +146,7 @@ class LibraryReader:
         pipeline = library.with_settings(body.settings)
         ranking = await offload(pipeline, _select_sentences, pipeline, body.query, patient)
         documents = [sentence.passage.document_id for sentence in ranking.sentences]
-        await self._record(caller, "evidence", library, patient, documents, body.break_glass)
+        await self.record(caller, "evidence", library, patient, documents, body.break_glass)
         return ranking
 
     async def read_document(self, body: ReadBody, caller: Caller) -> DocumentText:
@@ -160,7 +160,7 @@ class LibraryReader:
             scope = Scope(patient=patient if place == 0 else None)
             passages = (await offload(pipeline, read_document_passages, store, [body.id], scope)).get(body.id)
             if passages:
-                await self._record(caller, "document", library, patient, [body.id], body.break_glass)
+                await self.record(caller, "document", library, patient, [body.id], body.break_glass)
                 return _join_passages(library.name, passages)
         raise NotFound("the library has no document of this id that you may read: check the id, and the patient")
 
@@ -176,7 +176,7 @@ class LibraryReader:
                 (passage,) = await offload(pipeline, store.fetch, [body.id], scope)
             except InputError:
                 continue
-            await self._record(caller, "passage", library, patient, [passage.document_id], body.break_glass)
+            await self.record(caller, "passage", library, patient, [passage.document_id], body.break_glass)
             return passage
         raise NotFound("the library has no passage of this id that you may read: check the id, and the patient")
 
@@ -189,7 +189,7 @@ class LibraryReader:
         assert library.pipeline.search is not None
         records = await offload(library.pipeline, library.pipeline.search.rosters[0].patients)
         listed = [record for record in records.values() if caller.is_assigned(record.id)]
-        await self._record(caller, "patients", library, None, (), None)
+        await self.record(caller, "patients", library, None, (), None)
         return tuple(listed)
 
     async def read_patient(self, body: PatientBody, caller: Caller) -> PatientNotes:
@@ -207,7 +207,7 @@ class LibraryReader:
         for passage in ranking.passages:
             note = NoteEntry(passage.document_id, passage.title, passage.date, passage.metadata)
             notes.setdefault(passage.document_id, note)
-        await self._record(caller, "patient", library, patient, list(notes), body.break_glass)
+        await self.record(caller, "patient", library, patient, list(notes), body.break_glass)
         return PatientNotes(record, tuple(notes.values()))
 
     async def _open(
@@ -221,7 +221,7 @@ class LibraryReader:
         check_access(caller, library, patient, reason)
         return library, patient
 
-    async def _record(
+    async def record(
         self,
         caller: Caller,
         action: str,
@@ -230,6 +230,7 @@ class LibraryReader:
         documents: Sequence[str],
         reason: str | None,
     ) -> None:
+        """Write to the access log what was read of a library of notes, if it is one."""
         if library.holds_patients and self._log is not None:
             await self._log.record(caller.name, action, library.name, patient, documents, reason)
 

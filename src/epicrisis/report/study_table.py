@@ -1,0 +1,138 @@
+"""The evidence table of an answer: one row for each study, with its design, size, population, direction and sentence.
+
+    rows = build_study_table(answer, passages)
+
+Sizes and populations are words of the document, found by rules, with their place in it. What a document does not state
+is empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from epicrisis.answering.conflicts import describe_direction
+from epicrisis.answering.study_details import StudyDetail, find_population, find_sample_size
+from epicrisis.answers import Answer, Citation
+from epicrisis.printable import printable
+from epicrisis.report.answer_content import describe_marks, describe_reference
+from epicrisis.types import CharacterSpan, Passage
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""First characters that make a spreadsheet read a cell as a formula."""
+_COLUMNS = ("study", "design", "year", "size", "population", "direction", "sentence", "numbers", "warning", "document")
+
+
+@dataclass(frozen=True, slots=True)
+class StudyCell:
+    """Words of a document in one cell of the table, with their place in the document's text."""
+
+    text: str
+    span: CharacterSpan
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRow:
+    """One study. Texts are printable; cells that the document does not state are None or empty."""
+
+    document_id: str
+    title: str
+    reference: str
+    year: str
+    design: str
+    direction: str
+    """Read from the sentence by rules, such as `a decrease`."""
+    sentence: str
+    span: CharacterSpan
+    citations: tuple[int, ...]
+    """Numbers of `Answer.citations`. The sentence is that of the first."""
+    warning: str = ""
+    """What became of the article, in capitals."""
+    size: StudyCell | None = None
+    population: StudyCell | None = None
+
+
+def list_shown_citations(answer: Answer) -> tuple[Citation, ...]:
+    """Return the citations that a reader is shown: those of the answer, or of the withheld answer of the model."""
+    return answer.citations if answer.withheld is None else answer.withheld.citations
+
+
+def build_study_table(answer: Answer, passages: Iterable[Passage]) -> tuple[StudyRow, ...]:
+    """Return one row for each cited document, in the order of the first citation.
+
+    `passages` are those known of the documents. Sizes and populations are found only in them.
+    """
+    texts: dict[str, list[Passage]] = {}
+    for passage in sorted(passages, key=lambda passage: (passage.document_id, passage.start)):
+        texts.setdefault(passage.document_id, []).append(passage)
+    by_document: dict[str, list[Citation]] = {}
+    for citation in list_shown_citations(answer):
+        by_document.setdefault(citation.document_id, []).append(citation)
+    rows: list[StudyRow] = []
+    for document_id, citations in by_document.items():
+        rows.append(_build_row(answer.question.text, citations, texts.get(document_id, [])))
+    return tuple(rows)
+
+
+def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[Passage]) -> StudyRow:
+    # The sentence is the first verified one: an unverified one is no sentence of the document.
+    first = next((citation for citation in citations if citation.verified), citations[0])
+    direction = ""
+    for citation in citations:
+        if citation.verified and not direction:
+            direction = describe_direction(question, citation.quotation)
+    numbers = [citation.number for citation in citations]
+    reference = first.reference
+    is_note = bool(reference.note_type)
+    return StudyRow(
+        document_id=first.document_id,
+        title=printable(first.title or first.document_id),
+        reference=describe_reference(first),
+        year=printable(reference.year),
+        design=printable(reference.note_type or (reference.study.label if reference.study else "")),
+        direction=direction,
+        sentence=printable(first.quotation),
+        span=(first.start, first.end),
+        citations=tuple(dict.fromkeys((first.number, *numbers))),
+        warning=describe_marks(first.marks),
+        size=None if is_note else _find_cell(find_sample_size, passages),
+        population=None if is_note else _find_cell(find_population, passages),
+    )
+
+
+def _find_cell(find: Callable[[str], StudyDetail | None], passages: Sequence[Passage]) -> StudyCell | None:
+    """Return the words that `find` finds in the first passage that states them."""
+    for passage in passages:
+        detail = find(passage.text)
+        if detail is not None:
+            return StudyCell(printable(detail.text), (passage.start + detail.start, passage.start + detail.end))
+    return None
+
+
+def study_table_csv(rows: Sequence[StudyRow]) -> str:
+    """Return the table as CSV. A text that a spreadsheet would read as a formula begins with an apostrophe."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for row in rows:
+        values = (
+            row.reference,
+            row.design,
+            row.year,
+            row.size.text if row.size else "",
+            row.population.text if row.population else "",
+            row.direction,
+            row.sentence,
+            " ".join(map(str, row.citations)),
+            row.warning,
+            row.document_id,
+        )
+        writer.writerow([_without_formula(value) for value in values])
+    return file.getvalue()
+
+
+def _without_formula(text: str) -> str:
+    clean = printable(text)
+    return f"'{clean}" if clean.lstrip().startswith(_FORMULA_STARTS) else clean

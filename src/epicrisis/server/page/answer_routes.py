@@ -1,0 +1,138 @@
+"""The pages of a stored answer: the answer, its sources, its files and its deletion."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from epicrisis.printable import printable
+from epicrisis.report.answer_content import SUPPORT_LABELS
+from epicrisis.report.study_table import list_shown_citations
+from epicrisis.server.access import check_access
+from epicrisis.server.errors import NotFound
+from epicrisis.server.page.answer_view import build_answer_view, judge_support
+from epicrisis.server.page.document_view import DocumentView, Highlight
+from epicrisis.server.page.exports import FORMATS, list_exports
+from epicrisis.server.page.page_route import is_part
+from epicrisis.server.page.question_form import FormFields, build_form
+from epicrisis.server.page.rendering import HEADERS, html_response, render
+from epicrisis.server.page.sources import build_highlight, find_citation, find_ranked, find_study, open_document
+from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
+from epicrisis.server.reading import LibraryReader
+from epicrisis.server.users import Caller, CurrentCaller
+
+CellName = Literal["size", "population", "sentence"]
+_UNKNOWN_ANSWER = "the server has no such answer: it was deleted, or it belongs to another user"
+
+
+class AnswerPages:
+    """Finds stored answers for a caller, and renders their documents."""
+
+    def __init__(self, reader: LibraryReader, answers: AnswerStore) -> None:
+        self.reader = reader
+        self.resources = reader.resources
+        self.answers = answers
+
+    async def find(self, answer_id: str, caller: Caller) -> StoredAnswer:
+        """Return the answer, once the access log has it. Raises NotFound for an unknown id and another user's answer.
+
+        Raises AccessDenied if the caller may no longer read the record behind it.
+        """
+        stored = self.answers.find(answer_id, caller.name)
+        if stored is None:
+            raise NotFound(_UNKNOWN_ANSWER)
+        library = self.resources.libraries.get(stored.library)
+        if library is None:
+            if stored.answer.patient is not None:
+                caller.require("patient-reader")
+            return stored
+        check_access(caller, library, stored.answer.patient, stored.reason)
+        documents = [citation.document_id for citation in list_shown_citations(stored.answer)]
+        await self.reader.record(caller, "answer", library, stored.answer.patient, documents, stored.reason)
+        return stored
+
+    async def show_document(
+        self, request: Request, stored: StoredAnswer, document_id: str, highlight: Highlight, number: int | None = None
+    ) -> Response:
+        """Return the page of a document, or its part for htmx. `number`: the citation that is opened."""
+        library = self.resources.libraries.get(stored.library)
+        document = await open_document(stored, library, document_id, highlight)
+        return html_response(render_document(stored, document, number, as_part=is_part(request)))
+
+
+def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
+    """Add the page of an answer, its files and its deletion."""
+
+    @router.get("/answers/{answer_id}")
+    async def answer_page(answer_id: str, caller: CurrentCaller) -> Response:
+        stored = await pages.find(answer_id, caller)
+        fields = FormFields({"library": stored.library, "patient": stored.answer.patient or ""})
+        form = build_form(pages.resources, caller, fields)
+        page = render("answer_page", view=build_answer_view(stored), form=form, exports=list_exports())
+        return html_response(page)
+
+    @router.get("/answers/{answer_id}/export.{suffix}")
+    async def export(answer_id: str, suffix: str, caller: CurrentCaller) -> Response:
+        stored = await pages.find(answer_id, caller)
+        if suffix not in FORMATS:
+            raise NotFound(f"an answer is exported as {', '.join(FORMATS)}")
+        chosen = FORMATS[suffix]
+        headers = {**HEADERS, "Content-Disposition": f'attachment; filename="answer.{suffix}"'}
+        return Response(chosen.write(stored).encode(), media_type=chosen.media_type, headers=headers)
+
+    @router.post("/answers/{answer_id}/delete")
+    async def delete(answer_id: str, caller: CurrentCaller) -> Response:
+        await pages.find(answer_id, caller)
+        await asyncio.to_thread(pages.answers.remove, answer_id, caller.name)
+        return RedirectResponse("/history", status_code=303)
+
+
+def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
+    """Add the pages of an answer's documents: by citation, by cell of the evidence table, by rank."""
+
+    @router.get("/answers/{answer_id}/sources/{number}")
+    async def source(request: Request, answer_id: str, number: int, caller: CurrentCaller) -> Response:
+        stored = await pages.find(answer_id, caller)
+        citation = find_citation(stored, number)
+        return await pages.show_document(request, stored, citation.document_id, build_highlight(citation), number)
+
+    @router.get("/answers/{answer_id}/studies/{number}/{cell}")
+    async def study(request: Request, answer_id: str, number: int, cell: CellName, caller: CurrentCaller) -> Response:
+        stored = await pages.find(answer_id, caller)
+        row = find_study(stored, number)
+        if cell == "sentence":
+            citation = find_citation(stored, row.citations[0])
+            return await pages.show_document(
+                request, stored, row.document_id, build_highlight(citation), citation.number
+            )
+        place = row.size if cell == "size" else row.population
+        if place is None:
+            raise NotFound("the document does not state this")
+        return await pages.show_document(request, stored, row.document_id, Highlight(place.span))
+
+    @router.get("/answers/{answer_id}/ranks/{rank}")
+    async def ranked(request: Request, answer_id: str, rank: int, caller: CurrentCaller) -> Response:
+        stored = await pages.find(answer_id, caller)
+        document_id, highlight = find_ranked(stored, rank)
+        return await pages.show_document(request, stored, document_id, highlight)
+
+
+def render_document(stored: StoredAnswer, document: DocumentView, number: int | None, *, as_part: bool) -> str:
+    """Return a document with the state of the claims that cite it."""
+    support = "not-checked" if number is None else judge_support(stored.answer, number)
+    unverified: list[str] = []
+    if number is not None:
+        citation = find_citation(stored, number)
+        if not citation.verified:
+            unverified.append(printable(citation.quotation))
+    return render(
+        "document" if as_part else "document_page",
+        document=document,
+        support=support if number is not None else "",
+        support_label=SUPPORT_LABELS[support],
+        unverified=unverified,
+        back=f"/answers/{stored.id}",
+    )

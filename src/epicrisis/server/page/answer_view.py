@@ -1,0 +1,279 @@
+"""An answer as the page shows it: verdict, claims with numbered citations, table, map, disagreements, gaps.
+
+    view = build_answer_view(stored)
+
+The words are those of `epicrisis.report.answer_content`, so the page, the screen and the files say the same. All texts
+are printable; the templates escape them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from epicrisis.answers import Answer, Citation, Claim, Conflict, ConflictSide, SupportState
+from epicrisis.printable import printable, split_printable_lines
+from epicrisis.report.answer_content import (
+    EVIDENCE,
+    SUPPORT_LABELS,
+    AnswerContent,
+    build_answer_content,
+    describe_choice,
+    describe_marks,
+    describe_reference,
+)
+from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
+from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
+from epicrisis.server.page.stored_answers import StoredAnswer
+
+_MARKER = re.compile(r"\[(\d{1,4})\]")
+_SUPPORT_ORDER: tuple[SupportState, ...] = (
+    "contradicted",
+    "not-addressed",
+    "partly-supported",
+    "supported",
+    "not-checked",
+)
+"""Of several claims that cite one source, the state to show: the worst first."""
+_BASES = {
+    "parts": "The parts of the evidence chose different options.",
+    "sentences": "The quoted sentences point in different directions.",
+    "votes": "The votes of the model differ.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CitationView:
+    """A numbered citation."""
+
+    number: int
+    href: str
+    title: str
+    quotation: str
+    reference: str
+    year: str
+    design: str
+    marks: str
+    """What became of the article, in capitals."""
+    support: SupportState
+    support_label: str
+    is_verified: bool
+    place: str
+
+    @property
+    def description(self) -> str:
+        """The citation in words, for screen readers."""
+        found = "found word for word" if self.is_verified else "NOT found in the document"
+        facts = (self.marks, self.design, self.year, found)
+        return f"Source {self.number}: {self.title}. {', '.join(filter(None, facts))}"
+
+
+@dataclass(frozen=True, slots=True)
+class TextRun:
+    """A piece of an answer's text, or a citation in it."""
+
+    text: str = ""
+    citation: CitationView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """One claim with its citations."""
+
+    runs: tuple[TextRun, ...]
+    support: SupportState = "not-checked"
+    support_label: str = ""
+    """Empty if nothing was checked."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SideView:
+    """One side of a disagreement."""
+
+    label: str
+    summary: str
+    is_answer: bool
+    citations: tuple[CitationView, ...]
+    sources: tuple[str, ...]
+    parts: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictView:
+    """A disagreement of the evidence, with its sides next to each other."""
+
+    basis: str
+    rule: str
+    sides: tuple[SideView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPageView:
+    """Everything the page shows of an answer."""
+
+    id: str
+    href: str
+    question: str
+    options: tuple[str, ...]
+    head: str
+    state: str
+    strategy: str
+    is_evidence: bool
+    verdict: tuple[ClaimView, ...]
+    """The chosen option, the first claim, or the reason, line by line."""
+    claims: tuple[ClaimView, ...]
+    warnings: tuple[str, ...]
+    remarks: tuple[str, ...]
+    gaps: tuple[str, ...]
+    notes: tuple[str, ...]
+    citations: tuple[CitationView, ...]
+    conflicts: tuple[ConflictView, ...]
+    studies: tuple[StudyRow, ...]
+    map: EvidenceMap
+    is_withheld: bool
+    patient: str
+    calls: int
+    tokens: int
+
+
+def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
+    """Return the view of a stored answer."""
+    answer = stored.answer
+    content = build_answer_content(answer)
+    href = f"/answers/{stored.id}"
+    citations = tuple(_view_citation(answer, citation, href) for citation in list_shown_citations(answer))
+    by_number = {citation.number: citation for citation in citations}
+    verdict, claims = _view_claims(answer, content, by_number)
+    sections = {section.heading: section.lines for section in content.sections}
+    passages = (*stored.passages, *list_ranked_passages(answer))
+    options = tuple(describe_choice(answer, letter) for letter in answer.question.options)
+    return AnswerPageView(
+        id=stored.id,
+        href=href,
+        question=content.question,
+        options=options,
+        head=content.head,
+        state=answer.state,
+        strategy=answer.strategy,
+        is_evidence=answer.strategy == EVIDENCE,
+        verdict=verdict,
+        claims=claims,
+        warnings=content.warnings,
+        remarks=content.remarks,
+        gaps=sections.get("Not found, left out or failed", ()),
+        notes=sections.get("Notes", ()),
+        citations=citations,
+        conflicts=tuple(_view_conflict(conflict, by_number) for conflict in answer.conflicts),
+        studies=build_study_table(answer, passages),
+        map=build_evidence_map(answer),
+        is_withheld=answer.withheld is not None,
+        patient=printable(answer.patient or ""),
+        calls=answer.usage.calls,
+        tokens=answer.usage.prompt_tokens + answer.usage.completion_tokens,
+    )
+
+
+def _view_citation(answer: Answer, citation: Citation, href: str) -> CitationView:
+    support = judge_support(answer, citation.number)
+    reference = citation.reference
+    return CitationView(
+        number=citation.number,
+        href=f"{href}/sources/{citation.number}",
+        title=printable(citation.title or citation.document_id),
+        quotation=printable(citation.quotation),
+        reference=describe_reference(citation),
+        year=printable(reference.year),
+        design=printable(reference.note_type or (reference.study.label if reference.study else "")),
+        marks=describe_marks(citation.marks),
+        support=support,
+        support_label=SUPPORT_LABELS[support] if support != "not-checked" else "",
+        is_verified=citation.verified,
+        place=printable(reference.describe_place()),
+    )
+
+
+def judge_support(answer: Answer, number: int) -> SupportState:
+    """Return whether the claims that cite this number are supported: the worst state of them.
+
+    A sentence of the strategy `evidence` is its own claim, so it counts as not checked.
+    """
+    if answer.strategy == EVIDENCE:
+        return "not-checked"
+    states = {claim.support for claim in answer.claims if number in claim.citations}
+    return next((state for state in _SUPPORT_ORDER if state in states), "not-checked")
+
+
+def _view_claims(
+    answer: Answer, content: AnswerContent, by_number: Mapping[int, CitationView]
+) -> tuple[tuple[ClaimView, ...], tuple[ClaimView, ...]]:
+    """Return the verdict and the claims below it. The words are those of the content."""
+    plain = tuple(ClaimView((TextRun(line),)) for line in content.verdict)
+    if answer.strategy == EVIDENCE or answer.state != "answered":
+        return plain, ()
+    if not answer.claims:
+        lines = split_printable_lines(answer.text)
+        choice = describe_choice(answer, answer.choice)
+        text = tuple(ClaimView(_split_markers(line, by_number)) for line in lines if line)
+        return ((ClaimView((TextRun(choice),)),), text) if choice else (text, ())
+    claims = tuple(_view_claim(claim, by_number) for claim in answer.claims)
+    if answer.choice:
+        return (ClaimView((TextRun(describe_choice(answer, answer.choice)),)),), claims
+    return claims[:1], claims[1:]
+
+
+def _view_claim(claim: Claim, by_number: Mapping[int, CitationView]) -> ClaimView:
+    runs = [TextRun(printable(claim.text))]
+    for number in claim.citations:
+        if number in by_number:
+            runs.append(TextRun(citation=by_number[number]))
+    is_checked = claim.support != "not-checked"
+    return ClaimView(
+        tuple(runs), claim.support, SUPPORT_LABELS[claim.support] if is_checked else "", printable(claim.reason)
+    )
+
+
+def _split_markers(text: str, by_number: Mapping[int, CitationView]) -> tuple[TextRun, ...]:
+    """Return the text with its citation markers as citations. Other numbers in brackets stay text."""
+    runs: list[TextRun] = []
+    position = 0
+    for match in _MARKER.finditer(text):
+        citation = by_number.get(int(match[1]))
+        if citation is None:
+            continue
+        if match.start() > position:
+            runs.append(TextRun(text[position : match.start()]))
+        runs.append(TextRun(citation=citation))
+        position = match.end()
+    if position < len(text):
+        runs.append(TextRun(text[position:]))
+    return tuple(runs)
+
+
+def _view_conflict(conflict: Conflict, by_number: Mapping[int, CitationView]) -> ConflictView:
+    sides = tuple(_view_side(side, by_number) for side in conflict.sides)
+    return ConflictView(_BASES[conflict.basis], printable(conflict.rule), sides)
+
+
+def _view_side(side: ConflictSide, by_number: Mapping[int, CitationView]) -> SideView:
+    sources: list[str] = []
+    for source in side.sources:
+        design = f" ({source.study.label})" if source.study is not None else ""
+        retracted = "RETRACTED: " if source.is_retracted else ""
+        sources.append(printable(f"{retracted}{source.title or source.document_id}{design}"))
+    return SideView(
+        label=printable(side.label),
+        summary=printable(side.summary),
+        is_answer=side.is_answer,
+        citations=tuple(by_number[number] for number in side.citations if number in by_number),
+        sources=tuple(sources),
+        parts=_describe_parts(side.partitions),
+    )
+
+
+def _describe_parts(partitions: Sequence[int]) -> str:
+    if not partitions:
+        return ""
+    numbers = ", ".join(str(partition + 1) for partition in partitions)
+    return f"part {numbers}" if len(partitions) == 1 else f"parts {numbers}"

@@ -1,0 +1,163 @@
+"""A document as the page shows it: its text in pieces, with the cited sentence in a piece of its own.
+
+view = build_document_view(passages, Highlight((120, 180), "Aspirin lowered the risk."))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from operator import attrgetter
+
+from epicrisis.printable import printable, split_printable_lines
+from epicrisis.prompts import MARK_LABELS
+from epicrisis.references import Link, build_reference
+from epicrisis.types import CharacterSpan, Passage
+
+SHOWN_CHARACTERS = 40_000
+"""Characters of a document on one page. A longer one is shown around the highlight, and the page says so."""
+_GAP = "\n\n"
+"""Stands for the white space between two passages, which the library does not keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """The place to highlight in a document."""
+
+    span: CharacterSpan
+    text: str = ""
+    """The words that stand there. Empty: any."""
+    in_title: bool = False
+    is_passage: bool = False
+    """Whether the place is a whole passage, because no sentence in it was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """A piece of a document's text. The pieces in order are the shown text."""
+
+    text: str
+    is_highlighted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentView:
+    """Everything the page shows of a document. All texts are printable."""
+
+    document_id: str
+    title: str
+    reference: str
+    design: str
+    year: str
+    marks: tuple[str, ...]
+    links: tuple[Link, ...]
+    pieces: tuple[TextPiece, ...]
+    place: str = ""
+    """The section and page of the highlight, if known."""
+    is_note: bool = False
+    title_is_highlighted: bool = False
+    remarks: tuple[str, ...] = ()
+    """What the reader should know of the shown text: parts left out, a highlight that is not there."""
+
+    @property
+    def highlight(self) -> str:
+        """The highlighted words."""
+        return "".join(piece.text for piece in self.pieces if piece.is_highlighted)
+
+    def with_remark(self, remark: str) -> DocumentView:
+        """Return this view with one more remark, before the others."""
+        return replace(self, remarks=(remark, *self.remarks))
+
+
+def build_document_view(passages: Sequence[Passage], highlight: Highlight, *, complete: bool) -> DocumentView:
+    """Return the view of a document from its passages. `complete`: these are all passages of the document.
+
+    `passages` are of one document, at least one.
+    """
+    ordered = sorted(passages, key=attrgetter("start", "end"))
+    start = highlight.span[0]
+    source = next((passage for passage in ordered if passage.start <= start < passage.end), ordered[0])
+    reference = build_reference(source)
+    pieces, remarks = _split_text(ordered, highlight, complete)
+    title_is_highlighted = highlight.in_title
+    if highlight.in_title:
+        remarks.append("The quoted words are in the title of the document.")
+    elif not any(piece.is_highlighted for piece in pieces):
+        remarks.append("The cited place is not in the text that the library holds now.")
+    elif highlight.is_passage:
+        remarks.append("The quoted words were not found word for word. The highlight is the passage that was read.")
+    return DocumentView(
+        document_id=printable(source.document_id),
+        title=printable(source.title or source.document_id),
+        reference=printable(reference.describe("", source.source, source.date)),
+        design=printable(reference.note_type or (reference.study.label if reference.study else "")),
+        year=printable(reference.year),
+        marks=tuple(MARK_LABELS[mark] for mark in source.marks),
+        links=reference.links,
+        pieces=tuple(pieces),
+        place=printable(reference.describe_place()),
+        is_note=source.patient is not None,
+        title_is_highlighted=title_is_highlighted,
+        remarks=tuple(remarks),
+    )
+
+
+def read_span(passages: Sequence[Passage], span: CharacterSpan) -> str:
+    """Return the words of a document between two offsets, as far as its passages hold them."""
+    words: list[str] = []
+    position = span[0]
+    for passage in sorted(passages, key=attrgetter("start", "end")):
+        start, end = max(position, passage.start), min(span[1], passage.end)
+        if start < end:
+            words.append(passage.text[start - passage.start : end - passage.start])
+            position = end
+    return "".join(words)
+
+
+def holds_quotation(passages: Sequence[Passage], highlight: Highlight) -> bool:
+    """Return whether the words of the highlight stand at its place. White space may differ."""
+    return not highlight.text or read_span(passages, highlight.span).split() == highlight.text.split()
+
+
+def _split_text(passages: Sequence[Passage], highlight: Highlight, complete: bool) -> tuple[list[TextPiece], list[str]]:
+    """Return the pieces of the text in order, and remarks about what is left out."""
+    start, end = (0, 0) if highlight.in_title else highlight.span
+    first = max(0, start - SHOWN_CHARACTERS // 2)
+    last = max(end, first + SHOWN_CHARACTERS)
+    pieces: list[TextPiece] = []
+    position: int | None = None
+    before = after = 0
+    for passage in passages:
+        begin = passage.start if position is None else max(position, passage.start)
+        if begin >= passage.end:
+            continue
+        if begin < first:
+            before += min(passage.end, first) - begin
+        if passage.end > last:
+            after += passage.end - max(begin, last)
+        position, gap = passage.end, position is not None and begin > position
+        shown_start, shown_end = max(begin, first), min(passage.end, last)
+        if shown_start >= shown_end:
+            continue
+        if gap:
+            pieces.append(TextPiece(_GAP))
+        pieces += _cut_passage(passage, (shown_start, shown_end), (start, end))
+    remarks: list[str] = []
+    for count, where in ((before, "before"), (after, "after")):
+        if count:
+            remarks.append(f"{count:,} characters {where} the text below are not shown.")
+    if not complete:
+        remarks.append("Only the passages that were read for this answer are shown, not the whole document.")
+    return pieces, remarks
+
+
+def _cut_passage(passage: Passage, shown: CharacterSpan, marked: CharacterSpan) -> list[TextPiece]:
+    """Return the shown text of a passage, cut at the edges of the marked span."""
+    cuts = sorted({shown[0], shown[1], *(edge for edge in marked if shown[0] < edge < shown[1])})
+    pieces: list[TextPiece] = []
+    for start, end in pairwise(cuts):
+        raw = passage.text[start - passage.start : end - passage.start]
+        text = "\n".join(split_printable_lines(raw))
+        pieces.append(TextPiece(text, marked[0] <= start and end <= marked[1]))
+    return pieces

@@ -1,0 +1,164 @@
+"""The form for a question: what it offers, and how its fields become the body of a question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import ValidationError
+
+from epicrisis.errors import InputError
+from epicrisis.printable import printable
+from epicrisis.server.questions import QuestionBody
+from epicrisis.server.resources import OpenLibrary, Resources
+from epicrisis.server.users import Caller
+
+STRATEGY_LABELS: Mapping[str, str] = {
+    "evidence": "Sentences only, no chat model",
+    "brief-context": "Read in parts, then combine (BriefContext)",
+    "rag": "Read everything found in one prompt",
+    "focused": "Read only the best sentences",
+    "full-context": "Read the whole record of the patient",
+    "closed-book": "Without documents",
+    "chain-of-thought": "Without documents, with reasoning",
+    "zero-shot": "Without documents, first word",
+    "self-consistency": "Without documents, by votes",
+    "medprompt": "Solved examples and votes (Medprompt)",
+    "ensemble-refining": "Several drafts, refined",
+    "self-reflection": "A draft and its own criticism",
+}
+_FIELDS = ("question", "library", "patient", "break_glass", "options", "strategy", "k", "since", "types")
+_SETTINGS = ("strategy", "k", "since")
+_FIELD_NAMES = {
+    "question": "Question",
+    "options": "Answer options",
+    "library": "Library",
+    "patient": "Patient",
+    "break_glass": "Reason for reading",
+    "settings": "Filters and settings",
+    "strategy": "How to answer",
+    "k": "Documents to read",
+    "since": "Published since",
+    "types": "Publication types",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AskForm:
+    """Everything the form shows."""
+
+    libraries: tuple[OpenLibrary, ...]
+    strategies: tuple[tuple[str, str], ...]
+    """Name and label of each strategy, that of the server first."""
+    has_patients: bool
+    default_k: int
+    hint: str
+    facts: tuple[tuple[str, str], ...]
+    """What the server uses, as name and value."""
+    values: Mapping[str, str]
+    """The fields that are filled in, by name."""
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FormFields:
+    """The fields of a sent form."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, body: bytes) -> FormFields:
+        """Return the known fields of a URL-encoded body. Raises InputError for one that is not UTF-8 or too long."""
+        try:
+            pairs = parse_qsl(body.decode("ascii"), encoding="utf-8", errors="strict", max_num_fields=40)
+        except (UnicodeDecodeError, ValueError):
+            raise InputError("the form cannot be read: send it again from the page") from None
+        values = {name: value.strip() for name, value in pairs if name in _FIELDS}
+        return cls(values)
+
+    def to_body(self) -> QuestionBody:
+        """Return the question of the form. Raises InputError with the name of a field that is wrong."""
+        settings: dict[str, Any] = {name: self.values[name] for name in _SETTINGS if self.values.get(name)}
+        if types := split_list(self.values.get("types", "")):
+            settings["types"] = types
+        data: dict[str, Any] = {"question": self.values.get("question", ""), "settings": settings}
+        if options := split_list(self.values.get("options", "")):
+            data["options"] = options
+        for name in ("library", "patient", "break_glass"):
+            if self.values.get(name):
+                data[name] = self.values[name]
+        try:
+            return QuestionBody.model_validate(data)
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            place = next((_FIELD_NAMES[str(part)] for part in reversed(fault["loc"]) if part in _FIELD_NAMES), "Form")
+            raise InputError(printable(f"{place}: {fault['msg']}")) from None
+
+
+def split_list(text: str) -> list[str]:
+    """Return the parts of a text between commas, without blanks and empty parts."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def build_form(
+    resources: Resources, caller: Caller, fields: FormFields = FormFields(), faults: Sequence[str] = ()
+) -> AskForm:
+    """Return the form for a caller, with the fields filled in. Raises AccessDenied if no library may be read."""
+    reads_patients = caller.has("patient-reader")
+    libraries = tuple(
+        library for library in resources.libraries.values() if reads_patients or not library.holds_patients
+    )
+    if not libraries:
+        caller.require("patient-reader")
+    chosen = libraries[0]
+    for library in libraries:
+        if library.name == fields.values.get("library"):
+            chosen = library
+    strategies = tuple((name, STRATEGY_LABELS[name]) for name in chosen.strategies)
+    values = {name: fields.values.get(name, "") for name in _FIELDS}
+    values["strategy"] = values["strategy"] or chosen.strategies[0]
+    settings = chosen.pipeline.settings
+    needs_model = chosen.strategies != ("evidence",)
+    hosts = list_contacted_hosts(chosen)
+    return AskForm(
+        libraries=libraries,
+        strategies=strategies,
+        has_patients=any(library.holds_patients for library in libraries),
+        default_k=settings.k,
+        hint=_describe_hosts(hosts, needs_model),
+        facts=describe_setup(chosen),
+        values=values,
+        faults=tuple(map(printable, faults)),
+    )
+
+
+def _describe_hosts(hosts: Sequence[str], needs_model: bool) -> str:
+    if hosts:
+        return printable(f"Your question and the passages found are sent to {', '.join(hosts)}.")
+    if needs_model:
+        return "Your question stays on this machine."
+    return "No chat model is used. Your question stays on this machine."
+
+
+def describe_setup(library: OpenLibrary) -> tuple[tuple[str, str], ...]:
+    """Return what answers the questions of a library, as pairs of name and value."""
+    settings = library.pipeline.settings
+    models = sorted({model.name for model in library.pipeline.models.values()})
+    facts = [
+        ("Library", library.name),
+        ("Chat model", ", ".join(models) or "none"),
+        ("Hosts contacted", ", ".join(list_contacted_hosts(library)) or "none outside this machine"),
+        ("Search", {"dense": "by meaning", "bm25": "by words", "hybrid": "by meaning and by words"}[settings.by]),
+        ("Check of claims", settings.check),
+    ]
+    return tuple((name, printable(value)) for name, value in facts)
+
+
+def list_contacted_hosts(library: OpenLibrary) -> tuple[str, ...]:
+    """Return the other machines that a question to this library may be sent to."""
+    settings = library.pipeline.settings
+    if settings.local_only or library.strategies == ("evidence",):
+        return ()
+    return tuple(sorted({host for _, host in settings.remote_hosts()}))

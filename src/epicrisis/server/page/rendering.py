@@ -1,0 +1,39 @@
+"""Render the templates of the page, and the headers that every page has."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import HTMLResponse
+
+from epicrisis.report.templates import build_environment
+from epicrisis.server.page.evidence_map import STATEMENT_LABELS
+from epicrisis.server.page.static_files import static_address
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+HEADERS = {"Cache-Control": "no-store", "Vary": "HX-Request"}
+"""Pages with answers are kept by no cache. `guards.SECURITY_HEADERS` has the content security policy."""
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import PackageLoader
+
+    environment = build_environment(PackageLoader("epicrisis.server.page", "templates"))
+    environment.globals["static"] = static_address
+    environment.globals["statements"] = STATEMENT_LABELS
+    environment.globals["page"] = ""
+    return environment
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a template as text. Every text in `values` is escaped and made printable."""
+    return _environment().get_template(f"{template}.html.jinja").render(**values)
+
+
+def html_response(text: str, status: int = 200) -> HTMLResponse:
+    """Return the response of a page or of a part of one."""
+    return HTMLResponse(text, status_code=status, headers=HEADERS)

@@ -1,0 +1,126 @@
+"""Open what an answer cites: the document of a citation, a cell of the evidence table, or a place in the ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from epicrisis.answers import Answer, Citation
+from epicrisis.library.passage_lookup import read_document_passages
+from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
+from epicrisis.server.errors import NotFound
+from epicrisis.server.page.document_view import (
+    DocumentView,
+    Highlight,
+    build_document_view,
+    holds_quotation,
+)
+from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
+from epicrisis.server.page.stored_answers import StoredAnswer
+from epicrisis.server.reading import offload
+from epicrisis.server.resources import OpenLibrary
+from epicrisis.types import Passage, Scope
+
+CHANGED = "The document in the library has changed since this answer. You see the passages as they were read."
+
+
+async def read_documents(library: OpenLibrary, answer: Answer, document_ids: Sequence[str]) -> tuple[Passage, ...]:
+    """Return all passages of documents that an answer may show, in order. Documents that are gone are left out."""
+    pipeline = library.pipeline
+    if pipeline.search is None or not document_ids:
+        return ()
+    found: dict[str, tuple[Passage, ...]] = {}
+    for place, store in enumerate((pipeline.search.library, *pipeline.search.literature)):
+        # Notes of the libraries beside the first belong to other people.
+        scope = Scope(patient=answer.patient if place == 0 else None)
+        for document_id, passages_of_one in (
+            await offload(pipeline, read_document_passages, store, document_ids, scope)
+        ).items():
+            found.setdefault(document_id, passages_of_one)
+    passages: list[Passage] = []
+    for document_id in document_ids:
+        passages += found.get(document_id, ())
+    return tuple(passages)
+
+
+async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[Passage, ...]:
+    """Return the passages to store with an answer: those that its citations touch, and the first of each document.
+
+    The first passage of an article states its size and population.
+    """
+    citations = list_shown_citations(answer)
+    document_ids = list(dict.fromkeys(citation.document_id for citation in citations))
+    kept: list[Passage] = []
+    for passage in await read_documents(library, answer, document_ids):
+        touched = any(_touches(citation, passage) for citation in citations)
+        if touched or passage.ordinal == 0:
+            kept.append(passage)
+    return tuple(kept)
+
+
+def _touches(citation: Citation, passage: Passage) -> bool:
+    same = citation.document_id == passage.document_id
+    return same and citation.start < passage.end and passage.start < citation.end
+
+
+def find_citation(stored: StoredAnswer, number: int) -> Citation:
+    """Return the citation with this number. Raises NotFound."""
+    for citation in list_shown_citations(stored.answer):
+        if citation.number == number:
+            return citation
+    raise NotFound("the answer has no source of this number")
+
+
+def find_study(stored: StoredAnswer, number: int) -> StudyRow:
+    """Return a row of the evidence table by its number, from 1. Raises NotFound."""
+    rows = build_study_table(stored.answer, (*stored.passages, *list_ranked_passages(stored.answer)))
+    if not 1 <= number <= len(rows):
+        raise NotFound("the evidence table has no such row")
+    return rows[number - 1]
+
+
+def find_ranked(stored: StoredAnswer, rank: int) -> tuple[str, Highlight]:
+    """Return the document at a rank, from 1, and its place: the cited sentence, else the passage. Raises NotFound."""
+    ranked = list_ranked_documents(stored.answer)
+    if not 1 <= rank <= len(ranked):
+        raise NotFound("the ranking has no such place")
+    passage_id, document_id, _ = ranked[rank - 1]
+    for citation in list_shown_citations(stored.answer):
+        if citation.document_id == document_id and passage_id in ("", citation.passage_id):
+            return document_id, build_highlight(citation)
+    passages = {passage.id: passage for passage in list_ranked_passages(stored.answer)}
+    passage = passages[passage_id]
+    return document_id, Highlight((passage.start, passage.end), passage.text)
+
+
+def build_highlight(citation: Citation) -> Highlight:
+    """Return the place of a citation. Without a verified quotation it is the passage that was read."""
+    span = (citation.start, citation.end)
+    if citation.in_title:
+        return Highlight(span, in_title=True)
+    return Highlight(span, citation.quotation) if citation.verified else Highlight(span, is_passage=True)
+
+
+async def open_document(
+    stored: StoredAnswer, library: OpenLibrary | None, document_id: str, highlight: Highlight
+) -> DocumentView:
+    """Return the view of a document with the place highlighted.
+
+    The text is that of the library if the quotation still stands there, else that of the stored passages. `library` is
+    None if the server no longer serves it. Raises NotFound if neither has the document.
+    """
+    current: Sequence[Passage] = ()
+    if library is not None:
+        current = await read_documents(library, stored.answer, [document_id])
+    kept = _unique((*stored.passages, *list_ranked_passages(stored.answer)), document_id)
+    if current and (holds_quotation(current, highlight) or not kept):
+        return build_document_view(current, highlight, complete=True)
+    if not kept:
+        raise NotFound("the document is no longer in the library")
+    view = build_document_view(kept, highlight, complete=False)
+    return view.with_remark(CHANGED) if current else view
+
+
+def _unique(passages: Iterable[Passage], document_id: str) -> tuple[Passage, ...]:
+    """Return the passages of a document, each once."""
+    by_id = {passage.id: passage for passage in passages if passage.document_id == document_id}
+    return tuple(by_id.values())
