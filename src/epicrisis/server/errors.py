@@ -80,6 +80,10 @@ class ServerBusy(RequestError):
     """The server answers as many questions as it can."""
 
 
+class UsersUnreadable(RequestError, exit_code=2):
+    """The file of users is damaged, so nobody is let in."""
+
+
 class ShuttingDown(RequestError):
     """The server finishes the running questions and accepts no new ones."""
 
@@ -121,6 +125,7 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     BodyTooSlow: Status(408, "The body arrived too slowly", "Send the body at once."),
     TooManyRequests: Status(429, "Too many requests", "Wait for the seconds in Retry-After."),
     ServerBusy: Status(503, "The server is busy", "Wait for the seconds in Retry-After."),
+    UsersUnreadable: Status(503, "The users cannot be read", _ASK_OPERATOR),
     ShuttingDown: Status(503, "The server is stopping", _TRY_LATER),
 }
 """The only table of status codes. A class without an entry has that of its nearest base."""

@@ -131,9 +131,13 @@ class Questions:
                         await self._record(asked, documents)
                     yield event
 
+    def refuse_new(self) -> None:
+        """Refuse new questions from now on."""
+        self._is_stopping = True
+
     async def stop(self, seconds: float) -> None:
         """Refuse new questions, and wait up to `seconds` for the running ones."""
-        self._is_stopping = True
+        self.refuse_new()
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
