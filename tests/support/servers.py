@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from fastapi import FastAPI
 
 from epicrisis.components import LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
+from epicrisis.library.library import Library
 from epicrisis.library.patients import Roster, holds_patients
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel
@@ -28,11 +33,24 @@ QUESTION = "Which drug was given for stroke?"
 BASE = "http://127.0.0.1:8080"
 
 
+@cache
+def _template() -> Path:
+    """Return a library of four papers, created once for all tests."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library(folder / "lib", papers()).close()
+    return folder / "lib"
+
+
 def open_library(
     folder: Path, model: ChatModel | None = None, documents: Iterable[Document] | None = None, **settings: Any
 ) -> OpenLibrary:
     """Return a library of these documents, or of four papers, with this chat model in every role."""
-    opened = library(folder, papers() if documents is None else documents)
+    if documents is None:
+        shutil.copytree(_template(), folder)
+        opened = Library.open(folder)
+    else:
+        opened = library(folder, documents)
     retriever = Retriever(opened, ENCODER, remedy="segments", sentences=find_sentences)
     search = LibrarySearch(opened, retriever, rosters=(Roster(opened),))
     models = {"writer": {"name": "http://127.0.0.1:9/v1#scripted"}}

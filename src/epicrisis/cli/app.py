@@ -20,16 +20,18 @@ from epicrisis.cli import (
     grade,
     grade_run,
     library,
+    mcp,
     models,
     plan,
     preflight,
     questions,
     serve,
+    users,
 )
 from epicrisis.cli.command import INTERRUPTED, OK, Command
 from epicrisis.cli.terminal import say
 
-ASK, LIBRARIES, EVALUATE, MODELS = "Ask", "Libraries", "Evaluate", "Models and settings"
+ASK, LIBRARIES, EVALUATE, MODELS, SERVER = "Ask", "Libraries", "Evaluate", "Models and settings", "Server"
 
 
 class OneLineErrors(TyperGroup):
@@ -52,7 +54,7 @@ class OneLineErrors(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, panel by panel."""
-        panels = (ASK, LIBRARIES, EVALUATE, MODELS)
+        panels = (ASK, LIBRARIES, EVALUATE, MODELS, SERVER)
         return sorted(
             super().list_commands(ctx),
             key=lambda name: panels.index(getattr(self.commands[name], "rich_help_panel", ASK)),
@@ -86,7 +88,8 @@ def _program(
 
 
 COMMANDS: dict[str, tuple[Command, ...]] = {
-    ASK: (ask.ask, ask.search, plan.plan, serve.serve),
+    ASK: (ask.ask, ask.search, plan.plan),
+    SERVER: (serve.serve, mcp.mcp),
     EVALUATE: (
         evaluate.evaluate,
         evaluate.rescore,
@@ -131,6 +134,8 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
         "Create, fill and inspect libraries of solved questions.",
         (examples.build, examples.add, examples.info),
     ),
+    "users": (SERVER, "Add, list and remove users of the server.", (users.add, users.list_users, users.remove)),
+    "audit": (SERVER, "Verify the access log of the server.", (users.verify,)),
     "models": (MODELS, "List and download models.", (models.list_models, models.pull)),
     "cache": (MODELS, "Inspect and clear cached replies of chat models.", (models.info, models.clear)),
 }

@@ -3,66 +3,153 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER
 from epicrisis.cli.terminal import say
+from epicrisis.cli.users import ServerFolder, server_folder
+from epicrisis.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from epicrisis.answers import Notice
+    from epicrisis.server.app import ServerOptions
     from epicrisis.settings import Settings
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 Libraries = Annotated[list[Path], Argument(metavar="LIBRARY...", help="Folders of the libraries.")]
-Host = Annotated[str, Option("--host", help="Address to listen on.")]
+Host = Annotated[str, Option("--host", help="Address to listen on. Others than this machine need TLS and users.")]
 Port = Annotated[int, Option("--port", min=1, max=65535, help="Port to listen on.")]
+HostName = Annotated[
+    list[str] | None, Option("--host-name", help="Name under which clients reach the server (repeatable).")
+]
+Certificate = Annotated[Path | None, Option("--tls-certificate", help="File of the TLS certificate chain (PEM).")]
+PrivateKey = Annotated[Path | None, Option("--tls-key", help="File of the private key of the certificate (PEM).")]
+BehindProxy = Annotated[
+    bool, Option("--behind-proxy", help="A proxy in front of the server encrypts the connections of clients.")
+]
+Runs = Annotated[Path | None, Option("--runs", help="Folder of finished runs to list and open.")]
+MaxQuestions = Annotated[int, Option("--max-questions", min=1, help="Questions answered at the same time.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server listens, and its TLS files."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
 
 
 @command(
     *ANSWER,
-    examples=["epicrisis serve ~/lib --model http://127.0.0.1:8000/v1#qwen", "epicrisis serve ~/lib --port 8090"],
+    examples=[
+        "epicrisis serve ~/lib --model http://127.0.0.1:8000/v1#qwen",
+        "epicrisis serve ~/lib ~/pubmed --port 8090 --host 0.0.0.0 --behind-proxy --host-name answers.example.org",
+    ],
 )
-def serve(libraries: Libraries, host: Host = "127.0.0.1", port: Port = 8080, *, flags: Flags) -> None:
-    """Serve the API for these libraries, until Ctrl-C.
+def serve(
+    libraries: Libraries,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    host_name: HostName = None,
+    tls_certificate: Certificate = None,
+    tls_key: PrivateKey = None,
+    behind_proxy: BehindProxy = False,
+    folder: ServerFolder = None,
+    runs: Runs = None,
+    max_questions: MaxQuestions = 256,
+    *,
+    flags: Flags,
+) -> None:
+    """Serve the API for these libraries, until Ctrl-C. Running questions finish before it ends.
 
-    Without --model and --strategy, answers are the sentences of the library that bear on the question.
+    Without --model and --strategy, answers are the sentences of the library that bear on the question. A library of
+    patients' notes, and an address other than this machine, need users (`epicrisis users add`).
     """
     from epicrisis.api import check_settings, choose_strategy
+    from epicrisis.server.app import ServerOptions
+    from epicrisis.server.guards import GuardOptions
 
-    if host not in LOOPBACK:
-        fail(f"--host {host}: the server has no users and no encryption, so it listens on 127.0.0.1 only")
+    is_local = is_loopback(host)
+    check_files(tls_certificate, tls_key)
+    if not is_local and tls_certificate is None and not behind_proxy:
+        raise InputError(
+            f"--host {host}: connections from other machines must be encrypted: give --tls-certificate and --tls-key, "
+            "or --behind-proxy if a proxy encrypts them"
+        )
+    if host in ("0.0.0.0", "::") and not host_name:
+        raise InputError(f"--host {host}: give the name that clients use, with --host-name answers.example.org")
+    names = host_name or ([] if is_local else [host])
+    guard = GuardOptions(LOOPBACK | {normalize_host(name) for name in names}, requires_key=not is_local or behind_proxy)
+    options = ServerOptions(max_running=max_questions, folder=server_folder(folder), runs=runs, guard=guard)
     settings, notices = choose_strategy(check_settings(flags.settings()))
     for notice in notices:
         say(f"note: {notice.message}", err=True)
-    asyncio.run(_serve(settings, notices, libraries, host, port))
+    logging.getLogger("epicrisis.server").addHandler(logging.StreamHandler())
+    address = Address(host, port, tls_certificate, tls_key)
+    asyncio.run(_serve(settings, notices, libraries, address, options))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the address is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def normalize_host(host: str) -> str:
+    """Return the name as a header Host has it: lower case, an IPv6 address in brackets, without port."""
+    name = host.strip().lower()
+    return f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
+
+
+def check_files(certificate: Path | None, key: Path | None) -> None:
+    """Raise InputError unless both files of TLS are given and exist, or none is given."""
+    if (certificate is None) != (key is None):
+        raise InputError("TLS needs both --tls-certificate and --tls-key: give the other one too")
+    for path in (certificate, key):
+        if path is not None and not path.is_file():
+            raise InputError(f"there is no file {path}: name an existing PEM file")
 
 
 async def _serve(
-    settings: Settings, notices: Sequence[Notice], libraries: Sequence[Path], host: str, port: int
+    settings: Settings, notices: Sequence[Notice], libraries: Sequence[Path], address: Address, options: ServerOptions
 ) -> None:
     """Serve until the process is told to stop. Running questions finish before it ends."""
     import uvicorn
 
-    from epicrisis.server.app import ServerOptions, create_app
+    from epicrisis.server.app import create_app
+    from epicrisis.server.process import GracefulServer
     from epicrisis.server.resources import Resources
 
     async with await Resources.open(settings, libraries, notices) as resources:
-        options = ServerOptions()
+        app = create_app(resources, options)
         config = uvicorn.Config(
-            create_app(resources, options),
-            host=host,
-            port=port,
+            app,
+            host=address.host,
+            port=address.port,
+            ssl_certfile=address.certificate,
+            ssl_keyfile=address.key,
             access_log=False,
             log_level="warning",
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=int(options.stop_seconds),
         )
-        say(f"epicrisis serves {', '.join(resources.libraries)} on http://{host}:{port}. Ctrl-C stops it.")
-        await uvicorn.Server(config).serve()
+        scheme = "http" if address.certificate is None else "https"
+        say(f"epicrisis serves {', '.join(resources.libraries)} on {scheme}://{address.host}:{address.port}")
+        server = GracefulServer(config, app.state.questions)
+        await server.serve()
+    if not server.started:
+        raise SettingsError(f"port {address.port} of {address.host} is not available: choose another with --port")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.errors import add_error_handlers
 from epicrisis.server.guards import GuardOptions, RequestGuard
 from epicrisis.server.library_api import make_document_routes, make_search_routes
+from epicrisis.server.mcp_http import McpEndpoint
+from epicrisis.server.openai_endpoint import make_openai_routes
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 from epicrisis.server.questions import MAX_RUNNING, Questions
@@ -44,6 +46,8 @@ class ServerOptions:
     stop_seconds: float = STOP_SECONDS
     folder: Path | None = None
     """Folder of the users, the access log and the jobs. None: the server has none of them."""
+    runs: Path | None = None
+    """Folder of finished runs. None: there are none to open."""
     guard: GuardOptions = field(default_factory=GuardOptions)
 
 
@@ -53,14 +57,16 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     Raises SettingsError for a library of notes without a folder, as the access log would have no place.
     """
     options = options or ServerOptions()
-    log, users = open_folder(resources, options.folder)
+    log, users = open_folder(resources, options)
     questions = Questions(resources, options.max_running, log)
     reader = LibraryReader(resources, log)
+    assistants = McpEndpoint(questions, reader)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await questions.stop(options.stop_seconds)
+        async with assistants.run():
+            yield
+            await questions.stop(options.stop_seconds)
 
     app = FastAPI(
         title="epicrisis",
@@ -76,30 +82,41 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_search_routes(reader))
     app.include_router(make_document_routes(reader))
     app.include_router(make_health_routes(questions))
+    app.router.routes.extend(assistants.routes)
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
     app.include_router(make_page_routes(questions, reader, answers))
+    app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
-    app.add_middleware(RequestGuard, options=options.guard, users=users)
+    guard = replace(options.guard, requires_key=options.guard.requires_key or log_is_needed(resources))
+    app.add_middleware(RequestGuard, options=guard, users=users)
     return app
 
 
-def open_folder(resources: Resources, folder: Path | None) -> tuple[AccessLog | None, UserStore | None]:
+def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog | None, UserStore | None]:
     """Return the access log and the users of the server's folder.
 
-    Raises SettingsError if a library holds patients' notes and there is no folder or no user.
+    Raises SettingsError if keys are required and there is no user: for a library of patients' notes, and for an address
+    other than this machine.
     """
+    folder = options.folder
     notes = [library.name for library in resources.libraries.values() if library.holds_patients]
     users = None if folder is None else UserStore(folder / USERS_FILE)
-    if notes and (users is None or not users.users()):
+    if (notes or options.guard.requires_key) and (users is None or not users.users()):
+        reason = f"{notes[0]} holds patients' notes" if notes else "the server can be reached from other machines"
         raise SettingsError(
-            f"{notes[0]} holds patients' notes, so every request needs a key: add a user first, with "
-            "`epicrisis users add NAME --role patient-reader`"
+            f"{reason}, so every request needs a key: add a user first, with `epicrisis users add NAME --role "
+            f"{'patient-reader' if notes else 'literature-reader'}`"
         )
     if folder is None:
         return None, None
     make_private_folder(folder)
     return AccessLog(folder / ACCESS_LOG), users
+
+
+def log_is_needed(resources: Resources) -> bool:
+    """Return whether a library holds patients' notes, so that reading it is logged and needs a key."""
+    return any(library.holds_patients for library in resources.libraries.values())
 
 
 def make_private_folder(folder: Path) -> None:

@@ -16,7 +16,7 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from epicrisis.errors import InputError, StorageError
-from epicrisis.server.errors import AccessDenied, KeyRequired
+from epicrisis.server.errors import AccessDenied, KeyRequired, UsersUnreadable
 
 Role: TypeAlias = Literal["literature-reader", "patient-reader", "administrator"]
 """What a user may do. A patient reader also reads literature, an administrator also reads patients' records."""
@@ -89,7 +89,7 @@ class UserStore:
         self.users()
 
     def users(self) -> Mapping[str, User]:
-        """Return the users by name. Raises InputError for a damaged file."""
+        """Return the users by name. Raises UsersUnreadable for a damaged file."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -100,7 +100,10 @@ class UserStore:
             try:
                 self._users = _USERS.validate_json(self.path.read_bytes())
             except (ValidationError, OSError):
-                raise InputError(f"{self.path} is no file of users: repair it, or add the users again") from None
+                raise UsersUnreadable(
+                    f"{self.path.name} in the server's folder is no file of users: repair it, or remove it and add the "
+                    "users again"
+                ) from None
             self._state = state
         return self._users
 

@@ -1,0 +1,68 @@
+"""`epicrisis mcp`: offer a library to an assistant, over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from epicrisis.cli.command import Flags, command
+from epicrisis.cli.options import ANSWER, LibraryPath
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from epicrisis.answers import Notice
+    from epicrisis.settings import Settings
+
+Patients = Annotated[
+    list[str] | None,
+    Option(
+        "--patient",
+        help="Let the assistant, and the provider of its model, read the record of this patient (id or number; "
+        "repeatable). A library of notes needs it.",
+    ),
+]
+
+
+@command(
+    *ANSWER,
+    examples=[
+        "epicrisis mcp ~/lib --model http://127.0.0.1:8000/v1#qwen",
+        "epicrisis mcp ~/ward --patient 10083814 --strategy evidence",
+    ],
+)
+def mcp(library: LibraryPath, patient: Patients = None, *, flags: Flags) -> None:
+    """Offer a library to an assistant as an MCP server on standard input and output.
+
+    An assistant starts this command itself; its documentation says where to name it. The tools are search, ask and
+    evidence. Without --model and --strategy, ask gives the sentences of the library alone.
+    """
+    from epicrisis.api import check_settings, choose_strategy
+
+    settings, notices = choose_strategy(check_settings(flags.settings()))
+    asyncio.run(_serve(settings, notices, library, patient or ()))
+
+
+async def _serve(settings: Settings, notices: Sequence[Notice], library: Path, patients: Sequence[str]) -> None:
+    """Serve until standard input ends."""
+    from epicrisis.server.access_log import NAME as ACCESS_LOG
+    from epicrisis.server.access_log import AccessLog
+    from epicrisis.server.app import make_private_folder
+    from epicrisis.server.mcp_server import create_mcp_server, find_patients
+    from epicrisis.server.questions import Questions
+    from epicrisis.server.reading import LibraryReader
+    from epicrisis.server.resources import Resources
+
+    async with await Resources.open(settings, [library], notices) as resources:
+        opened = resources.default
+        ids = find_patients(opened, patients)
+        log = None
+        if opened.holds_patients:
+            folder = settings.home / "server"
+            make_private_folder(folder)
+            log = AccessLog(folder / ACCESS_LOG)
+        server = create_mcp_server(Questions(resources, log=log), LibraryReader(resources, log), opened, ids)
+        await server.run_stdio_async()

@@ -1,0 +1,99 @@
+"""`epicrisis users` and `epicrisis audit`: who may use the server, and whether its access log is complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from epicrisis.cli.command import command, fail
+from epicrisis.cli.options import Json
+from epicrisis.cli.terminal import say, show_json
+from epicrisis.errors import InputError
+
+ServerFolder = Annotated[
+    Path | None,
+    Option("--folder", help="Folder of the server's users, access log and jobs. Default: server, with the models."),
+]
+_Name = Annotated[str, Argument(help="Name of the user.")]
+
+
+def server_folder(folder: Path | None) -> Path:
+    """Return the folder of the server: the given one, or the default with the models."""
+    from epicrisis.configuration import load_settings
+    from epicrisis.privacy import local_path
+
+    return local_path(folder) if folder is not None else load_settings().home / "server"
+
+
+@command(examples=["epicrisis users add maria --role patient-reader --patient 10083814"])
+def add(
+    name: _Name,
+    role: Annotated[
+        str, Option("--role", help="literature-reader, patient-reader or administrator.")
+    ] = "literature-reader",
+    patient: Annotated[
+        list[str] | None, Option("--patient", help="Id of an assigned patient (repeatable). Default: all patients.")
+    ] = None,
+    folder: ServerFolder = None,
+) -> None:
+    """Add a user of the server and print the key, which is stored nowhere. An existing user gets a new key."""
+    from epicrisis.server.users import ROLES, USERS_FILE, UserStore
+
+    known = [candidate for candidate in ROLES if candidate == role]
+    if not known:
+        raise InputError(f"no role is called {role}: choose one of {', '.join(ROLES)}")
+    store = UserStore(server_folder(folder) / USERS_FILE)
+    key = store.add(name, known[0], tuple(patient) if patient else None)
+    say(f"note: the key of {name} is shown once; send it as Authorization: Bearer KEY", err=True)
+    say(key)
+
+
+@command(name="list", examples=["epicrisis users list"])
+def list_users(folder: ServerFolder = None, json: Json = False) -> None:
+    """List the users of the server with their roles."""
+    from epicrisis.server.users import USERS_FILE, UserStore
+
+    users = UserStore(server_folder(folder) / USERS_FILE).users()
+    if json:
+        rows = {}
+        for name, user in users.items():
+            rows[name] = user.model_dump(exclude={"key_sha256"})
+        show_json(rows)
+        return
+    for name, user in users.items():
+        patients = "" if user.patients is None else f", {len(user.patients)} assigned patients"
+        say(f"{name}: {user.role}{patients}, {user.requests_per_minute} requests per minute, {user.running} questions")
+    if not users:
+        say("no users; without them the server answers everybody on this machine, from literature only")
+
+
+@command(examples=["epicrisis users remove maria"])
+def remove(name: _Name, folder: ServerFolder = None) -> None:
+    """Remove a user of the server. The key is refused from the next request on."""
+    from epicrisis.server.users import USERS_FILE, UserStore
+
+    UserStore(server_folder(folder) / USERS_FILE).remove(name)
+    say(f"{name} was removed")
+
+
+@command(examples=["epicrisis audit verify", "epicrisis audit verify --head 3f79..."])
+def verify(
+    folder: ServerFolder = None,
+    head: Annotated[
+        str | None, Option("--head", help="Hash of an entry that was noted before: detects that the end was cut off.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Verify that no entry of the access log was changed, removed or moved. Note the printed hash elsewhere."""
+    from epicrisis.server.access_log import NAME, verify_log
+
+    path = server_folder(folder) / NAME
+    result = verify_log(path, head)
+    if json:
+        show_json(result)
+    if result.fault is not None:
+        fail(f"{path}: {result.fault}")
+    if not json:
+        say(f"{result.entries} entries, complete; the last has the hash {result.head}")

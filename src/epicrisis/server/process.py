@@ -1,0 +1,22 @@
+"""The process of the server: when it is told to stop, running questions finish and new ones are refused."""
+
+from __future__ import annotations
+
+from types import FrameType
+
+import uvicorn
+
+from epicrisis.server.questions import Questions
+
+
+class GracefulServer(uvicorn.Server):
+    """A server that refuses new questions from the signal on, while it finishes the running ones."""
+
+    def __init__(self, config: uvicorn.Config, questions: Questions) -> None:
+        super().__init__(config)
+        self._questions = questions
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Refuse new questions, and stop when the running ones have ended. A second Ctrl-C stops at once."""
+        self._questions.refuse_new()
+        super().handle_exit(sig, frame)

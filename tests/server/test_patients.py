@@ -1,0 +1,231 @@
+"""Records of patients over HTTP: who may read them, what is logged, and what no other patient's request returns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from epicrisis.errors import SettingsError, StorageError
+from epicrisis.server.access_log import NAME, AccessLog, verify_log
+from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.types import Document
+from tests.support.patient_records import recorder
+from tests.support.servers import connect, open_library, open_resources
+
+ANNA, BERT = "10083814", "10083815"
+NOTES = [
+    Document(f"note:{patient}:{day}", f"{drug} was given on the ward.", date=f"2150-0{day}", patient=patient)
+    for patient, drug in ((ANNA, "Colchicine"), (BERT, "Warfarin"))
+    for day in (1, 2)
+]
+ASK = {"question": "Which drug was given on the ward?"}
+
+
+class Ward:
+    """A server of two patients' notes with a user of each role, and the keys."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "server"
+        users = UserStore(self.folder / USERS_FILE)
+        self.keys = {
+            "reader": users.add("reader", "literature-reader"),
+            "nurse": users.add("nurse", "patient-reader", (ANNA,)),
+            "doctor": users.add("doctor", "patient-reader"),
+            "admin": users.add("admin", "administrator"),
+        }
+        self.model: ScriptedModel = recorder()
+        self.app: FastAPI = create_app(
+            open_resources(open_library(folder / "ward", self.model, NOTES)), ServerOptions(folder=self.folder)
+        )
+
+    def send(self, user: str, method: str, path: str, body: dict[str, Any] | None = None) -> httpx2.Response:
+        async def request() -> httpx2.Response:
+            async with connect(self.app, headers={"authorization": f"Bearer {self.keys[user]}"}) as client:
+                return await client.request(method, f"/api/v1{path}", json=body)
+
+        return asyncio.run(request())
+
+    def entries(self) -> list[dict[str, Any]]:
+        path = self.folder / NAME
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Ward:
+    return Ward(tmp_path)
+
+
+def test_server_of_notes_without_user_does_not_start(tmp_path: Path) -> None:
+    resources = open_resources(open_library(tmp_path / "ward", None, NOTES))
+    for folder in (None, tmp_path / "server"):
+        with pytest.raises(SettingsError, match="epicrisis users add"):
+            create_app(resources, ServerOptions(folder=folder))
+
+
+def test_request_without_key_reads_nothing_of_patients(ward: Ward) -> None:
+    async def request() -> list[int]:
+        async with connect(ward.app) as client:
+            ask = await client.post("/api/v1/ask", json={**ASK, "patient": ANNA})
+            return [ask.status_code, (await client.get("/api/v1/libraries/ward/patients")).status_code]
+
+    assert asyncio.run(request()) == [401, 401]
+    assert ward.entries() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/ask", {**ASK, "patient": ANNA}),
+        ("/ask", {**ASK, "patient": ANNA, "stream": True}),
+        ("/ask", {**ASK, "settings": {"strategy": "closed-book"}}),
+        ("/search", {"query": "drug", "patient": ANNA}),
+        ("/evidence", {"query": "drug", "patient": ANNA}),
+        ("/document", {"id": f"note:{ANNA}:1", "patient": ANNA}),
+        ("/passage", {"id": f"note:{ANNA}:1#0", "patient": ANNA}),
+        ("/patient", {"patient": ANNA}),
+    ],
+)
+def test_literature_reader_reads_no_record(path: str, body: dict[str, Any], ward: Ward) -> None:
+    response = ward.send("reader", "POST", path, body)
+    assert (response.status_code, response.json()["kind"]) == (403, "AccessDenied")
+    assert ward.model.requests == []
+    assert ward.send("reader", "GET", "/libraries").json() == []
+
+
+def test_patient_reader_reads_record_and_log_says_so_without_text(ward: Ward) -> None:
+    answer = ward.send("doctor", "POST", "/ask", {**ASK, "patient": ANNA}).json()
+    assert answer["state"] == "answered"
+    assert {citation["document_id"] for citation in answer["citations"]} <= {f"note:{ANNA}:1", f"note:{ANNA}:2"}
+    first, second = ward.entries()
+    assert (first["user"], first["action"], first["library"], first["patient"]) == ("doctor", "ask", "ward", ANNA)
+    assert sorted(second["documents"]) == [f"note:{ANNA}:1", f"note:{ANNA}:2"]
+    content = (ward.folder / NAME).read_text()
+    assert "Colchicine" not in content
+    assert "drug" not in content
+
+
+@pytest.mark.parametrize("path", ["/document", "/passage"])
+def test_note_of_another_patient_is_not_found(path: str, ward: Ward) -> None:
+    """Cross-patient access: the same reply as for an id that does not exist."""
+    end = "#0" if path == "/passage" else ""
+    other = ward.send("doctor", "POST", path, {"id": f"note:{BERT}:1{end}", "patient": ANNA})
+    missing = ward.send("doctor", "POST", path, {"id": f"note:nobody:1{end}", "patient": ANNA})
+    without = ward.send("doctor", "POST", path, {"id": f"note:{BERT}:1{end}"})
+    assert other.status_code == missing.status_code == without.status_code == 404
+    assert other.json() == missing.json() == without.json()
+    own = ward.send("doctor", "POST", path, {"id": f"note:{BERT}:1{end}", "patient": BERT})
+    assert "Warfarin" in own.json()["text"]
+
+
+def test_note_is_not_read_by_address(ward: Ward) -> None:
+    response = ward.send("doctor", "GET", f"/libraries/ward/documents/note:{ANNA}:1")
+    assert response.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/ask", {"question": f"Which drug was given to patient {BERT}?", "patient": ANNA}),
+        ("/search", {"query": f"drug of patient {BERT}", "patient": ANNA}),
+        ("/evidence", {"query": f"drug of patient {BERT}", "patient": ANNA}),
+    ],
+)
+def test_question_that_names_another_patient_is_refused(path: str, body: dict[str, Any], ward: Ward) -> None:
+    response = ward.send("doctor", "POST", path, body)
+    assert response.status_code == 422
+    assert str(ward.folder.parent) not in response.text
+    assert ward.model.requests == []
+
+
+def test_every_reading_of_one_patient_holds_no_word_of_another(ward: Ward) -> None:
+    replies = [
+        ward.send("doctor", "POST", "/ask", {**ASK, "patient": ANNA, "trace": True}),
+        ward.send("doctor", "POST", "/ask", {**ASK, "patient": ANNA, "stream": True}),
+        ward.send("doctor", "POST", "/search", {"query": "warfarin drug", "patient": ANNA}),
+        ward.send("doctor", "POST", "/evidence", {"query": "warfarin drug", "patient": ANNA}),
+        ward.send("doctor", "POST", "/patient", {"patient": ANNA}),
+    ]
+    for reply in replies:
+        assert reply.status_code == 200
+        assert BERT not in reply.text
+        assert "Warfarin" not in reply.text.replace('"warfarin drug"', "")
+
+
+def test_unassigned_patient_needs_reason_which_is_logged(ward: Ward) -> None:
+    body = {**ASK, "patient": BERT}
+    refused = ward.send("nurse", "POST", "/ask", body)
+    assert (refused.status_code, ward.entries()) == (403, [])
+    allowed = ward.send("nurse", "POST", "/ask", {**body, "break_glass": "collapsed in the corridor"})
+    assert allowed.status_code == 200
+    assert {entry["reason"] for entry in ward.entries()} == {"collapsed in the corridor"}
+
+
+def test_list_of_patients_holds_assigned_ones_only(ward: Ward) -> None:
+    assert [row["id"] for row in ward.send("nurse", "GET", "/libraries/ward/patients").json()] == [ANNA]
+    assert [row["id"] for row in ward.send("admin", "GET", "/libraries/ward/patients").json()] == [ANNA, BERT]
+
+
+def test_log_that_cannot_be_written_stops_reading(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise StorageError("the disk is full: free some space")
+
+    monkeypatch.setattr(AccessLog, "_append", fail)
+    for path, body in (("/ask", {**ASK, "patient": ANNA}), ("/document", {"id": f"note:{ANNA}:1", "patient": ANNA})):
+        assert ward.send("doctor", "POST", path, body).status_code == 507
+    assert ward.model.requests == []
+
+
+def write_entries(path: Path, count: int) -> list[str]:
+    async def record() -> None:
+        log = AccessLog(path)
+        for number in range(count):
+            await log.record("maria", "ask", "ward", ANNA, [f"note:{number}"])
+
+    asyncio.run(record())
+    return path.read_text().splitlines(keepends=True)
+
+
+def test_complete_log_is_verified(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    write_entries(path, 3)
+    lines = write_entries(path, 2)
+    result = verify_log(path)
+    assert (result.entries, result.fault) == (5, None)
+    assert result.head == json.loads(lines[-1])["hash"]
+    assert verify_log(path, json.loads(lines[2])["hash"]).fault is None
+
+
+def test_changed_removed_and_moved_entries_are_detected(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    lines = write_entries(path, 5)
+    for changed in (
+        [lines[0], lines[1].replace("maria", "otto"), *lines[2:]],
+        [lines[0], *lines[2:]],
+        lines[1:],
+        [lines[1], lines[0], *lines[2:]],
+        [*lines[:2], lines[1], *lines[2:]],
+        [*lines[:2], "no entry\n", *lines[2:]],
+    ):
+        path.write_text("".join(changed))
+        assert verify_log(path).fault is not None
+    path.write_text("".join(lines[:3]))
+    assert verify_log(path).fault is None
+    assert verify_log(path, json.loads(lines[4])["hash"]).fault is not None
+
+
+@pytest.mark.parametrize("end", [1, 40, -1])
+def test_log_cut_by_kill_continues(end: int, tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    lines = write_entries(path, 3)
+    path.write_text("".join(lines[:2]) + lines[2][:end])
+    write_entries(path, 2)
+    assert verify_log(path).fault is None
+    assert verify_log(path).entries == (5 if end == -1 else 4)
