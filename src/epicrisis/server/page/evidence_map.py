@@ -35,7 +35,7 @@ _CELL, _GAP, _ROW_GAP = 20, 2, 12
 _PART_COLOURS = 8
 _RANK_ROW, _CHART_TOP, _CHART_WIDTH = 22, 26, 352
 _LINE_LEFT, _LINE_RIGHT = 150, 202
-_LABEL_CHARACTERS = 21
+_LABEL_CHARACTERS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class RankedName:
     y: int
     rank: int
     label: str
+    title: str
     is_shared: bool
     """Whether it is in both rankings."""
 
@@ -265,8 +266,8 @@ def _draw_rankings(preflight: Preflight | None, titles: Mapping[str, str]) -> Ra
         heights.append(places)
         names: list[RankedName] = []
         for index, identifier in enumerate(ids):
-            label = _shorten(printable(titles.get(identifier) or identifier))
-            names.append(RankedName(places[identifier], index + 1, label, identifier in shared))
+            title = printable(titles.get(identifier) or identifier)
+            names.append(RankedName(places[identifier], index + 1, _shorten(title), title, identifier in shared))
         columns.append(tuple(names))
     lines = tuple((heights[0][identifier], heights[1][identifier]) for identifier in dense if identifier in shared)
     return RankingChart(
