@@ -56,6 +56,14 @@ class BodyRefused(RequestError):
     """The body is no JSON object of this form."""
 
 
+class UnsupportedParameter(RequestError):
+    """The OpenAI endpoint does not do what a parameter asks for. `parameter` is its name, if it has one."""
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
 class BodyTooLarge(RequestError):
     """The body exceeds the limit."""
 
@@ -112,6 +120,7 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     AccessDenied: Status(403, "Your role does not allow this", "Ask an administrator of the server for the role."),
     HostRefused: Status(421, "Another host", "Use the address that the server printed, or start it with --host-name."),
     BodyRefused: Status(400, "The body cannot be read", "Send a JSON object, as /docs shows."),
+    UnsupportedParameter: Status(400, "The parameter is not supported", "Leave the parameter out."),
     BodyTooLarge: Status(413, "The body is too large", "Send a shorter body."),
     BodyTooSlow: Status(408, "The body arrived too slowly", "Send the body at once."),
     TooManyRequests: Status(429, "Too many requests", "Wait for the seconds in Retry-After."),

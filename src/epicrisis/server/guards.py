@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epicrisis.errors import EpicrisisError
@@ -27,6 +28,7 @@ from epicrisis.server.errors import (
     describe_error,
     send_problem,
 )
+from epicrisis.server.openai_errors import OPENAI_PREFIX, send_openai_error
 from epicrisis.server.users import LOCAL, Caller, UserStore
 
 MAX_BODY_BYTES = 1_000_000
@@ -119,14 +121,14 @@ class RequestGuard:
             receive = await self._read_body(headers, receive)
             await self._app(scope, receive, send_guarded)
         except EpicrisisError as error:
-            await send_problem(describe_error(error))(scope, receive, send_guarded)
+            await _refuse(scope, error)(scope, receive, send_guarded)
         except Exception as error:  # noqa: BLE001
             # The message of a fault may hold text of a record.
             log_fault(error)
             if started:
                 raise ConnectionAbortedError("the response was cut off by a fault of the server") from None
             fault = EpicrisisError("a fault of the program; its place is in the log of the server")
-            await send_problem(describe_error(fault))(scope, receive, send_guarded)
+            await _refuse(scope, fault)(scope, receive, send_guarded)
 
     def _identify(self, scope: Scope, headers: Headers) -> Caller | None:
         """Return the caller, or None for a public path. Raises KeyRequired, and TooManyRequests for guesses."""
@@ -170,6 +172,12 @@ class RequestGuard:
         except TimeoutError:
             raise BodyTooSlow(f"the body did not arrive within {self._options.body_seconds:g} seconds") from None
         return _replay({"type": "http.request", "body": b"".join(chunks), "more_body": False}, receive)
+
+
+def _refuse(scope: Scope, error: EpicrisisError) -> Response:
+    """Return the response of an error, in the form that clients of the path read."""
+    send = send_openai_error if scope["path"].startswith(f"{OPENAI_PREFIX}/") else send_problem
+    return send(describe_error(error))
 
 
 def find_key(headers: Headers) -> str | None:

@@ -24,22 +24,10 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
-from epicrisis.answers import (
-    Answer,
-    Answered,
-    AnswerStarted,
-    Drafted,
-    Event,
-    ExamplesFound,
-    MapFinished,
-    MapStarted,
-    PreflightChecked,
-    Retrieved,
-    SentencesSelected,
-    Voted,
-)
+from epicrisis.answers import Answer, Answered, Event
 from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.server.answer_steps import describe_step
 from epicrisis.server.errors import NotFound, describe_error, describe_failure
 from epicrisis.server.mcp_results import (
     URI_SCHEME,
@@ -352,30 +340,6 @@ async def _follow(events: AsyncGenerator[Event, None], context: Context[None, An
                 steps += 1
                 await context.report_progress(steps, message=message)
     raise RuntimeError("the last event of a question is its answer")
-
-
-def describe_step(event: Event) -> str:
-    """Return a step on the way to an answer in words, without any text of a document or model; empty for others."""
-    match event:
-        case Retrieved():
-            return f"Found {len(event.ranking.hits)} passages"
-        case SentencesSelected():
-            return f"Selected {len(event.sentences)} sentences"
-        case PreflightChecked():
-            return "One prompt is enough" if event.verdict.rankings_agree else "Reading the evidence in parts"
-        case ExamplesFound():
-            return f"Chose {len(event.ids)} solved questions"
-        case MapStarted():
-            return f"Reading part {event.partition + 1}"
-        case MapFinished():
-            return f"Part {event.partial.partition + 1}: {event.partial.state}"
-        case Voted():
-            return f"Vote {event.vote.number + 1}: {event.vote.state}"
-        case Drafted():
-            return f"Draft {event.draft.number + 1}: {event.draft.state}"
-        case AnswerStarted():
-            return "Writing the answer"
-    return ""
 
 
 def _explain_failure(answer: Answer, hide: Callable[[str], str]) -> str:

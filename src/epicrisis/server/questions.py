@@ -39,6 +39,7 @@ PatientId = Annotated[
 ]
 Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 OptionText = Annotated[str, Field(min_length=1, max_length=2_000)]
+OptionTexts = Annotated[list[OptionText], Field(max_length=26)]
 
 
 class QuestionBody(BaseModel):
@@ -61,7 +62,7 @@ class QuestionBody(BaseModel):
     )
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="The question.")
-    options: dict[Letter, OptionText] | Annotated[list[OptionText], Field(max_length=26)] | None = Field(
+    options: dict[Letter, OptionText] | OptionTexts | None = Field(
         None, description="Options of a multiple-choice question, with or without letters."
     )
     library: LibraryName = None
@@ -126,7 +127,7 @@ class Questions:
         Raises ServerBusy and ShuttingDown before any call, and the errors of `Pipeline.events`. What is read of a
         patient's record is in the access log before it is yielded.
         """
-        with self._hold_place(asked.caller):
+        with self.hold_place(asked.caller):
             await self._record(asked, ())
             start = time.monotonic()
             events = asked.pipeline.events(asked.question)
@@ -159,7 +160,8 @@ class Questions:
         return self._is_stopping
 
     @contextmanager
-    def _hold_place(self, caller: Caller) -> Iterator[None]:
+    def hold_place(self, caller: Caller) -> Iterator[None]:
+        """Count the block as a running question. Raises ShuttingDown, ServerBusy and TooManyRequests."""
         if self._is_stopping:
             raise ShuttingDown("the server is stopping, and accepts no new question")
         if self.running >= self._limit:

@@ -1,0 +1,1 @@
+"""The prompt that completes a follow-up question."""

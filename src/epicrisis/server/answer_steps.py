@@ -1,0 +1,40 @@
+"""The steps on the way to an answer in words, for clients that show progress."""
+
+from __future__ import annotations
+
+from epicrisis.answers import (
+    AnswerStarted,
+    Drafted,
+    Event,
+    ExamplesFound,
+    MapFinished,
+    MapStarted,
+    PreflightChecked,
+    Retrieved,
+    SentencesSelected,
+    Voted,
+)
+
+
+def describe_step(event: Event) -> str:
+    """Return a step on the way to an answer in words, without any text of a document or model; empty for others."""
+    match event:
+        case Retrieved():
+            return f"Found {len(event.ranking.hits)} passages"
+        case SentencesSelected():
+            return f"Selected {len(event.sentences)} sentences"
+        case PreflightChecked():
+            return "One prompt is enough" if event.verdict.rankings_agree else "Reading the evidence in parts"
+        case ExamplesFound():
+            return f"Chose {len(event.ids)} solved questions"
+        case MapStarted():
+            return f"Reading part {event.partition + 1}"
+        case MapFinished():
+            return f"Part {event.partial.partition + 1}: {event.partial.state}"
+        case Voted():
+            return f"Vote {event.vote.number + 1}: {event.vote.state}"
+        case Drafted():
+            return f"Draft {event.draft.number + 1}: {event.draft.state}"
+        case AnswerStarted():
+            return "Writing the answer"
+    return ""

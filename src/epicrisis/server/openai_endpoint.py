@@ -1,0 +1,322 @@
+"""The OpenAI-compatible endpoint: each strategy of each library is a model, and an answer is a chat completion.
+
+    client = openai.OpenAI(base_url="http://127.0.0.1:8080/v1", api_key="unused")
+    client.chat.completions.create(model="epicrisis/brief-context", messages=[...])
+
+A follow-up question is completed from the conversation before the search. Answers are checked before they are sent, so
+a stream has the steps first, as reasoning, and then the whole answer line by line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from fastapi.sse import KEEPALIVE_COMMENT
+from starlette.responses import Response
+
+from epicrisis.answering.follow_up import complete_question
+from epicrisis.answering.structured_request import ModelClient
+from epicrisis.answers import Answer, Answered
+from epicrisis.components import read_sampling
+from epicrisis.errors import EpicrisisError, InputError
+from epicrisis.pipeline import Pipeline
+from epicrisis.printable import printable_json
+from epicrisis.server.answer_steps import describe_step
+from epicrisis.server.api import DataResponse
+from epicrisis.server.errors import (
+    NotFound,
+    UnsupportedParameter,
+    describe_error,
+    describe_failure,
+    describe_validation,
+)
+from epicrisis.server.openai_errors import OPENAI_PREFIX, send_openai_error, to_openai_error
+from epicrisis.server.openai_reply import CompletedQuestion, ReplyMessage, count_usage, describe_outcome, write_reply
+from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
+from epicrisis.server.page.sources import collect_cited_passages
+from epicrisis.server.page.stored_answers import AnswerStore
+from epicrisis.server.questions import AskedQuestion, QuestionBody, Questions
+from epicrisis.server.resources import OpenLibrary
+from epicrisis.server.streaming import KEEPALIVE_SECONDS, EventStream, run_while_connected
+from epicrisis.server.users import Caller, CurrentCaller
+
+OWNER = "epicrisis"
+COMPLETING = "Completing the question from the conversation"
+NO_MODEL = (
+    "There is no chat model that could complete the question from the conversation. The last message alone was asked."
+)
+NOT_COMPLETED = (
+    "The chat model could not complete the question from the conversation. The last message alone was asked."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedChat:
+    """An answer as a chat completion."""
+
+    answer: Answer
+    message: ReplyMessage
+    usage: Mapping[str, Any]
+    outcome: Mapping[str, Any]
+    """The field `epicrisis` of the completion."""
+
+
+class OpenAIRoute(APIRoute):
+    """A route whose errors have the form of OpenAI's."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, with errors as OpenAI's clients read them."""
+        handle = super().get_route_handler()
+
+        async def handle_with_errors(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except EpicrisisError as error:
+                hide = request.app.state.questions.resources.hide_paths
+                parameter = error.parameter if isinstance(error, UnsupportedParameter) else None
+                return send_openai_error(describe_error(error, hide), parameter)
+            except RequestValidationError as error:
+                return send_openai_error(describe_validation(error.errors()))
+
+        return handle_with_errors
+
+
+class Chats:
+    """Answers conversations through `Questions`, and stores the answers, so that their citations have pages."""
+
+    def __init__(self, questions: Questions, answers: AnswerStore) -> None:
+        self.questions = questions
+        self.resources = questions.resources
+        self._answers = answers
+        self._started = int(time.time())
+
+    def list_models(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return the models that the caller may use, those of the first library first."""
+        models: list[dict[str, Any]] = []
+        for library in self.resources.libraries.values():
+            if library.holds_patients and not caller.has("patient-reader"):
+                continue
+            is_default = library is self.resources.default
+            for strategy in library.strategies:
+                name = f"{OWNER}/{strategy}" if is_default else f"{OWNER}/{strategy}@{library.name}"
+                models.append({"id": name, "object": "model", "created": self._started, "owned_by": OWNER})
+        return models
+
+    def find_model(self, name: str, library: str | None) -> tuple[OpenLibrary, str]:
+        """Return the library and the strategy of a model. Raises NotFound, and InputError for two libraries."""
+        owner, _, rest = name.partition("/")
+        strategy, _, named = rest.partition("@")
+        if named and library is not None and library != named:
+            raise InputError("the model and the field epicrisis.library name different libraries: leave out one")
+        opened = self.resources.find(named or library)
+        if owner != OWNER or strategy not in opened.strategies:
+            raise NotFound(f"there is no model {name!a}: GET /v1/models lists them")
+        return opened, strategy
+
+    async def prepare(self, body: ChatBody, conversation: Conversation, caller: Caller) -> AskedQuestion:
+        """Return the last message as a question, checked for this caller. Raises as `Questions.prepare`."""
+        extension = body.epicrisis
+        library, strategy = self.find_model(body.model, extension.library)
+        if extension.settings.strategy not in (None, strategy):
+            raise InputError("the model names the strategy: leave out epicrisis.settings.strategy")
+        question = QuestionBody(
+            question=conversation.question,
+            options=extension.options,
+            library=library.name,
+            patient=extension.patient,
+            settings=extension.settings.model_copy(update={"strategy": strategy}),
+            break_glass=extension.break_glass,
+        )
+        return await self.questions.prepare(question, caller)
+
+    async def answer(
+        self, asked: AskedQuestion, conversation: Conversation, body: ChatBody, base: str
+    ) -> AsyncGenerator[str | FinishedChat, None]:
+        """Yield the steps in words, and last the finished chat. Closing the generator cancels the calls.
+
+        `base` is the address of the server. Raises the errors of `Questions.events`.
+        """
+        completed = CompletedQuestion(asked.question.text)
+        if conversation.turns:
+            yield COMPLETING
+            with self.questions.hold_place(asked.caller):
+                completed = await complete(asked.pipeline, conversation)
+            again = Conversation(completed.text)
+            asked = await self.prepare(body, again, asked.caller)
+        async with aclosing(self.questions.events(asked)) as events:
+            async for event in events:
+                if isinstance(event, Answered):
+                    yield await self._finish(asked, event.answer, completed, conversation, base)
+                    return
+                step = describe_step(event)
+                if step:
+                    yield step
+
+    async def _finish(
+        self, asked: AskedQuestion, answer: Answer, completed: CompletedQuestion, conversation: Conversation, base: str
+    ) -> FinishedChat:
+        """Store the answer, and return it as a chat completion."""
+        passages = await collect_cited_passages(asked.library, answer)
+        stored = await asyncio.to_thread(
+            self._answers.add,
+            answer,
+            passages,
+            library=asked.library.name,
+            owner=asked.caller.name,
+            reason=asked.reason,
+        )
+        page = f"{base}answers/{stored.id}"
+        message = write_reply(answer, completed, page, conversation.unused)
+        outcome = describe_outcome(answer, completed, page, conversation.unused, asked.library.name)
+        return FinishedChat(answer, message, count_usage(answer.usage + completed.usage), outcome)
+
+
+async def complete(pipeline: Pipeline, conversation: Conversation) -> CompletedQuestion:
+    """Return the last message with what it refers to put in by the chat model, or the last message with the reason."""
+    model = pipeline.models.get("writer")
+    if model is None:
+        return CompletedQuestion(conversation.question, notice=NO_MODEL)
+    sampling = read_sampling(pipeline.settings)["writer"]
+    client = ModelClient(model, sampling, pipeline.settings.seed)
+    reply = await complete_question(client, conversation.turns, conversation.question)
+    if reply.value is None:
+        return CompletedQuestion(conversation.question, notice=NOT_COMPLETED, usage=reply.usage)
+    return CompletedQuestion(reply.value, "chat-model", usage=reply.usage)
+
+
+def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
+    """Return the routes of the endpoint."""
+    router = APIRouter(prefix=OPENAI_PREFIX, tags=["OpenAI-compatible"], route_class=OpenAIRoute)
+    chats = Chats(questions, answers)
+    hide = questions.resources.hide_paths
+
+    @router.get("/models", summary="List the models: one for each strategy")
+    async def models(caller: CurrentCaller) -> DataResponse:
+        """Return the models, one for each strategy of each library that the caller may read."""
+        return DataResponse({"object": "list", "data": chats.list_models(caller)})
+
+    @router.get("/models/{model:path}", summary="Describe a model")
+    async def model(model: str, caller: CurrentCaller) -> DataResponse:
+        """Return one of the models."""
+        for entry in chats.list_models(caller):
+            if entry["id"] == model:
+                return DataResponse(entry)
+        raise NotFound("there is no model of this name: GET /v1/models lists them")
+
+    @router.post("/chat/completions", summary="Answer the last message of a conversation", response_model=None)
+    async def chat(body: ChatBody, request: Request, caller: CurrentCaller) -> Response:
+        """Answer the last message from the documents of a library, whole or as a stream of chunks."""
+        conversation = read_conversation(body)
+        asked = await chats.prepare(body, conversation, caller)
+        steps = chats.answer(asked, conversation, body, str(request.base_url))
+        head = {"id": f"chatcmpl-{secrets.token_urlsafe(16)}", "created": int(time.time()), "model": body.model}
+        if body.stream:
+            with_usage = body.stream_options is not None and body.stream_options.include_usage
+            return EventStream(keep_alive(stream_chunks(steps, head, hide, with_usage=with_usage)))
+        finished = await run_while_connected(wait_for_chat(steps), request.receive)
+        if finished.answer.state == "failed":
+            return send_openai_error(describe_failure(finished.answer.failure, hide))
+        message = {
+            "role": "assistant",
+            "content": finished.message.content,
+            "refusal": None,
+            "annotations": finished.message.annotations,
+        }
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        completion = {**head, "object": "chat.completion", "choices": [choice], "usage": finished.usage}
+        return DataResponse({**completion, "epicrisis": finished.outcome})
+
+    return router
+
+
+async def wait_for_chat(steps: AsyncGenerator[str | FinishedChat, None]) -> FinishedChat:
+    """Return the finished chat."""
+    async with aclosing(steps):
+        async for step in steps:
+            if isinstance(step, FinishedChat):
+                return step
+    raise RuntimeError("the last step of a chat is its answer")
+
+
+async def stream_chunks(
+    steps: AsyncGenerator[str | FinishedChat, None],
+    head: Mapping[str, Any],
+    hide: Callable[[str], str],
+    *,
+    with_usage: bool,
+) -> AsyncGenerator[bytes, None]:
+    """Yield the chunks of a completion: the steps as reasoning, then the checked answer line by line.
+
+    An error is the last event, in OpenAI's form, without the mark of a complete stream.
+    """
+
+    def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return encode_chunk({**head, "object": "chat.completion.chunk", "choices": [choice], **more})
+
+    yield chunk({"role": "assistant", "content": ""})
+    try:
+        async with aclosing(steps):
+            async for step in steps:
+                if isinstance(step, str):
+                    yield chunk({"reasoning_content": f"{step}\n"})
+                    continue
+                if step.answer.state == "failed":
+                    yield encode_chunk(to_openai_error(describe_failure(step.answer.failure, hide)))
+                    return
+                *lines, last = step.message.lines
+                for line in lines:
+                    yield chunk({"content": f"{line}\n"})
+                yield chunk({"content": last, "annotations": step.message.annotations})
+                yield chunk({}, "stop", epicrisis=step.outcome)
+                if with_usage:
+                    usage = {**head, "object": "chat.completion.chunk", "choices": [], "usage": step.usage}
+                    yield encode_chunk(usage)
+                yield b"data: [DONE]\n\n"
+    except EpicrisisError as error:
+        yield encode_chunk(to_openai_error(describe_error(error, hide)))
+
+
+def encode_chunk(data: Mapping[str, Any]) -> bytes:
+    """Return an event of a stream in the wire format."""
+    return f"data: {printable_json(json.dumps(data, ensure_ascii=False))}\n\n".encode()
+
+
+async def keep_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces, and a comment where none comes for KEEPALIVE_SECONDS. Closing it closes `pieces`."""
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def work() -> None:
+        try:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    queue.put_nowait(piece)
+        finally:
+            queue.put_nowait(None)
+
+    task = asyncio.create_task(work())
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(KEEPALIVE_SECONDS):
+                    piece = await queue.get()
+            except TimeoutError:
+                yield KEEPALIVE_COMMENT
+                continue
+            if piece is None:
+                break
+            yield piece
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

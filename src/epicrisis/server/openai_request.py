@@ -1,0 +1,206 @@
+"""The body of a chat completion: the conversation, the model, and which parameters are used, reported or refused.
+
+A parameter that would change the answer is never ignored in silence: it is refused if the reply would have another
+form, and otherwise named in the reply (`epicrisis.unused`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from epicrisis.answering.follow_up import ConversationTurn
+from epicrisis.errors import InputError
+from epicrisis.server.access import AccessReason
+from epicrisis.server.errors import UnsupportedParameter
+from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, Letter, LibraryName, OptionText, OptionTexts, PatientId
+from epicrisis.server.resources import RequestSettings
+
+MAX_HISTORY_CHARACTERS = 20_000
+"""The newest part of a conversation that completes a question. Older messages are left out, which the reply says."""
+MAX_MESSAGES = 500
+REFUSED: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "web_search_options": (),
+    "moderation": (),
+}
+"""Parameters that ask for another form of reply, with the values that do not."""
+REPORTED: Mapping[str, tuple[Any, ...]] = {
+    "temperature": (),
+    "top_p": (1, 1.0),
+    "max_tokens": (),
+    "max_completion_tokens": (),
+    "presence_penalty": (0, 0.0),
+    "frequency_penalty": (0, 0.0),
+    "seed": (),
+    "stop": ([],),
+    "reasoning_effort": (),
+    "verbosity": (),
+}
+"""Parameters of a chat model that the settings of the server decide, with the values that change nothing."""
+WITHOUT_EFFECT = frozenset(
+    {
+        "user",
+        "metadata",
+        "store",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "prompt_cache_options",
+        "parallel_tool_calls",
+    }
+)
+"""Parameters that change no answer."""
+
+
+class ContentPart(BaseModel):
+    """A part of a message."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    type: str
+    text: str | None = None
+
+
+class ChatMessage(BaseModel):
+    """A message of the conversation."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[ContentPart] | None = None
+
+
+class StreamOptions(BaseModel):
+    """What a stream contains besides the answer."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    include_usage: bool = False
+
+
+class ChatExtension(BaseModel):
+    """What a question of epicrisis has and a chat has not. Clients send it as an extra field of the body."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    library: LibraryName = None
+    patient: PatientId = None
+    options: dict[Letter, OptionText] | OptionTexts | None = Field(
+        None, description="Options of a multiple-choice question."
+    )
+    settings: RequestSettings = RequestSettings()
+    break_glass: AccessReason = None
+
+
+class ChatBody(BaseModel):
+    """The body of a chat completion."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "epicrisis/evidence",
+                    "messages": [{"role": "user", "content": "Does aspirin lower the risk of pre-eclampsia?"}],
+                }
+            ]
+        },
+    )
+
+    model: str = Field(min_length=1, max_length=400, description="One of GET /v1/models.")
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    epicrisis: ChatExtension = ChatExtension()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The question of a conversation, and what was said before it."""
+
+    question: str
+    turns: tuple[ConversationTurn, ...] = ()
+    unused: tuple[str, ...] = ()
+    """Parameters and messages that did not influence the answer."""
+
+
+def read_conversation(body: ChatBody) -> Conversation:
+    """Return the question with the conversation before it.
+
+    Raises UnsupportedParameter, and InputError for a conversation that does not end in a question.
+    """
+    unused = check_parameters(body)
+    turns: list[ConversationTurn] = []
+    for place, message in enumerate(body.messages):
+        if message.role in ("tool", "function"):
+            raise UnsupportedParameter(f"messages.{place}: there are no tools here, so no message can be of one")
+        text = read_text(message, place)
+        if message.role in ("system", "developer"):
+            unused.append(f"the {message.role} message")
+        elif text:
+            turns.append(ConversationTurn("user" if message.role == "user" else "assistant", text))
+    if body.messages[-1].role != "user" or not turns or turns[-1].role != "user":
+        raise InputError("the last message is not a question of the user: end the conversation with one")
+    question = turns.pop().text
+    if len(question) > MAX_QUESTION_CHARACTERS:
+        raise InputError(f"the question has more than {MAX_QUESTION_CHARACTERS:,} characters: shorten it")
+    newest = keep_newest(turns)
+    if len(newest) < len(turns):
+        unused.append(f"the first {len(turns) - len(newest)} messages")
+    return Conversation(question, newest, tuple(dict.fromkeys(unused)))
+
+
+def keep_newest(turns: list[ConversationTurn]) -> tuple[ConversationTurn, ...]:
+    """Return the newest turns that have MAX_HISTORY_CHARACTERS together."""
+    size = 0
+    for count, turn in enumerate(reversed(turns)):
+        size += len(turn.text)
+        if size > MAX_HISTORY_CHARACTERS:
+            return tuple(turns[len(turns) - count :])
+    return tuple(turns)
+
+
+def check_parameters(body: ChatBody) -> list[str]:
+    """Return the parameters that did not influence the answer. Raises UnsupportedParameter for the others."""
+    unused: list[str] = []
+    for name, value in (body.model_extra or {}).items():
+        if value is None or name in WITHOUT_EFFECT:
+            continue
+        if name in REFUSED:
+            if value not in REFUSED[name]:
+                raise UnsupportedParameter(f"{name}: a reply of this form is not possible here; leave it out", name)
+        elif name in REPORTED:
+            if value not in REPORTED[name]:
+                unused.append(name)
+        else:
+            raise UnsupportedParameter(f"{name[:60]!a} is no parameter of this endpoint; leave it out", name[:60])
+    return unused
+
+
+def read_text(message: ChatMessage, place: int) -> str:
+    """Return the text of a message. Raises UnsupportedParameter for images, sounds and files."""
+    if message.content is None or isinstance(message.content, str):
+        return (message.content or "").strip()
+    texts: list[str] = []
+    for part in message.content:
+        if part.type != "text" or part.text is None:
+            raise UnsupportedParameter(f"messages.{place}: only text is read; leave images, sounds and files out")
+        texts.append(part.text)
+    return "\n".join(texts).strip()
