@@ -1,6 +1,6 @@
 """A document as the page shows it: its text in pieces, with the cited sentence in a piece of its own.
 
-view = build_document_view(passages, Highlight((120, 180), "Aspirin lowered the risk."))
+view = build_document_view(passages, Highlight((120, 180)), complete=True)
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ class Highlight:
     """The place to highlight in a document."""
 
     span: CharacterSpan
-    text: str = ""
-    """The words that stand there. Empty: any."""
     in_title: bool = False
     is_passage: bool = False
     """Whether the place is a whole passage, because no sentence in it was found."""
@@ -115,9 +113,9 @@ def read_span(passages: Sequence[Passage], span: CharacterSpan) -> str:
     return "".join(words)
 
 
-def holds_quotation(passages: Sequence[Passage], highlight: Highlight) -> bool:
-    """Return whether the words of the highlight stand at its place. White space may differ."""
-    return not highlight.text or read_span(passages, highlight.span).split() == highlight.text.split()
+def is_unchanged(current: Sequence[Passage], stored: Sequence[Passage], span: CharacterSpan) -> bool:
+    """Return whether the words between two offsets are those of the stored passages. White space may differ."""
+    return read_span(current, span).split() == read_span(stored, span).split()
 
 
 def _split_text(passages: Sequence[Passage], highlight: Highlight, complete: bool) -> tuple[list[TextPiece], list[str]]:
@@ -141,7 +139,7 @@ def _split_text(passages: Sequence[Passage], highlight: Highlight, complete: boo
         if shown_start >= shown_end:
             continue
         if gap:
-            pieces.append(TextPiece(_GAP))
+            pieces.append(TextPiece(_GAP, start < begin < end))
         pieces += _cut_passage(passage, (shown_start, shown_end), (start, end))
     remarks: list[str] = []
     for count, where in ((before, "before"), (after, "after")):
@@ -149,7 +147,7 @@ def _split_text(passages: Sequence[Passage], highlight: Highlight, complete: boo
             remarks.append(f"{count:,} characters {where} the text below are not shown.")
     if not complete:
         remarks.append("Only the passages that were read for this answer are shown, not the whole document.")
-    return pieces, remarks
+    return _join_pieces(pieces), remarks
 
 
 def _cut_passage(passage: Passage, shown: CharacterSpan, marked: CharacterSpan) -> list[TextPiece]:
@@ -161,3 +159,14 @@ def _cut_passage(passage: Passage, shown: CharacterSpan, marked: CharacterSpan) 
         text = "\n".join(split_printable_lines(raw))
         pieces.append(TextPiece(text, marked[0] <= start and end <= marked[1]))
     return pieces
+
+
+def _join_pieces(pieces: Sequence[TextPiece]) -> list[TextPiece]:
+    """Return the pieces with neighbours of one kind joined, so that the highlight is one piece."""
+    joined: list[TextPiece] = []
+    for piece in pieces:
+        if joined and joined[-1].is_highlighted == piece.is_highlighted:
+            joined[-1] = TextPiece(joined[-1].text + piece.text, piece.is_highlighted)
+        else:
+            joined.append(piece)
+    return joined

@@ -12,7 +12,7 @@ from epicrisis.server.page.document_view import (
     DocumentView,
     Highlight,
     build_document_view,
-    holds_quotation,
+    is_unchanged,
 )
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
 from epicrisis.server.page.stored_answers import StoredAnswer
@@ -89,7 +89,7 @@ def find_ranked(stored: StoredAnswer, rank: int) -> tuple[str, Highlight]:
             return document_id, build_highlight(citation)
     passages = {passage.id: passage for passage in list_ranked_passages(stored.answer)}
     passage = passages[passage_id]
-    return document_id, Highlight((passage.start, passage.end), passage.text)
+    return document_id, Highlight((passage.start, passage.end))
 
 
 def build_highlight(citation: Citation) -> Highlight:
@@ -97,7 +97,7 @@ def build_highlight(citation: Citation) -> Highlight:
     span = (citation.start, citation.end)
     if citation.in_title:
         return Highlight(span, in_title=True)
-    return Highlight(span, citation.quotation) if citation.verified else Highlight(span, is_passage=True)
+    return Highlight(span, is_passage=not citation.verified)
 
 
 async def open_document(
@@ -105,14 +105,14 @@ async def open_document(
 ) -> DocumentView:
     """Return the view of a document with the place highlighted.
 
-    The text is that of the library if the quotation still stands there, else that of the stored passages. `library` is
+    The text is that of the library if the same words still stand there, else that of the stored passages. `library` is
     None if the server no longer serves it. Raises NotFound if neither has the document.
     """
     current: Sequence[Passage] = ()
     if library is not None:
         current = await read_documents(library, stored.answer, [document_id])
     kept = _unique((*stored.passages, *list_ranked_passages(stored.answer)), document_id)
-    if current and (holds_quotation(current, highlight) or not kept):
+    if current and (not kept or is_unchanged(current, kept, highlight.span)):
         return build_document_view(current, highlight, complete=True)
     if not kept:
         raise NotFound("the document is no longer in the library")

@@ -1,0 +1,59 @@
+"""Sample sizes and populations are words of the text, at their place, or missing."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from epicrisis.answering.study_details import find_population, find_sample_size
+from tests.support.pages import demo_documents
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("We randomised 1776 women at high risk.", "1776 women"),
+        ("The trial enrolled 17,187 people within 24 hours.", "17,187 people"),
+        ("In 2104 patients treated with 6 mg, mortality fell by 12 %.", "2104 patients"),
+        ("A cohort (n = 281) was followed for 12 years.", "n = 281"),
+        ("Compared with 40 % of the patients, the dose was 100 mg for 30 days.", None),
+        ("Aspirin lowered the risk by 62 %.", None),
+        ("", None),
+    ],
+)
+def test_sample_size_is_stated_words_or_none(text: str, size: str | None) -> None:
+    detail = find_sample_size(text)
+    assert (None if detail is None else detail.text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "population"),
+    [
+        ("It gave 301 adults with suspected meningitis to dexamethasone.", "adults with suspected meningitis"),
+        ("Older patients with heart failure were assigned to placebo.", "Older patients with heart failure"),
+        ("Aspirin lowered the risk.", None),
+    ],
+)
+def test_population_is_stated_words_or_none(text: str, population: str | None) -> None:
+    detail = find_population(text)
+    assert (None if detail is None else detail.text) == population
+
+
+def test_details_of_demo_stand_at_their_place_and_most_sizes_are_found() -> None:
+    documents = demo_documents()
+    sizes = 0
+    for document in documents:
+        for detail in (find_sample_size(document.text), find_population(document.text)):
+            assert detail is None or document.text[detail.start : detail.end] == detail.text
+        sizes += find_sample_size(document.text) is not None
+    assert sizes >= 0.7 * len(documents)
+
+
+@pytest.mark.parametrize("piece", ["patients with ", "1,234 ", "in 99 very ", "n = ", "of a total of about ", "aged "])
+def test_long_hostile_text_takes_little_time(piece: str) -> None:
+    text = piece * (100_000 // len(piece))
+    start = time.perf_counter()
+    find_sample_size(text)
+    find_population(text)
+    assert time.perf_counter() - start < 5

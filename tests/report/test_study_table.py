@@ -1,0 +1,74 @@
+"""The evidence table: one row for each cited document, cells that open at their place, and a safe CSV file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+
+from epicrisis.answers import Answer, Citation, WithheldAnswer
+from epicrisis.references import Reference
+from epicrisis.report.study_table import build_study_table, study_table_csv
+from epicrisis.study_types import StudyTypeMatch
+from epicrisis.types import Passage, Question
+
+TEXT = "We randomised 1776 women with a high risk. Aspirin reduced the risk of pre-eclampsia (p = 0.004)."
+SENTENCE = "Aspirin reduced the risk of pre-eclampsia (p = 0.004)."
+START = TEXT.index(SENTENCE)
+PASSAGE = Passage("d1#0", "d1", 0, 100, 100 + len(TEXT), TEXT, title="Aspirin")
+TRIAL = StudyTypeMatch("randomised-trial", "publication type")
+CITATION = Citation(
+    1, "d1#0", "d1", "Aspirin", "PubMed", "2017", 100 + START, 100 + len(TEXT), SENTENCE, True,
+    reference=Reference(journal="Gut", year="2017", study=TRIAL),
+)  # fmt: skip
+QUESTION = Question("Does aspirin reduce the risk of pre-eclampsia?")
+ANSWER = Answer(QUESTION, "rag", "answered", "It does. [1]", citations=(CITATION,))
+
+
+def test_row_has_design_size_population_direction_and_sentence() -> None:
+    (row,) = build_study_table(ANSWER, [PASSAGE])
+    assert (row.design, row.year, row.direction, row.sentence) == ("randomised trial", "2017", "a decrease", SENTENCE)
+    assert row.size is not None
+    assert row.population is not None
+    for cell in (row.size, row.population):
+        assert TEXT[cell.span[0] - 100 : cell.span[1] - 100] == cell.text
+    assert row.size.text == "1776 women"
+
+
+def test_document_with_several_citations_has_one_row_and_first_verified_sentence() -> None:
+    unverified = replace(CITATION, number=2, verified=False, quotation="Made up.")
+    answer = replace(ANSWER, citations=(unverified, CITATION))
+    (row,) = build_study_table(answer, [PASSAGE])
+    assert row.citations == (1, 2)
+    assert row.sentence == SENTENCE
+
+
+def test_unverified_sentence_has_no_direction() -> None:
+    answer = replace(ANSWER, citations=(replace(CITATION, verified=False),))
+    assert build_study_table(answer, [PASSAGE])[0].direction == ""
+
+
+def test_document_without_known_text_states_nothing() -> None:
+    (row,) = build_study_table(ANSWER, [])
+    assert (row.size, row.population) == (None, None)
+
+
+def test_withheld_answer_shows_the_sources_the_model_named() -> None:
+    answer = replace(ANSWER, state="abstained", citations=(), withheld=WithheldAnswer("x", "y", citations=(CITATION,)))
+    assert len(build_study_table(answer, [PASSAGE])) == 1
+
+
+def test_retracted_study_is_marked() -> None:
+    answer = replace(ANSWER, citations=(replace(CITATION, marks=("retracted",)),))
+    (row,) = build_study_table(answer, [PASSAGE])
+    assert row.warning == "RETRACTED"
+    assert "RETRACTED" in study_table_csv([row])
+
+
+def test_csv_never_begins_a_cell_with_a_formula() -> None:
+    evil = '=HYPERLINK("http://evil")'
+    answer = replace(ANSWER, citations=(replace(CITATION, quotation=evil, title=evil, document_id="+1"),))
+    rows = list(csv.reader(io.StringIO(study_table_csv(build_study_table(answer, [])))))
+    assert len(rows) == 2
+    for value in rows[1]:
+        assert not value.startswith(("=", "+", "-", "@"))

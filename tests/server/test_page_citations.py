@@ -1,0 +1,90 @@
+"""Each number of an answer opens its passage: every citation of 100 answers, through the routes of the page."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.page.stored_answers import AnswerStore
+from epicrisis.server.resources import OpenLibrary
+from epicrisis.types import Document
+from tests.support.pages import Page, ask, demo_documents, open_page, quoting_model, texts_by_id
+from tests.support.servers import connect, open_library, open_resources
+
+ANSWERS = 100
+
+
+def test_every_number_of_100_answers_opens_its_sentence(tmp_path: Path) -> None:
+    documents = demo_documents()
+    texts = texts_by_id(documents)
+    resources = open_resources(
+        open_library(tmp_path / "lib", quoting_model(), documents, k=6, partition=2, unverified="keep")
+    )
+    app = create_app(resources, ServerOptions(folder=tmp_path / "server"))
+    store = AnswerStore(tmp_path / "server" / "answers")
+    opened = unverified = 0
+
+    async def check(number: int) -> None:
+        nonlocal opened, unverified
+        title = documents[number % len(documents)].title
+        strategy = ("evidence", "rag", "brief-context")[number % 3]
+        async with connect(app) as client:
+            address = await ask(client, f"What is known of {title}?", strategy=strategy)
+            page = await open_page(client, address)
+            stored = store.find(address.rpartition("/")[2], "local")
+            assert stored is not None
+            citations = {citation.number: citation for citation in stored.answer.citations}
+            links = page.all("a", "cite")
+            assert {int(link.attributes["href"].rpartition("/")[2]) for link in links} == set(citations)
+            for link in {link.attributes["href"]: link for link in links}.values():
+                citation = citations[int(link.text.split()[0].rstrip("?"))]
+                source = await open_page(client, link.attributes["href"])
+                expected = texts[citation.document_id][citation.start : citation.end]
+                (marked,) = source.all("mark")
+                assert marked.text == expected
+                if citation.verified:
+                    assert expected == citation.quotation
+                else:
+                    unverified += 1
+                    assert "?" in link.text
+                    assert "Not found word for word" in source.html
+                opened += 1
+
+    async def run() -> None:
+        for number in range(ANSWERS):
+            await check(number)
+
+    asyncio.run(run())
+    assert opened >= 300
+    assert unverified > 0
+
+
+def test_number_opens_stored_passage_after_document_changed(tmp_path: Path) -> None:
+    documents = demo_documents()
+    library = open_library(tmp_path / "lib", quoting_model(), documents, k=2)
+    changed = open_library(tmp_path / "other", quoting_model(), [_with_preface(document) for document in documents])
+    options = ServerOptions(folder=tmp_path / "server")
+
+    async def run() -> tuple[str, Page, Page]:
+        async with connect(create_app(open_resources(library), options)) as client:
+            address = await ask(client, "Does aspirin prevent pre-eclampsia?")
+            before = await open_page(client, f"{address}/sources/1")
+        # The server is started again with another version of the library under the same name.
+        resources = open_resources(_renamed(changed, library.name))
+        async with connect(create_app(resources, options)) as client:
+            return address, before, await open_page(client, f"{address}/sources/1")
+
+    _, before, after = asyncio.run(run())
+    assert after.one("mark").text == before.one("mark").text
+    assert "has changed since this answer" in after.html
+    assert "has changed since this answer" not in before.html
+
+
+def _with_preface(document: Document) -> Document:
+    return replace(document, text=f"This text was revised. {document.text}")
+
+
+def _renamed(library: OpenLibrary, name: str) -> OpenLibrary:
+    return replace(library, name=name)

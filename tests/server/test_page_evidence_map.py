@@ -1,0 +1,102 @@
+"""The evidence map: who read which document, what each part said, and warnings about a poor search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from epicrisis.answers import (
+    Answer,
+    Conflict,
+    ConflictSide,
+    ConflictSource,
+    Failure,
+    PartialAnswer,
+    Quotation,
+    Retrieved,
+)
+from epicrisis.server.page.evidence_map import PartVerdict, build_evidence_map
+from epicrisis.types import Hit, Preflight, Question, Ranking
+from tests.support.strategies import passages
+
+QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")
+PASSAGES = passages(20)
+RANKING = Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(PASSAGES)), "hybrid")
+IDS = RANKING.ids
+PARTS = (
+    PartialAnswer(0, IDS[:5], "relevant", "It helps.", "A", (Quotation(IDS[1], "words", 1, 6),)),
+    PartialAnswer(1, IDS[5:10], "relevant", "It does not.", "B"),
+    PartialAnswer(2, IDS[10:15], "nothing"),
+    PartialAnswer(3, IDS[15:], "failed", failure=Failure("ChatError", "the model does not reply")),
+)
+ANSWER = Answer(QUESTION, "brief-context", "answered", "Yes.", "A", partials=PARTS, trace=(Retrieved(RANKING),))
+
+
+def test_each_document_has_its_part_and_what_the_part_said() -> None:
+    evidence_map = build_evidence_map(ANSWER)
+    expected: list[tuple[int, PartVerdict]] = [(1, "supports"), (2, "contradicts"), (3, "nothing"), (4, "failed")]
+    assert [(cell.part, cell.statement) for cell in evidence_map.cells] == [pair for pair in expected for _ in range(5)]
+    assert [part.ranks for part in evidence_map.parts] == ["1-5", "6-10", "11-15", "16-20"]
+    assert evidence_map.parts[3].text == "the model does not reply"
+    assert evidence_map.parts[0].quotations == ("words",)
+
+
+def test_cells_do_not_overlap_and_fit_the_drawing() -> None:
+    evidence_map = build_evidence_map(ANSWER)
+    assert len({(cell.x, cell.y) for cell in evidence_map.cells}) == len(PASSAGES)
+    assert max(cell.x for cell in evidence_map.cells) + 20 == evidence_map.width
+    assert max(cell.y for cell in evidence_map.cells) + 42 <= evidence_map.height
+
+
+def test_parts_without_options_take_sides_by_the_disagreement() -> None:
+    sides = (
+        ConflictSide("an increase", "", 1, is_answer=True, partitions=(0,)),
+        ConflictSide("a decrease", "", 1, partitions=(1,)),
+    )
+    parts = tuple(replace(part, choice=None) for part in PARTS)
+    answer = replace(ANSWER, choice=None, partials=parts, conflicts=(Conflict("sentences", sides, "reduce call"),))
+    statements = [part.statement for part in build_evidence_map(answer).parts]
+    assert statements == ["supports", "contradicts", "nothing", "failed"]
+
+
+def test_parts_without_any_comparison_are_relevant_only() -> None:
+    parts = tuple(replace(part, choice=None) for part in PARTS)
+    answer = replace(ANSWER, choice=None, partials=parts)
+    assert [part.statement for part in build_evidence_map(answer).parts][:2] == ["relevant", "relevant"]
+
+
+def test_documents_read_in_one_prompt_take_sides_by_the_disagreement() -> None:
+    sides = (
+        ConflictSide("A (yes)", "", 1, is_answer=True, sources=(ConflictSource("d0"),)),
+        ConflictSide("B (no)", "", 1, sources=(ConflictSource("d1"),)),
+    )
+    answer = replace(ANSWER, partials=(), strategy="rag", conflicts=(Conflict("sentences", sides, "answer call"),))
+    statements = [cell.statement for cell in build_evidence_map(answer).cells]
+    assert statements[:3] == ["supports", "contradicts", "unread"]
+
+
+@pytest.mark.parametrize(
+    ("dense", "words", "lines", "is_warned"),
+    [
+        (("d0", "d1", "d2"), ("d2", "d9", "d0"), 2, False),
+        (("d0", "d1", "d2"), ("d7", "d8", "d9"), 0, True),
+    ],
+)
+def test_rankings_are_joined_by_shared_documents_and_none_shared_is_a_warning(
+    dense: tuple[str, ...], words: tuple[str, ...], lines: int, is_warned: bool
+) -> None:
+    preflight = Preflight(False, 0.0, 3, 0.2, 16, dense, words, "because", count="documents")
+    evidence_map = build_evidence_map(replace(ANSWER, partials=(), preflight=preflight))
+    assert evidence_map.rankings is not None
+    assert len(evidence_map.rankings.lines) == lines
+    assert any("agree on none" in warning for warning in evidence_map.warnings) == is_warned
+
+
+def test_search_without_result_and_parts_without_evidence_are_warned_of() -> None:
+    nothing = replace(ANSWER, partials=(PARTS[2],))
+    assert "No part of the evidence" in build_evidence_map(nothing).warnings[0]
+    empty = replace(ANSWER, partials=(), trace=(Retrieved(Ranking((), "hybrid")),))
+    evidence_map = build_evidence_map(empty)
+    assert evidence_map.cells == ()
+    assert evidence_map.warnings == ("The search found nothing in the library.",)
