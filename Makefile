@@ -13,7 +13,7 @@ MODEL ?= smollm2-135m
 LOCKED := --require-hashes --no-deps --only-binary=:all:
 OURS := --no-deps --no-build-isolation --editable .
 
-.PHONY: demo test test-browser test-torch torch-wheel check fast-test models lock clean
+.PHONY: demo test test-browser test-torch test-mcp torch-wheel check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 ifdef UV
@@ -91,6 +91,17 @@ torch-wheel:  ## fails where the registry has no wheel of torch for this Python 
 
 test-torch: .venv-torch/.installed  ## encoders, rerankers and BERTScore on torch, against transformers and bert-score, with tiny models
 	$(TORCH_BIN)/python -m pytest -m torch tests/models tests/evaluation/metrics
+
+MCP_SUITE := build/mcp-conformance
+
+$(MCP_SUITE)/.installed: tests/server/mcp_conformance/package-lock.json
+	mkdir -p $(MCP_SUITE)
+	cp tests/server/mcp_conformance/package*.json $(MCP_SUITE)
+	npm ci --prefix $(MCP_SUITE) --ignore-scripts --no-audit --no-fund
+	touch $@
+
+test-mcp: $(INSTALLED) $(MCP_SUITE)/.installed  ## the conformance suite of the Model Context Protocol; needs npm
+	$(BIN)/python -m pytest tests/server/test_mcp_conformance.py
 
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 

@@ -48,9 +48,14 @@ def open_library(
     """Return a library of these documents, or of four papers, with this chat model in every role."""
     if documents is None:
         shutil.copytree(_template(), folder)
-        opened = Library.open(folder)
     else:
-        opened = library(folder, documents)
+        library(folder, documents).close()
+    return open_existing(folder, model, **settings)
+
+
+def open_existing(folder: Path, model: ChatModel | None = None, **settings: Any) -> OpenLibrary:
+    """Return the library in this folder with this chat model in every role."""
+    opened = Library.open(folder)
     retriever = Retriever(opened, ENCODER, remedy="segments", sentences=find_sentences)
     search = LibrarySearch(opened, retriever, rosters=(Roster(opened),))
     models = {"writer": {"name": "http://127.0.0.1:9/v1#scripted"}}

@@ -17,6 +17,19 @@ from epicrisis.server.streaming import EventStream, stream_events, wait_for_answ
 from epicrisis.server.users import CurrentCaller
 
 PREFIX = "/api/v1"
+_EVENT_SCHEMA = {
+    "type": "object",
+    "description": "One event.",
+    "required": ["event", "data"],
+    "properties": {"event": {"type": "string"}, "data": {"type": "string", "description": "JSON"}},
+}
+_ASK_RESPONSE: dict[str, Any] = {
+    "description": "The answer, or its events as `event: NAME` and `data: JSON`; the last is `answered` or `error`.",
+    "content": {
+        "application/json": {"schema": {"type": "object"}, "example": {"state": "answered", "text": "Yes. [1]"}},
+        "text/event-stream": {"schema": _EVENT_SCHEMA, "example": 'event: delta\ndata: {"text": "Yes."}\n\n'},
+    },
+}
 
 
 class AskBody(QuestionBody):
@@ -43,7 +56,7 @@ def make_question_routes(questions: Questions) -> APIRouter:
     router = APIRouter(prefix=PREFIX, tags=["Questions"])
     hide = questions.resources.hide_paths
 
-    @router.post("/ask", summary="Answer a question", response_model=None)
+    @router.post("/ask", summary="Answer a question", response_model=None, responses={200: _ASK_RESPONSE})
     async def ask(body: AskBody, request: Request, caller: CurrentCaller) -> Response:
         """Answer a question from the documents of a library, whole or as a stream of events."""
         asked = await questions.prepare(body, caller)

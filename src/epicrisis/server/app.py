@@ -20,16 +20,20 @@ from epicrisis.errors import SettingsError, StorageError
 from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
-from epicrisis.server.errors import add_error_handlers
+from epicrisis.server.errors import PROBLEM_RESPONSES, add_error_handlers
 from epicrisis.server.guards import GuardOptions, RequestGuard
+from epicrisis.server.job_api import make_job_routes
+from epicrisis.server.jobs import Jobs
 from epicrisis.server.library_api import make_document_routes, make_search_routes
 from epicrisis.server.mcp_http import McpEndpoint
+from epicrisis.server.metrics import CountRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
+from epicrisis.server.run_api import RunFolder, make_run_routes
 from epicrisis.server.streaming import ClientGone
 from epicrisis.server.users import USERS_FILE, UserStore
 
@@ -61,12 +65,17 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     questions = Questions(resources, options.max_running, log)
     reader = LibraryReader(resources, log)
     assistants = McpEndpoint(questions, reader)
+    jobs = None if options.folder is None else Jobs(questions, options.folder, users)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with assistants.run():
+            if jobs is not None:
+                jobs.start()
             yield
             await questions.stop(options.stop_seconds)
+            if jobs is not None:
+                await jobs.stop()
 
     app = FastAPI(
         title="epicrisis",
@@ -75,13 +84,18 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        responses={**PROBLEM_RESPONSES},
     )
     app.state.questions = questions
     app.state.reader = reader
     app.include_router(make_question_routes(questions))
     app.include_router(make_search_routes(reader))
     app.include_router(make_document_routes(reader))
+    app.include_router(make_run_routes(None if options.runs is None else RunFolder(options.runs)))
+    if jobs is not None:
+        app.include_router(make_job_routes(jobs))
     app.include_router(make_health_routes(questions))
+    app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
     app.include_router(make_page_routes(questions, reader, answers))
@@ -90,6 +104,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.add_exception_handler(ClientGone, _send_nothing)
     guard = replace(options.guard, requires_key=options.guard.requires_key or log_is_needed(resources))
     app.add_middleware(RequestGuard, options=guard, users=users)
+    app.add_middleware(CountRequests, metrics=questions.metrics)
     return app
 
 

@@ -155,6 +155,35 @@ class Problem:
         }
 
 
+_PROBLEM_CONTENT = {
+    MEDIA_TYPE: {
+        "schema": {
+            "type": "object",
+            "required": ["title", "status", "kind", "detail", "cure"],
+            "properties": {
+                "title": {"type": "string"},
+                "status": {"type": "integer"},
+                "kind": {"type": "string", "description": "The class of the error."},
+                "detail": {"type": "string", "description": "What failed and why."},
+                "cure": {"type": "string", "description": "What to do about it."},
+            },
+        },
+        "example": {
+            "title": "Not found",
+            "status": 404,
+            "kind": "NotFound",
+            "detail": "no library is called 'trials': GET /api/v1/libraries lists them",
+            "cure": "Check the id. GET /api/v1/libraries lists the libraries.",
+        },
+    }
+}
+PROBLEM_RESPONSES: Mapping[int | str, dict[str, Any]] = {
+    422: {"description": "The request cannot be processed.", "content": _PROBLEM_CONTENT},
+    "default": {"description": "A problem (RFC 9457).", "content": _PROBLEM_CONTENT},
+}
+"""The responses of every route in the OpenAPI description, in addition to its own."""
+
+
 def find_status(kind: type[EpicrisisError]) -> Status:
     """Return the entry of the table for this class, or of its nearest base."""
     return next(STATUS[base] for base in kind.__mro__ if base in STATUS)

@@ -6,6 +6,7 @@ Every interface (API, OpenAI endpoint, MCP, page) asks through `Questions.events
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -14,12 +15,13 @@ from typing import Annotated, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from epicrisis.answers import Event, Retrieved, SentencesSelected
+from epicrisis.answers import Answered, Event, Retrieved, SentencesSelected
 from epicrisis.api import build_question
 from epicrisis.pipeline import Pipeline
 from epicrisis.server.access import AccessReason, check_access
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.errors import ServerBusy, ShuttingDown, TooManyRequests
+from epicrisis.server.metrics import Metrics
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
 from epicrisis.types import Question, Scope
@@ -85,6 +87,10 @@ class AskedQuestion:
     reason: str | None = None
     """Why the caller reads the record of a patient who is not assigned."""
 
+    def with_id(self, id_: str) -> AskedQuestion:
+        """Return the same question with an id."""
+        return replace(self, question=replace(self.question, id=id_))
+
 
 class Questions:
     """Answers questions, up to `limit` at the same time."""
@@ -94,6 +100,7 @@ class Questions:
         self.running = 0
         self._log = log
         self._running_by_caller: Counter[str] = Counter()
+        self.metrics = Metrics(lambda: self.running)
         self._limit = limit
         self._is_stopping = False
         self._idle = asyncio.Event()
@@ -122,6 +129,7 @@ class Questions:
         """
         with self.hold_place(asked.caller):
             await self._record(asked, ())
+            start = time.monotonic()
             events = asked.pipeline.events(asked.question)
             # Left to the garbage collector, the calls of a cancelled question would run on.
             async with aclosing(cast("AsyncGenerator[Event, None]", events)) as open_events:
@@ -129,6 +137,8 @@ class Questions:
                     documents = _list_documents(event)
                     if documents:
                         await self._record(asked, documents)
+                    if isinstance(event, Answered):
+                        self.metrics.count_answer(event.answer, time.monotonic() - start)
                     yield event
 
     def refuse_new(self) -> None:

@@ -1,0 +1,334 @@
+"""Jobs: many questions answered in the background, recorded one by one, and continued after a kill.
+
+A job is a folder of the server's folder: `job.json` with its questions and owner, and `answers.jsonl` in the format of
+`epicrisis ask --file`. Requests name a job by its random id, which is looked up and never used as a path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+from collections import Counter, deque
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from epicrisis.answers import Answer, Answered
+from epicrisis.errors import EpicrisisError, InputError, StorageError
+from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.privacy import open_private
+from epicrisis.server.access import AccessReason
+from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests
+from epicrisis.server.questions import (
+    MAX_QUESTION_CHARACTERS,
+    AskedQuestion,
+    Letter,
+    LibraryName,
+    OptionText,
+    PatientId,
+    QuestionBody,
+    Questions,
+)
+from epicrisis.server.resources import RequestSettings
+from epicrisis.server.users import LOCAL, Caller, UserStore
+
+JOBS_FOLDER = "jobs"
+MAX_QUESTIONS = 1_000
+MAX_RUNNING_JOBS = 4
+"""Jobs of one user that run at the same time."""
+MAX_CONCURRENCY = 8
+"""Questions of one job that are answered at the same time."""
+_DESCRIPTION, _ANSWERS = "job.json", "answers.jsonl"
+_ID_BYTES = 16
+
+JobState: TypeAlias = Literal["running", "done", "cancelled", "stopped"]
+"""`stopped`: the server ended, or an error stopped the job. It can be resumed."""
+
+
+class JobQuestion(BaseModel):
+    """A question of a job."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Annotated[str | None, Field(max_length=200, description="Default: its number, from 1.")] = None
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS)
+    options: dict[Letter, OptionText] | Annotated[list[OptionText], Field(max_length=26)] | None = None
+    patient: PatientId = None
+
+
+class JobBody(BaseModel):
+    """Questions to answer in the background, with the same settings."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "questions": [{"question": "Does aspirin prevent pre-eclampsia?", "options": ["yes", "no"]}],
+                    "settings": {"k": 8},
+                }
+            ]
+        },
+    )
+
+    questions: Annotated[tuple[JobQuestion, ...], Field(min_length=1, max_length=MAX_QUESTIONS)]
+    library: LibraryName = None
+    settings: RequestSettings = RequestSettings()
+    break_glass: AccessReason = None
+
+    def body_of(self, number: int) -> QuestionBody:
+        """Return the body of question `number`, from 0."""
+        item = self.questions[number]
+        return QuestionBody(
+            question=item.question,
+            options=item.options,
+            library=self.library,
+            patient=item.patient,
+            settings=self.settings,
+            break_glass=self.break_glass,
+        )
+
+
+class JobFile(BaseModel):
+    """The content of `job.json`."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: str
+    owner: str
+    created: str
+    body: JobBody
+    state: JobState = "running"
+    problem: str | None = None
+    """Why the job stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """The progress of a job."""
+
+    id: str
+    created: str
+    state: JobState
+    questions: int
+    answers: Mapping[str, int]
+    """The number of answers by state. Failed questions are asked again when the job is resumed."""
+    problem: str | None = None
+
+
+class Jobs:
+    """The jobs of a server. Those that ran when the server ended continue with `start`."""
+
+    def __init__(self, questions: Questions, folder: Path, users: UserStore | None = None) -> None:
+        self._questions = questions
+        self._folder = folder / JOBS_FOLDER
+        self._users = users
+        self._jobs: dict[str, JobFile] = {}
+        self._records: dict[str, RecordStore] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """Read the jobs of the folder, and continue those that were running. Damaged ones are left alone."""
+        for path in sorted(self._folder.glob(f"*/{_DESCRIPTION}")):
+            try:
+                job = JobFile.model_validate_json(path.read_bytes())
+            except (OSError, ValidationError):
+                continue
+            if job.id == path.parent.name:
+                self._jobs[job.id] = job
+        for job in list(self._jobs.values()):
+            if job.state == "running":
+                self._launch(job)
+
+    async def submit(self, body: JobBody, caller: Caller) -> JobStatus:
+        """Start a job and return its status. It is on the disk when this returns.
+
+        Raises InputError for the first question that cannot be asked, TooManyRequests, and what `prepare` raises.
+        """
+        running = [id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.name]
+        if len(running) >= MAX_RUNNING_JOBS:
+            raise TooManyRequests(f"{caller.name} has {len(running)} running jobs: wait, or cancel one", retry_after=60)
+        if self._questions.is_stopping:
+            raise ShuttingDown("the server is stopping, and accepts no new job")
+        names = Counter(_name_question(body, number) for number in range(len(body.questions)))
+        repeated = [name for name, times in names.items() if times > 1]
+        if repeated:
+            raise InputError(f"questions: the id {repeated[0]!a} is used more than once: use each id once")
+        for number in range(len(body.questions)):
+            try:
+                await self._questions.prepare(body.body_of(number), caller)
+            except InputError as error:
+                raise InputError(f"questions.{number}: {error.message}") from None
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.name, created=created, body=body)
+        await asyncio.to_thread(self._write, job)
+        self._launch(job)
+        return self.status(job.id, caller)
+
+    def list_jobs(self, caller: Caller) -> list[JobStatus]:
+        """Return the jobs of the caller, the newest first."""
+        own = [job for job in self._jobs.values() if job.owner == caller.name]
+        own.sort(key=lambda job: (job.created, job.id), reverse=True)
+        return [self.status(job.id, caller) for job in own]
+
+    def status(self, id_: str, caller: Caller) -> JobStatus:
+        """Return the progress of a job. Raises NotFound for a job of another user too."""
+        job = self._find(id_, caller)
+        answers: dict[str, int] = {}
+        problem = job.problem
+        try:
+            answers = dict(Counter(self._open_records(job).states.values()))
+        except EpicrisisError as error:
+            problem = self._questions.resources.hide_paths(error.message)
+        return JobStatus(job.id, job.created, job.state, len(job.body.questions), answers, problem)
+
+    def answers_file(self, id_: str, caller: Caller) -> Path:
+        """Return the file of the answers so far. Raises NotFound for a job of another user too."""
+        job = self._find(id_, caller)
+        return self._folder / job.id / _ANSWERS
+
+    async def cancel(self, id_: str, caller: Caller) -> JobStatus:
+        """Stop a job. The calls of its running questions end at once; its answers are kept. Raises NotFound."""
+        job = self._find(id_, caller)
+        if job.state == "running":
+            await self._change(job, state="cancelled")
+        await self._end_task(job.id)
+        return self.status(job.id, caller)
+
+    async def resume(self, id_: str, caller: Caller) -> JobStatus:
+        """Ask the questions without an answer, and failed ones again. Raises NotFound."""
+        job = self._find(id_, caller)
+        task = self._tasks.get(job.id)
+        if task is None or task.done():
+            self._launch(await self._change(job, state="running", problem=None))
+        return self.status(job.id, caller)
+
+    async def remove(self, id_: str, caller: Caller) -> None:
+        """Stop a job, and delete its questions and answers. Raises NotFound."""
+        job = self._find(id_, caller)
+        await self._end_task(job.id)
+        self._jobs.pop(job.id, None)
+        self._records.pop(job.id, None)
+        await asyncio.to_thread(shutil.rmtree, self._folder / job.id, ignore_errors=True)
+
+    async def stop(self) -> None:
+        """End all jobs. The next start continues them."""
+        for id_ in list(self._tasks):
+            await self._end_task(id_)
+
+    def _find(self, id_: str, caller: Caller) -> JobFile:
+        job = self._jobs.get(id_)
+        if job is None or job.owner != caller.name:
+            raise NotFound("you have no job of this id: GET /api/v1/jobs lists yours")
+        return job
+
+    def _find_owner(self, job: JobFile) -> Caller:
+        """Return the owner with the rights of now. Raises NotFound for a user who was removed."""
+        users = {} if self._users is None else self._users.users()
+        if not users and job.owner == LOCAL.name:
+            return LOCAL
+        if job.owner not in users:
+            raise NotFound("the owner of the job is no user any more")
+        return users[job.owner].as_caller(job.owner)
+
+    def _open_records(self, job: JobFile) -> RecordStore:
+        records = self._records.get(job.id)
+        if records is None:
+            library = self._questions.resources.find(job.body.library)
+            recipe = library.with_settings(job.body.settings).recipe()
+            path = self._folder / job.id / _ANSWERS
+            records = self._records[job.id] = RecordStore(path, recipe)
+        return records
+
+    def _launch(self, job: JobFile) -> None:
+        self._tasks[job.id] = asyncio.create_task(self._run(job))
+
+    async def _end_task(self, id_: str) -> None:
+        task = self._tasks.pop(id_, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run(self, job: JobFile) -> None:
+        """Answer the questions of a job, and store how it ended."""
+        try:
+            limit = self._find_owner(job).running
+            records = self._open_records(job)
+            concurrency = self._questions.resources.find(job.body.library).pipeline.concurrency
+            pending = deque(range(len(job.body.questions)))
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(concurrency, MAX_CONCURRENCY, limit)):
+                    group.create_task(self._answer_pending(job, records, pending))
+        except (EpicrisisError, ExceptionGroup) as error:
+            first = _first_error(error)
+            # A job that a stop interrupts is still running for the next start.
+            if not isinstance(first, ShuttingDown):
+                problem = self._questions.resources.hide_paths(first.message)
+                await self._change(job, state="stopped", problem=problem)
+        else:
+            await self._change(job, state="done")
+
+    async def _answer_pending(self, job: JobFile, records: RecordStore, pending: deque[int]) -> None:
+        while pending:
+            number = pending.popleft()
+            asked = await self._questions.prepare(job.body.body_of(number), self._find_owner(job))
+            asked = asked.with_id(_name_question(job.body, number))
+            if records.is_done(asked.question.key):
+                continue
+            answer = await self._answer(asked)
+            await asyncio.to_thread(records.append_answer, answer)
+
+    async def _answer(self, asked: AskedQuestion) -> Answer:
+        """Return the answer. Waits while the server has no place."""
+        for attempt in count():
+            try:
+                async with aclosing(self._questions.events(asked)) as events:
+                    async for event in events:
+                        if isinstance(event, Answered):
+                            return event.answer
+            except (ServerBusy, TooManyRequests):
+                await asyncio.sleep(min(5.0, 0.1 * 2**attempt))
+        raise RuntimeError("the last event of a question is its answer")
+
+    async def _change(self, job: JobFile, **changes: Any) -> JobFile:
+        changed = self._jobs.get(job.id, job).model_copy(update=changes)
+        await asyncio.to_thread(self._write, changed)
+        return changed
+
+    def _write(self, job: JobFile) -> None:
+        """Store the description of a job. It is complete or absent, also after a kill. Raises StorageError."""
+        folder = self._folder / job.id
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new = folder / f"{_DESCRIPTION}.new"
+            with os.fdopen(open_private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+                file.write(job.model_dump_json().encode())
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(folder / _DESCRIPTION)
+        except OSError as error:
+            raise StorageError(f"the job cannot be stored: {error.strerror}") from None
+        self._jobs[job.id] = job
+
+
+def _name_question(body: JobBody, number: int) -> str:
+    """Return the id of question `number`, from 0."""
+    return body.questions[number].id or str(number + 1)
+
+
+def _first_error(error: BaseException) -> EpicrisisError:
+    """Return the first error of a group. Raises it if it is a fault of the program."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, EpicrisisError):
+        raise error
+    return error

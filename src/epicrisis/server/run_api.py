@@ -1,0 +1,115 @@
+"""The routes of finished runs: those of the folder that was named when the server started, and of no other."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi import Path as PathParameter
+from starlette.responses import HTMLResponse
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.experiments.run_findings import read_findings
+from epicrisis.evaluation.runs.jsonl_store import read_lines
+from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, RunManifest, read_manifest
+from epicrisis.report.page import render_page
+from epicrisis.server.api import PREFIX, DataResponse
+from epicrisis.server.errors import NotFound
+from epicrisis.server.users import Caller, CurrentCaller
+
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""A report is one file with its styles in it. It runs no script and loads nothing."""
+RunName = Annotated[str, PathParameter(min_length=1, max_length=255, description="Name of a run.")]
+
+
+class RunFolder:
+    """The finished runs below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._patients: dict[Path, tuple[int, bool]] = {}
+
+    def list_runs(self, caller: Caller) -> dict[str, RunManifest]:
+        """Return the manifests of the runs that the caller may read, by name. Folders that are no runs are left out."""
+        manifests: dict[str, RunManifest] = {}
+        for name, folder in self._folders().items():
+            try:
+                if caller.has("patient-reader") or not self._is_about_patients(folder):
+                    manifests[name] = read_manifest(folder)
+            except InputError:
+                continue
+        return manifests
+
+    def find(self, name: str, caller: Caller) -> Path:
+        """Return the folder of a run. Raises NotFound, also for a run that the caller may not read."""
+        folder = self._folders().get(name)
+        if folder is None or not (caller.has("patient-reader") or not self._is_about_patients(folder)):
+            raise NotFound("there is no run of this name that you may read: GET /api/v1/runs lists them")
+        return folder
+
+    def render_report(self, name: str, caller: Caller) -> str:
+        """Return the page of a run. Raises NotFound, and InputError for a run without findings."""
+        return render_page(read_findings([self.find(name, caller)]), f"Report of {name}", plots=False)
+
+    def _folders(self) -> dict[str, Path]:
+        """Return the folders with a manifest by name. A request's name is looked up here, and opens nothing."""
+        folders: dict[str, Path] = {}
+        for path in sorted(self._folder.glob(f"*/{MANIFEST}")):
+            if not path.parent.is_symlink():
+                folders[path.parent.name] = path.parent
+        return folders
+
+    def _is_about_patients(self, folder: Path) -> bool:
+        """Return whether a question of the run is about a patient. Unreadable records count as such."""
+        records = folder / RECORDS
+        if not records.is_file():
+            return False
+        size = records.stat().st_size
+        cached = self._patients.get(folder)
+        if cached is None or cached[0] != size:
+            cached = self._patients[folder] = size, _holds_patients(records)
+        return cached[1]
+
+
+def make_run_routes(runs: RunFolder | None) -> APIRouter:
+    """Return the routes of runs. Without a folder the list is empty."""
+    router = APIRouter(prefix=f"{PREFIX}/runs", tags=["Runs"])
+
+    @router.get("", summary="List finished runs")
+    async def list_runs(caller: CurrentCaller) -> DataResponse:
+        """Return the plan, states and usage of each run that the caller may read, by name."""
+        return DataResponse({} if runs is None else await asyncio.to_thread(runs.list_runs, caller))
+
+    @router.get("/{name}", summary="Show a run")
+    async def show_run(name: RunName, caller: CurrentCaller) -> DataResponse:
+        """Return plan, states and usage of a run."""
+        folder = await asyncio.to_thread(_require(runs).find, name, caller)
+        return DataResponse(await asyncio.to_thread(read_manifest, folder))
+
+    @router.get("/{name}/report", summary="Open the report of a run", response_class=HTMLResponse)
+    async def show_report(name: RunName, caller: CurrentCaller) -> HTMLResponse:
+        """Return the report of a run as a page without scripts."""
+        page = await asyncio.to_thread(_require(runs).render_report, name, caller)
+        return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY, "Cache-Control": "no-store"})
+
+    return router
+
+
+def _require(runs: RunFolder | None) -> RunFolder:
+    if runs is None:
+        raise NotFound("the server has no folder of runs: start it with --runs FOLDER")
+    return runs
+
+
+def _holds_patients(records: Path) -> bool:
+    try:
+        for line in read_lines(records):
+            answer = line.value.get("answer")
+            question = answer.get("question") if isinstance(answer, dict) else None
+            if not isinstance(question, dict) or question.get("patient") is not None:
+                return True
+    except InputError:
+        return True
+    return False
