@@ -13,7 +13,7 @@ MODEL ?= smollm2-135m
 LOCKED := --require-hashes --no-deps --only-binary=:all:
 OURS := --no-deps --no-build-isolation --editable .
 
-.PHONY: demo test test-torch torch-wheel check fast-test models lock clean
+.PHONY: demo test test-browser test-torch test-mcp torch-wheel check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 ifdef UV
@@ -51,10 +51,24 @@ check: $(INSTALLED)  ## formatting, lint, types
 # Two processes, each with whole files of tests: what a file's tests share is made once. A thread each: with two, both
 # wait for one another.
 test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
-	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n 2 --dist loadfile --no-loadscope-reorder
 
 fast-test: $(INSTALLED)  ## what needs neither models nor data
-	$(BIN)/python -m pytest -m "not models and not data"
+	$(BIN)/python -m pytest -m "not models and not data and not browser"
+
+# Checks of accessibility, for the tests of the page alone.
+AXE_VERSION := 4.14.1
+AXE_SHA256 := 29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c
+AXE := build/axe-core-$(AXE_VERSION)/axe.min.js
+CHROMIUM ?= /usr/bin/chromium
+
+$(AXE):
+	mkdir -p $(@D)
+	cd $(@D) && npm pack --silent axe-core@$(AXE_VERSION) && tar -xzf axe-core-$(AXE_VERSION).tgz --strip-components=1 package/axe.min.js
+	echo "$(AXE_SHA256)  $@" | sha256sum --check --quiet
+
+test-browser: $(INSTALLED) models $(AXE)  ## the page in Chromium, with checks of accessibility; needs npm and Chromium
+	EPICRISIS_AXE=$(AXE) EPICRISIS_CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -m browser tests/browser
 
 # torch is no part of the other environment: it is large, and of its wheels only those for CPUs are wanted here.
 TORCH_BIN := .venv-torch/bin
@@ -77,6 +91,17 @@ torch-wheel:  ## fails where the registry has no wheel of torch for this Python 
 
 test-torch: .venv-torch/.installed  ## encoders, rerankers and BERTScore on torch, against transformers and bert-score, with tiny models
 	$(TORCH_BIN)/python -m pytest -m torch tests/models tests/evaluation/metrics
+
+MCP_SUITE := build/mcp-conformance
+
+$(MCP_SUITE)/.installed: tests/server/mcp_conformance/package-lock.json
+	mkdir -p $(MCP_SUITE)
+	cp tests/server/mcp_conformance/package*.json $(MCP_SUITE)
+	npm ci --prefix $(MCP_SUITE) --ignore-scripts --no-audit --no-fund
+	touch $@
+
+test-mcp: $(INSTALLED) $(MCP_SUITE)/.installed  ## the conformance suite of the Model Context Protocol; needs npm
+	$(BIN)/python -m pytest tests/server/test_mcp_conformance.py
 
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 

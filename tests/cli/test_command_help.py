@@ -30,9 +30,9 @@ def walk_commands(command: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 TREE = dict(walk_commands(ROOT))
 COMMANDS = {path: command for path, command in TREE.items() if not hasattr(command, "commands")}
-GROUPS = {path: command for path, command in TREE.items() if hasattr(command, "commands")}
-ENDLESS = {("serve",), ("mcp",)}
+WITHOUT_JSON = {("serve",), ("mcp",)}
 """Commands that run until they are stopped, and so print no result."""
+GROUPS = {path: command for path, command in TREE.items() if hasattr(command, "commands")}
 SHARED = [option for option in vars(options).values() if isinstance(option, SharedOption)] + list(options.BUDGET)
 PANELS = {(option.parameter, option.option.help): option.option.rich_help_panel for option in SHARED}
 """The panel of each shared option, by parameter and help: some commands have their own option of that name."""
@@ -64,7 +64,7 @@ def test_command_help_shows_purpose_and_examples_and_json(path: Path, run: Run) 
     assert (result.exit_code, result.stderr) == (0, "")
     text = " ".join(result.stdout.split())
     assert f"Usage: epicrisis {' '.join(path)}" in text
-    assert "--json" in text or path in ENDLESS
+    assert ("--json" in text) != (path in WITHOUT_JSON)
     purpose = str(COMMANDS[path].help).split("\n\n")[0]
     assert purpose.endswith(".")
     assert purpose[0].isupper()
@@ -102,7 +102,7 @@ def test_ask_help_shows_every_panel(run: Run) -> None:
     assert {*titles[2:]} == {options.ANSWERING, options.LIMITS, options.SEARCHING, options.SETTINGS}
 
 
-def test_program_help_shows_commands_in_five_panels(run: Run) -> None:
+def test_program_help_shows_commands_in_their_panels(run: Run) -> None:
     result = run("--help")
     lines = result.stdout.splitlines()
     titles = [line.strip("╭╮─ ") for line in lines if line.startswith("╭")]
@@ -149,7 +149,7 @@ def test_unknown_command_reports_one_line(path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("serch",), "No such command 'serch'. Did you mean 'search'"),
+        (("serch",), "No such command 'serch'. Did you mean 'search', "),
         (("ask",), "Missing argument 'LIBRARY'. (see `epicrisis ask --help`)"),
         (("search", "lib", "fever", "-k", "many"), "Invalid value for '-k': "),
         (("search", "lib", "fever", "--by", "magic"), "Invalid value for '--by': "),

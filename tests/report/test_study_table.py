@@ -48,6 +48,12 @@ def test_unverified_sentence_has_no_direction() -> None:
     assert build_study_table(answer, [PASSAGE])[0].direction == ""
 
 
+def test_sentence_about_methods_has_no_direction() -> None:
+    methods = "Those at high risk of pre-eclampsia were randomised to aspirin 150 mg or placebo."
+    answer = replace(ANSWER, citations=(replace(CITATION, quotation=methods),))
+    assert build_study_table(answer, [PASSAGE])[0].direction == ""
+
+
 def test_document_without_known_text_states_nothing() -> None:
     (row,) = build_study_table(ANSWER, [])
     assert (row.size, row.population) == (None, None)

@@ -306,13 +306,12 @@ def test_markup_of_documents_and_models_is_escaped(tmp_path: Path) -> None:
     documents = [Document("paper:0", f"{attack} was given for stroke.", title=f"Title {attack}", date="2015")]
 
     def script(request: ChatRequest) -> str:
-        reply = json.loads(recorder()._script(request))
-        return json.dumps({**reply, "answer": attack} if "answer" in reply else reply)
+        return recorder()._script(request).replace("It is as the documents say.", attack)
 
     library = open_library(tmp_path / "lib", ScriptedModel(script), documents)
     for model in ("epicrisis/rag", "epicrisis/evidence"):
         content = str(ask(library, model=model).choices[0].message.content)
-        assert "evil" in content
+        assert content.count("evil") >= 3
         unescaped = re.sub(r"\\.", "", content)
         for live in ("![", "](", "<img", "http://evil", "www.evil"):
             assert live not in unescaped
@@ -374,11 +373,7 @@ def test_disconnected_client_stops_the_model(tmp_path: Path) -> None:
 
 
 def test_abstention_is_no_answer_in_text_and_state(tmp_path: Path) -> None:
-    def script(request: ChatRequest) -> str:
-        reply = json.loads(recorder()._script(request))
-        return json.dumps({**reply, "found": False})
-
-    completion = ask(open_library(tmp_path / "lib", ScriptedModel(script)))
+    completion = ask(open_library(tmp_path / "lib", ScriptedModel(lambda _: '{"result": {"found": false}}')))
     content = str(completion.choices[0].message.content)
     assert outcome(completion)["state"] == "abstained"
     assert content.startswith("**No answer (abstained):**")

@@ -58,6 +58,8 @@ def test_every_page_forbids_what_is_inline_and_is_kept_by_no_cache(app: FastAPI)
         assert response.headers["content-security-policy"].startswith("default-src 'self'")
         assert "unsafe" not in response.headers["content-security-policy"]
         assert response.headers["cache-control"] == "no-store"
+        # With no-referrer a browser sends a form without JavaScript from the origin null, which the guard refuses.
+        assert response.headers["referrer-policy"] == "same-origin"
         Page(response.text)
 
 

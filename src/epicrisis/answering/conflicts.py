@@ -70,6 +70,17 @@ _ASKS_FOR_EFFECT = re.compile(
 )
 
 
+_ASSIGNS = re.compile(
+    r"\b(?:was|were|are|is) (?:\w{1,20} )?(?:randomi[sz]ed|assigned|allocated|screened|enrolled|recruited)\b|"
+    r"\b(?:randomi[sz]ed|enrolled|recruited|compared) \d",
+    re.IGNORECASE,
+)
+_STATES_RESULT = re.compile(
+    r"%|\bp ?[=<>]|\bratio\b|significan|differ|\b(?:reduc|increas|decreas|lower|improv)\w*ed\b", re.IGNORECASE
+)
+"""A sentence that assigns patients and states no result has no direction, whatever its words: `at high risk`."""
+
+
 @dataclass(slots=True)
 class _Side:
     """A side while it is collected."""
@@ -125,9 +136,11 @@ def find_conflicts(answer: Answer, passages: Mapping[str, Passage], *, is_record
 def describe_direction(question: str, sentence: str) -> str:
     """Return which way the outcome of the question went in a sentence, such as `a decrease`.
 
-    The text is empty if the question asks for no effect, or if the rules cannot read the sentence.
+    The text is empty if the question asks for no effect, if the sentence only says who was assigned to what, or if the
+    rules cannot read it.
     """
-    if not _ASKS_FOR_EFFECT.search(question):
+    describes_methods = _ASSIGNS.search(sentence) and not _STATES_RESULT.search(sentence)
+    if describes_methods or not _ASKS_FOR_EFFECT.search(question):
         return ""
     stance = _read_stance(sentence, read_comparison(question))
     return "" if stance is None else _STANCES[stance]

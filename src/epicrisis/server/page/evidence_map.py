@@ -17,7 +17,7 @@ from epicrisis.printable import printable
 from epicrisis.question_options import first_same_option
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.types import Passage, Preflight
+from epicrisis.types import CharacterSpan, Passage, Preflight
 
 PartVerdict: TypeAlias = Literal["supports", "contradicts", "relevant", "nothing", "failed", "unread"]
 """What a part said about the answer, or what a document says that was read without parts."""
@@ -35,7 +35,7 @@ _CELL, _GAP, _ROW_GAP = 20, 2, 12
 _PART_COLOURS = 8
 _RANK_ROW, _CHART_TOP, _CHART_WIDTH = 22, 26, 352
 _LINE_LEFT, _LINE_RIGHT = 150, 202
-_LABEL_CHARACTERS = 21
+_LABEL_CHARACTERS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class StripCell:
     statement: PartVerdict
     title: str
     citations: tuple[int, ...]
-    """Numbers of citations of its document."""
+    """Numbers of the citations in it."""
 
     @property
     def description(self) -> str:
@@ -85,6 +85,7 @@ class RankedName:
     y: int
     rank: int
     label: str
+    title: str
     is_shared: bool
     """Whether it is in both rankings."""
 
@@ -153,15 +154,13 @@ def _place_cells(answer: Answer) -> tuple[StripCell, ...]:
     for partial in answer.partials:
         for passage_id in partial.passages:
             parts.setdefault(passage_id, partial)
-    cited: dict[str, list[int]] = {}
-    for citation in list_shown_citations(answer):
-        cited.setdefault(citation.document_id, []).append(citation.number)
+    places = {passage.id: (passage.start, passage.end) for passage in list_ranked_passages(answer)}
     cells: list[StripCell] = []
     row_height = 2 * _CELL + _ROW_GAP + _GAP if parts else _CELL + _ROW_GAP
     for index, (passage_id, document_id, title) in enumerate(list_ranked_documents(answer)):
         read_in = parts.get(passage_id)
         number = None if read_in is None else read_in.partition + 1
-        numbers = tuple(cited.get(document_id, ()))
+        numbers = _find_citations(answer, document_id, places.get(passage_id))
         statement = _judge_document(answer, document_id, numbers) if read_in is None else _judge_part(answer, read_in)
         cells.append(
             StripCell(
@@ -176,6 +175,16 @@ def _place_cells(answer: Answer) -> tuple[StripCell, ...]:
             )
         )
     return tuple(cells)
+
+
+def _find_citations(answer: Answer, document_id: str, place: CharacterSpan | None) -> tuple[int, ...]:
+    """Return the numbers of the citations of a document that touch this place of it, or of all without a place."""
+    numbers: list[int] = []
+    for citation in list_shown_citations(answer):
+        touches = place is None or (citation.start < place[1] and place[0] < citation.end)
+        if citation.document_id == document_id and touches:
+            numbers.append(citation.number)
+    return tuple(numbers)
 
 
 def list_ranked_documents(answer: Answer) -> list[tuple[str, str, str]]:
@@ -265,8 +274,8 @@ def _draw_rankings(preflight: Preflight | None, titles: Mapping[str, str]) -> Ra
         heights.append(places)
         names: list[RankedName] = []
         for index, identifier in enumerate(ids):
-            label = _shorten(printable(titles.get(identifier) or identifier))
-            names.append(RankedName(places[identifier], index + 1, label, identifier in shared))
+            title = printable(titles.get(identifier) or identifier)
+            names.append(RankedName(places[identifier], index + 1, _shorten(title), title, identifier in shared))
         columns.append(tuple(names))
     lines = tuple((heights[0][identifier], heights[1][identifier]) for identifier in dense if identifier in shared)
     return RankingChart(

@@ -1,0 +1,128 @@
+"""A server with a scripted model, and Chromium that looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from playwright.async_api import Browser, Page, async_playwright
+
+from epicrisis.errors import EndpointUnreachable
+from epicrisis.prompts import unfence
+from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
+from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.testing.chat import ScriptedModel, fill
+from tests.support.pages import demo_documents
+from tests.support.servers import open_library, open_resources, running
+from tests.support.strategies import stage_of
+
+QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"
+CHROMIUM = os.environ.get("EPICRISIS_CHROMIUM", "/usr/bin/chromium")
+AXE = os.environ.get("EPICRISIS_AXE", "build/axe-core-4.14.1/axe.min.js")
+
+
+class SlowModel(ScriptedModel):
+    """Replies after a moment, so that the steps can be seen."""
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        await asyncio.sleep(0.15)
+        return await super().complete(request, on_delta)
+
+
+def arguing_model() -> ScriptedModel:
+    """Return a model whose parts disagree: yes, a failure, no, nothing."""
+    calls = 0
+
+    def script(request: ChatRequest) -> str:
+        nonlocal calls
+        documents = unfence(request.messages[-1].content)
+        if stage_of(request) != "map":
+            values = {"found": True, "sources": [1, 2], "choice": "A"}
+            return json.dumps(fill(request.schema or {}, values, "Aspirin lowers the risk in women at high risk."))
+        calls += 1
+        if calls % 4 == 2:
+            raise EndpointUnreachable("the model does not reply: start it again")
+        if calls % 4 == 0:
+            return json.dumps({"result": {"found": False}})
+        quote = " ".join(documents[0].splitlines()[-1].split()[:20])
+        values = {
+            "found": True,
+            "quotes": [{"doc": 1, "quote": quote}],
+            "choice": "A" if calls % 4 == 1 else "B",
+        }
+        return json.dumps(fill(request.schema or {}, values, "The trial reports an effect."))
+
+    return SlowModel(script)
+
+
+def make_app(folder: Path, model: ScriptedModel | None = None, **settings: Any) -> FastAPI:
+    """Return the application over the demo's documents."""
+    chosen = {"strategy": "brief-context", "k": 16, "partition": 4, "check": "rules", **settings}
+    preflight = {"signal": "overlap", "n": 10, "threshold": 0.999}
+    library = open_library(folder / "lib", model or arguing_model(), demo_documents(), preflight=preflight, **chosen)
+    return create_app(open_resources(library), ServerOptions(folder=folder / "server"))
+
+
+@dataclass
+class Visit:
+    """A browser at a server, and what went wrong in it."""
+
+    address: str
+    browser: Browser
+    problems: list[str] = field(default_factory=list)
+    """Messages of the console, faults of scripts, and requests to other machines."""
+
+    async def open(self, place: str = "/", *, width: int = 1280, scheme: str = "light", scripts: bool = True) -> Page:
+        """Return a page of the server in a window of its own."""
+        context = await self.browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if scheme == "dark" else "light",
+            java_script_enabled=scripts,
+        )
+        page = await context.new_page()
+        page.on("console", lambda message: self.problems.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.problems.append(f"fault: {error}"))
+        page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: self._check_host(request.url))
+        await page.goto(self.address + place)
+        return page
+
+    def _check_host(self, url: str) -> None:
+        if not url.startswith(self.address):
+            self.problems.append(f"request: {url}")
+
+
+@asynccontextmanager
+async def visiting(app: FastAPI) -> AsyncIterator[Visit]:
+    """Serve the application and start Chromium. Fails if anything went wrong in the browser."""
+    async with running(app) as address, async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        visit = Visit(address, browser)
+        yield visit
+        await browser.close()
+        assert visit.problems == []
+
+
+def browse(app: FastAPI, steps: Callable[[Visit], Awaitable[None]]) -> None:
+    """Run the steps of a test in a browser at the application."""
+
+    async def run() -> None:
+        async with visiting(app) as visit:
+            await steps(visit)
+
+    asyncio.run(run())
+
+
+async def ask(page: Page, question: str = QUESTION, options: str = "yes, no") -> None:
+    """Ask with the form and wait for the answer."""
+    await page.fill("#question", question)
+    await page.fill("#options", options)
+    await page.click("button.primary")
+    await page.wait_for_selector("article.answer", timeout=60_000)
