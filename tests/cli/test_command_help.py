@@ -30,8 +30,8 @@ def walk_commands(command: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 TREE = dict(walk_commands(ROOT))
 COMMANDS = {path: command for path, command in TREE.items() if not hasattr(command, "commands")}
-WITHOUT_JSON = {("serve",), ("mcp",), ("users", "add"), ("users", "remove")}
-"""Commands that print no data: servers, and changes of users."""
+WITHOUT_JSON = {("serve",), ("mcp",)}
+"""Commands that run until they are stopped, and so print no result."""
 GROUPS = {path: command for path, command in TREE.items() if hasattr(command, "commands")}
 SHARED = [option for option in vars(options).values() if isinstance(option, SharedOption)] + list(options.BUDGET)
 PANELS = {(option.parameter, option.option.help): option.option.rich_help_panel for option in SHARED}

@@ -37,6 +37,7 @@ def add(
         list[str] | None, Option("--patient", help="Id of an assigned patient (repeatable). Default: all patients.")
     ] = None,
     folder: ServerFolder = None,
+    json: Json = False,
 ) -> None:
     """Add a user of the server and print the key, which is stored nowhere. An existing user gets a new key."""
     from epicrisis.server.users import ROLES, USERS_FILE, UserStore
@@ -46,6 +47,9 @@ def add(
         raise InputError(f"no role is called {role}: choose one of {', '.join(ROLES)}")
     store = UserStore(server_folder(folder) / USERS_FILE)
     key = store.add(name, known[0], tuple(patient) if patient else None)
+    if json:
+        show_json({"name": name, "key": key})
+        return
     say(f"note: the key of {name} is shown once; send it as Authorization: Bearer KEY", err=True)
     say(key)
 
@@ -70,12 +74,15 @@ def list_users(folder: ServerFolder = None, json: Json = False) -> None:
 
 
 @command(examples=["epicrisis users remove maria"])
-def remove(name: _Name, folder: ServerFolder = None) -> None:
+def remove(name: _Name, folder: ServerFolder = None, json: Json = False) -> None:
     """Remove a user of the server. The key is refused from the next request on."""
     from epicrisis.server.users import USERS_FILE, UserStore
 
     UserStore(server_folder(folder) / USERS_FILE).remove(name)
-    say(f"{name} was removed")
+    if json:
+        show_json({"removed": name})
+    else:
+        say(f"{name} was removed")
 
 
 @command(examples=["epicrisis audit verify", "epicrisis audit verify --head 3f79..."])

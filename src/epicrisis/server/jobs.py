@@ -308,7 +308,8 @@ class Jobs:
         """Store the description of a job. It is complete or absent, also after a kill. Raises StorageError."""
         folder = self._folder / job.id
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in (self._folder, folder):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
             new = folder / f"{_DESCRIPTION}.new"
             with os.fdopen(open_private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
                 file.write(job.model_dump_json().encode())
