@@ -135,14 +135,14 @@ def build_evidence_map(answer: Answer) -> EvidenceMap:
     cells = _place_cells(answer)
     used = {cell.statement for cell in cells}
     rows = -(-len(cells) // _COLUMNS)
-    columns = min(len(cells), _COLUMNS)
     has_parts = any(cell.part is not None for cell in cells)
     height = rows * (2 * _CELL + _ROW_GAP + _GAP) - _ROW_GAP if has_parts else rows * (_CELL + _ROW_GAP) - _ROW_GAP
     return EvidenceMap(
         cells=cells,
         parts=tuple(_describe_part(answer, partial, cells) for partial in answer.partials),
         statements=tuple((name, label) for name, label in STATEMENT_LABELS.items() if name in used),
-        width=max(1, columns * (_CELL + _GAP) - _GAP),
+        # As wide with few cells, so that all maps have one scale.
+        width=_COLUMNS * (_CELL + _GAP) - _GAP,
         height=max(1, height),
         rankings=_draw_rankings(answer.preflight, _name_passages(answer)),
         warnings=tuple(_warn(answer)),
