@@ -180,6 +180,34 @@ def test_answer_is_hidden_from_other_users(tmp_path: Path) -> None:
     assert asyncio.run(run()) == [200, 404, 404, 404, 404, 404, 200]
 
 
+def test_browser_without_key_signs_in_and_wrong_keys_are_limited(tmp_path: Path) -> None:
+    key = UserStore(tmp_path / "server" / USERS_FILE).add("ann", "literature-reader")
+    app = make_app(tmp_path)
+
+    async def run() -> None:
+        async with connect(app, headers={"Accept": "text/html"}) as client:
+            response = await client.get("/")
+            assert (response.status_code, response.headers["location"]) == (303, "/sign-in")
+            Page((await client.get("/sign-in")).text)
+            wrong = await client.post("/sign-in", data={"key": "epicrisis-wrong"})
+            assert wrong.status_code == 401
+            assert "set-cookie" not in wrong.headers
+            right = await client.post("/sign-in", data={"key": key})
+            cookie = right.headers["set-cookie"].lower()
+            assert "httponly" in cookie
+            assert "samesite=lax" in cookie
+            assert (await client.get("/")).status_code == 200
+            await client.post("/sign-out")
+            assert (await client.get("/")).status_code == 303
+            statuses = [(await client.post("/sign-in", data={"key": "x"})).status_code for _ in range(30)]
+            assert statuses[-1] == 429
+            # A program gets a problem, not a page.
+            refused = await client.get("/api/v1/libraries", headers={"Accept": "application/json"})
+            assert refused.status_code == 401
+
+    asyncio.run(run())
+
+
 def test_deleted_answer_is_gone_from_memory_and_disk(app: FastAPI, tmp_path: Path) -> None:
     async def run() -> tuple[int, int]:
         async with connect(app) as client:

@@ -29,6 +29,7 @@ from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.metrics import CountRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
 from epicrisis.server.page.routes import make_page_routes
+from epicrisis.server.page.sign_in import make_sign_in_routes
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
@@ -99,6 +100,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.router.routes.extend(assistants.routes)
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
     app.include_router(make_page_routes(questions, reader, answers))
+    app.include_router(make_sign_in_routes(users))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epicrisis.errors import EpicrisisError
@@ -38,7 +38,8 @@ WRONG_KEYS_PER_MINUTE = 20
 """Wrong keys from one address, after which it must wait."""
 MAX_ADDRESSES = 10_000
 """Senders whose rates are remembered. The one seen least recently is forgotten first."""
-PUBLIC_PATHS = frozenset({"/healthz", "/readyz"})
+SIGN_IN_PATH = "/sign-in"
+PUBLIC_PATHS = frozenset({"/healthz", "/readyz", SIGN_IN_PATH, "/sign-out"})
 """Paths without a key. They tell nothing of libraries."""
 PUBLIC_PREFIXES = ("/static/",)
 SECURITY_HEADERS = {
@@ -120,6 +121,9 @@ class RequestGuard:
                 self._requests.check(caller.name, caller.requests_per_minute)
             receive = await self._read_body(headers, receive)
             await self._app(scope, receive, send_guarded)
+        except KeyRequired as error:
+            response = RedirectResponse(SIGN_IN_PATH, 303) if asks_for_page(scope, headers) else _refuse(scope, error)
+            await response(scope, receive, send_guarded)
         except EpicrisisError as error:
             await _refuse(scope, error)(scope, receive, send_guarded)
         except Exception as error:  # noqa: BLE001
@@ -178,6 +182,11 @@ def _refuse(scope: Scope, error: EpicrisisError) -> Response:
     """Return the response of an error, in the form that clients of the path read."""
     send = send_openai_error if scope["path"].startswith(f"{OPENAI_PREFIX}/") else send_problem
     return send(describe_error(error))
+
+
+def asks_for_page(scope: Scope, headers: Headers) -> bool:
+    """Return whether a browser opens a page, which is then led to the page for signing in."""
+    return scope["method"] == "GET" and "text/html" in headers.get("accept", "")
 
 
 def find_key(headers: Headers) -> str | None:
