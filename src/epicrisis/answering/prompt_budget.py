@@ -21,6 +21,8 @@ from epicrisis.types import Passage, Question, Ranking, StrategyName
 
 LIMIT, PLANNED = "prompt_limit", "planned_prompts"
 """Parameters of a ranking that was cut: the limit, and the tokens of the prompts that read it."""
+DOCUMENT_ORDER = "document_order"
+"""Parameter of a ranking whose passages, once it is cut, are read in the order of their documents."""
 _FILLER = "the trial found a difference in the outcome between both groups, and "
 _NOTES = " (option A, 2020, randomised trial)"
 
@@ -53,7 +55,17 @@ async def cut_ranking(
     share = limit - limit // 2 if strategy == "focused" else limit
     n, planned = await _find_largest(len(ranking.hits), count_prompts, share)
     parameters = {**ranking.parameters, LIMIT: share, PLANNED: planned}
-    return replace(ranking, hits=ranking.hits[:n], parameters=parameters)
+    cut = replace(ranking, hits=ranking.hits[:n], parameters=parameters)
+    return _order_by_document(cut) if DOCUMENT_ORDER in ranking.parameters else cut
+
+
+def _order_by_document(ranking: Ranking) -> Ranking:
+    """Return the hits in the order of the text; documents in the order of their best passages."""
+    places: dict[str, int] = {}
+    for place, document_id in enumerate(ranking.document_ids):
+        places.setdefault(document_id, place)
+    hits = sorted(ranking.hits, key=lambda hit: (places[hit.passage.document_id], hit.passage.ordinal))
+    return replace(ranking, hits=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits)))
 
 
 async def fit_sentences(
