@@ -12,6 +12,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Literal
 
+from epicrisis.answering.briefcontext_prompts import NotebookReply
 from epicrisis.answering.document_answers import (
     DocumentsRequest,
     answer_from_documents,
@@ -19,6 +20,7 @@ from epicrisis.answering.document_answers import (
     cite_reply,
     conclude_from_documents,
     list_quotations,
+    wants_span,
 )
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
 from epicrisis.answering.sentence_numbers import (
@@ -231,12 +233,14 @@ def _build_reduce_request(
     findings: Sequence[PartialAnswer],
     passages: Mapping[str, Passage],
     sentences: NumberedSentences,
-) -> tuple[Prompt, AnswerFormat]:
+) -> tuple[Prompt, AnswerFormat | NotebookReply]:
     """Return the prompt with the findings, and its reply's format.
 
     The sentences to name, if there are any, follow the first finding that quotes them. Other quotations are left out:
-    they would make the prompt as long as a map call.
+    they would make the prompt as long as a map call. The prompts of a paper show the findings alone.
     """
+    if context.paper_prompts is not None and not wants_span(question, context):
+        return context.paper_prompts.build_reduce(question, list(map(attrgetter("text"), findings)))
     items: list[str] = []
     marks: list[list[ArticleMark]] = []
     places: list[dict[int, int]] = []
