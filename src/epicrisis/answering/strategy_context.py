@@ -36,6 +36,8 @@ T = TypeVar("T")
 PROMPTS = "epicrisis.answering.prompts"
 NUMBERED_PROMPTS = "epicrisis.answering.prompts.numbered"
 """The prompts of `citing = numbers`."""
+CONFIDENCE_PROMPTS = "epicrisis.answering.prompts.confidence"
+"""The prompts of `map_confidence`."""
 MAJORITY, TIE = "majority", "tie"
 
 
@@ -124,6 +126,8 @@ class Context:
     route: RouteTarget = "off"
     """Where a question goes whose documents do not answer it in one prompt."""
     citing: CitingMode = "quotes"
+    map_confidence: bool = False
+    """Whether map replies of BriefContext have a rationale and a confidence, which the reduce call weighs."""
     compare_texts: TextComparison | None = None
     """Compare texts by the encoder. None without one."""
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
