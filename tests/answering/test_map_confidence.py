@@ -88,8 +88,21 @@ def test_map_reply_has_information_rationale_answer_and_confidence_in_this_order
 
 @pytest.mark.parametrize(
     ("stated_value", "value"),
-    [(0, 0), (5, 5), (3.5, 3.5), ("4", 4), ("4/5", 4), ("2.5 of 5", 2.5)]
-    + [(6, None), (-1, None), (True, None), (None, None), ("high", None), (float("nan"), None), ([4], None)],
+    [
+        (0, 0),
+        (5, 5),
+        (3.5, 3.5),
+        ("4", 4),
+        ("4/5", 4),
+        ("2.5 of 5", 2.5),
+        (6, None),
+        (-1, None),
+        (True, None),
+        (None, None),
+        ("high", None),
+        (float("nan"), None),
+        ([4], None),
+    ],
 )
 def test_confidence_outside_the_scale_is_unknown(stated_value: object, value: float | None) -> None:
     form = AnswerFormat(OPTIONS, text_field="finding", documents=1, choice_may_be_null=True, with_confidence=True)
