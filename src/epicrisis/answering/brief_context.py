@@ -65,6 +65,7 @@ async def brief_context(question: Question, context: Context) -> Answer:
     """Answer with plain RAG if the preflight check, if any, finds that the rankings agree, else with map and reduce."""
     ranking = await context.retrieve(question)
     context.emit(Retrieved(ranking))
+    context = replace(context, ranks=ranking.ranks)
     passages, verdict = ranking.passages, None
     if context.preflight is not None:
         verdict = await context.preflight(question)

@@ -126,6 +126,8 @@ class Context:
     route: RouteTarget = "off"
     """Where a question goes whose documents do not answer it in one prompt."""
     citing: CitingMode = "quotes"
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    """The rank of each passage by the search, for the selection of numbered sentences. Empty for a whole record."""
     map_confidence: bool = False
     """Whether map replies of BriefContext have a rationale and a confidence, which the reduce call weighs."""
     compare_texts: TextComparison | None = None
