@@ -48,6 +48,7 @@ class RunOverrides:
     """The scope of the question."""
     rotations: int | None = None
     route: RouteTarget | None = None
+    map_confidence: bool | None = None
     voting: VotingOptions | None = None
     refining: RefiningOptions | None = None
     examples: Examples | None = None
@@ -88,6 +89,7 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         paper_prompts=overrides.paper_prompts or context.paper_prompts,
         rotations=overrides.rotations or context.rotations,
         route=overrides.route or context.route,
+        map_confidence=context.map_confidence if overrides.map_confidence is None else overrides.map_confidence,
         voting=overrides.voting or context.voting,
         refining=overrides.refining or context.refining,
         examples=context.examples if overrides.examples is None else _return_value(overrides.examples),

@@ -57,6 +57,7 @@ async def rag(question: Question, context: Context) -> Answer:
     everything = await context.retrieve(question)
     ranking = take_before_gap(everything)
     context.emit(Retrieved(ranking))
+    context = replace(context, ranks=everything.ranks)
     try:
         return await answer_in_one_prompt(question, context, ranking.passages, "rag", everything.passages)
     except (ChatError, Unreadable) as error:

@@ -82,5 +82,5 @@ class _ProtectedFormat(Generic[T]):
         """Return the value of a reply. Raises Unreadable."""
         value = self.inner.read(remove_datamarks_from_json(text) if self.datamarking else text)
         if self.drops_text and isinstance(value, ParsedReply):
-            return replace(value, text="")
+            return replace(value, text="", rationale="")
         return value

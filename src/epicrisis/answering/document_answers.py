@@ -28,7 +28,7 @@ from epicrisis.answering.sentence_numbers import (
     cite_named_sentences,
     select_numbered_sentences,
 )
-from epicrisis.answering.strategy_context import NUMBERED_PROMPTS, PROMPTS, Context, render_question
+from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS, PROMPTS, Context, render_question
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Quotation, WithheldAnswer
 from epicrisis.errors import ContextOverflow
@@ -43,6 +43,11 @@ NOTHING_RETRIEVED = Failure("NothingRetrieved", "no passage of the library match
 def wants_span(question: Question, context: Context) -> bool:
     """Return whether the answer must be words of a document."""
     return question.form == "extractive" and context.extract == "span"
+
+
+def wants_confidence(question: Question, context: Context) -> bool:
+    """Return whether map replies have a rationale and a confidence. Words of a document have none."""
+    return context.map_confidence and not wants_span(question, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +90,19 @@ async def build_documents_request(
         reply_format = SpanFormat(_narrow_passages(passages, sentences), by_number=True) if n else SpanFormat(passages)
     elif template == "map":
         reply_format = replace(
-            answer_format, text_field="finding", text_characters=FINDING_CHARACTERS, choice_may_be_null=True
+            answer_format,
+            text_field="finding",
+            text_characters=FINDING_CHARACTERS,
+            choice_may_be_null=True,
+            with_confidence=wants_confidence(question, context),
         )
     name = "extract" if wants_span(question, context) else template
     documents = fence_passages(passages, context.scope, sentences.quotations, with_study=context.describe_sources)
     folder = NUMBERED_PROMPTS if n else PROMPTS
-    prompt = render_question(name, question, folder, documents=documents, about=context.about)
+    variables: dict[str, Any] = {}
+    if isinstance(reply_format, AnswerFormat) and reply_format.with_confidence:
+        folder, variables = CONFIDENCE_PROMPTS, {"numbered": n > 0}
+    prompt = render_question(name, question, folder, documents=documents, about=context.about, **variables)
     return DocumentsRequest(passages, prompt, reply_format, sentences)
 
 

@@ -37,6 +37,8 @@ T = TypeVar("T")
 PROMPTS = "epicrisis.answering.prompts"
 NUMBERED_PROMPTS = "epicrisis.answering.prompts.numbered"
 """The prompts of `citing = numbers`."""
+CONFIDENCE_PROMPTS = "epicrisis.answering.prompts.confidence"
+"""The prompts of `map_confidence`."""
 MAJORITY, TIE = "majority", "tie"
 
 
@@ -125,6 +127,10 @@ class Context:
     route: RouteTarget = "off"
     """Where a question goes whose documents do not answer it in one prompt."""
     citing: CitingMode = "quotes"
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    """The rank of each passage by the search, for the selection of numbered sentences. Empty for a whole record."""
+    map_confidence: bool = False
+    """Whether map replies of BriefContext have a rationale and a confidence, which the reduce call weighs."""
     compare_texts: TextComparison | None = None
     """Compare texts by the encoder. None without one."""
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record

@@ -145,7 +145,9 @@ def test_plan_experiment_names_prompts_of_paper(tmp_path: Path, library_search: 
     assert {(case.treatment.temperature, case.treatment.top_p) for case in cases} == {(0.2, 0.8)}
 
 
-@pytest.mark.parametrize("values", [{"citing": "numbers"}, {"defence": {"isolated_votes": True}}])
+@pytest.mark.parametrize(
+    "values", [{"citing": "numbers"}, {"map_confidence": True}, {"defence": {"isolated_votes": True}}]
+)
 def test_plan_experiment_with_prompts_of_paper_refuses_settings_without_effect(
     tmp_path: Path, library_search: LibrarySearch, values: dict[str, Any]
 ) -> None:

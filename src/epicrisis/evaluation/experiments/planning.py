@@ -112,6 +112,7 @@ def _check_prompts(protocol: StudyProtocol, experiment: Experiment, settings: Se
         return
     for key, is_set in (
         ("citing=numbers", settings.citing == "numbers"),
+        ("map_confidence", settings.map_confidence),
         ("defence.isolated_votes", settings.defence.isolated_votes),
     ):
         if is_set:
