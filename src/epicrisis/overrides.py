@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from epicrisis.answering.briefcontext_prompts import PaperPrompts
 from epicrisis.answering.prompt_budget import cut_ranking
 from epicrisis.answering.strategy_context import Context, RefiningOptions, SentenceSelection, VotingOptions
 from epicrisis.prompts import TIME_ORDER_STATEMENT
@@ -40,6 +41,10 @@ class RunOverrides:
     seed: int | None = None
     temperature: float | None = None
     """For all roles."""
+    top_p: float | None = None
+    """For all roles."""
+    paper_prompts: PaperPrompts | None = None
+    """The prompts of a paper, in place of ours."""
     scope: Scope | None = None
     """The scope of the question."""
     prompt_tokens: int | None = None
@@ -48,6 +53,7 @@ class RunOverrides:
     """Sentences of the ranking, best first, in place of a selection."""
     rotations: int | None = None
     route: RouteTarget | None = None
+    map_confidence: bool | None = None
     voting: VotingOptions | None = None
     refining: RefiningOptions | None = None
     examples: Examples | None = None
@@ -67,6 +73,8 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
     ranking, sampling, about = overrides.ranking, context.sampling, overrides.about
     if overrides.temperature is not None:
         sampling = {role: replace(each, temperature=overrides.temperature) for role, each in sampling.items()}
+    if overrides.top_p is not None:
+        sampling = {role: replace(each, top_p=overrides.top_p) for role, each in sampling.items()}
     preflight = context.preflight if overrides.preflight else None
     if isinstance(overrides.preflight, Preflight):
         preflight = _return_value(overrides.preflight)
@@ -83,8 +91,10 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         count=overrides.count or context.count,
         seed=context.seed if overrides.seed is None else overrides.seed,
         sampling=sampling,
+        paper_prompts=overrides.paper_prompts or context.paper_prompts,
         rotations=overrides.rotations or context.rotations,
         route=overrides.route or context.route,
+        map_confidence=context.map_confidence if overrides.map_confidence is None else overrides.map_confidence,
         voting=overrides.voting or context.voting,
         refining=overrides.refining or context.refining,
         examples=context.examples if overrides.examples is None else _return_value(overrides.examples),

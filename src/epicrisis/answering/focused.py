@@ -39,6 +39,7 @@ async def focused(question: Question, context: Context) -> Answer:
     everything = await context.retrieve(question)
     ranking = take_before_gap(everything)
     context.emit(Retrieved(ranking))
+    context = replace(context, ranks=everything.ranks)
     if not ranking.hits:
         return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
     # Before the selection, because a reranker may be another machine.

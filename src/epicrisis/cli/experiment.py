@@ -37,8 +37,11 @@ _measured = partial(Option, rich_help_panel="Measures of open answers about reco
 Texts = list[str] | None
 Numbers = list[int] | None
 Protocol = Annotated[
-    Literal["published", "as-coded", "corrected"],
-    _compared(help="Follow the paper's text, its notebooks, or a corrected protocol."),
+    Literal["published", "as-coded", "as-coded-mixtral", "as-coded-llama-2", "as-coded-llama-3", "corrected"],
+    _compared(
+        help="Follow the paper's text, its notebooks (for GPT-3.5, or for another family of models), or a corrected "
+        "protocol."
+    ),
 ]
 Sets = Annotated[
     Texts,

@@ -189,6 +189,8 @@ class Study:
             partition=self.protocol.partition_size(len(group_passages(ordered.passages, count))) if ordered else None,
             count=count,
             temperature=self.protocol.temperature,
+            top_p=self.protocol.top_p,
+            paper_prompts=self.protocol.prompts,
         )
         return repeat_case(passages.question, condition, overrides, self.seed, self.repeats)
 

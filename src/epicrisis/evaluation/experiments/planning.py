@@ -10,6 +10,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.briefcontext_prompts import describe_prompts
 from epicrisis.components import (
     ExampleSearch,
     LibrarySearch,
@@ -62,6 +63,7 @@ def plan_experiment(
     """
     _check(experiment, request, pipeline)
     protocol = replace(find_protocol(request.protocol), gold=request.gold)
+    _check_prompts(protocol, experiment, settings)
     names = request.sets or experiment.sets
     sets = [load_dataset(name, settings.home, request.data) for name in names if name != cloze.NAME]
     whole_sets = experiment.whole_sets and request.questions is None
@@ -89,6 +91,8 @@ def plan_experiment(
         cases = experiment.cases(CaseInputs(questions, study, grid, settings))
     arguments: dict[str, Any] = {} if experiment.by_settings else {"protocol": request.protocol}
     arguments |= describe_grid(grid)
+    if protocol.prompts is not None and not experiment.by_settings:
+        arguments["prompts"] = describe_prompts(protocol.prompts)
     if request.gold != "one":
         arguments["gold"] = request.gold
     if request.reranker:
@@ -140,6 +144,22 @@ def _check(experiment: Experiment, request: Request, pipeline: Pipeline) -> None
         raise InputError(f"{experiment.name} shows no solved questions: leave --examples out")
 
 
+def _check_prompts(protocol: StudyProtocol, experiment: Experiment, settings: Settings) -> None:
+    """Raise InputError for settings that the prompts of a paper leave without effect."""
+    if protocol.prompts is None or experiment.by_settings:
+        return
+    for key, is_set in (
+        ("citing=numbers", settings.citing == "numbers"),
+        ("map_confidence", settings.map_confidence),
+        ("defence.isolated_votes", settings.defence.isolated_votes),
+    ):
+        if is_set:
+            raise InputError(
+                f"protocol {protocol.name} has the prompts of the paper, which know no {key}: leave the setting out, "
+                "or use --protocol corrected"
+            )
+
+
 def _open_source(
     library_search: LibrarySearch, request: Request, settings: Settings, protocol: StudyProtocol, names: Sequence[str]
 ) -> tuple[PassageSource, list[Dataset]]:
@@ -148,7 +168,13 @@ def _open_source(
     if request.reranker is not None:
         reranker = request.reranker, load_reranker(request.reranker, settings.home, settings.threads)
     source = library_source(
-        library_search, settings, protocol.by, reranker=reranker, seed=request.draw, count=protocol.count
+        library_search,
+        settings,
+        protocol.by,
+        reranker=reranker,
+        seed=request.draw,
+        count=protocol.count,
+        word_statistics=protocol.word_statistics,
     )
     if cloze.NAME not in names:
         return source, []
