@@ -204,7 +204,7 @@ async def _sum_up(
         quotations = itertools.chain.from_iterable(map(attrgetter("quotations"), findings))
         verified = [quotation for quotation in quotations if quotation.start is not None]
         sentences = await number_quotations(question, context, verified)
-    prompt, reply_format = _build_reduce_request(question, context, findings, passages, sentences, is_half=is_half)
+    prompt, reply_format = build_reduce_request(question, context, findings, passages, sentences, is_half=is_half)
     if await context.fits("reduce", prompt, reply_format):
         context.emit(AnswerStarted("reduce", documents=len(findings)))
         try:
@@ -251,7 +251,7 @@ async def _cite_findings(
     return (CitedText(reply.text, tuple(quotations)),)
 
 
-def _build_reduce_request(
+def build_reduce_request(
     question: Question,
     context: Context,
     findings: Sequence[PartialAnswer],

@@ -11,12 +11,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from epicrisis.answering.brief_context import build_reduce_request
 from epicrisis.answering.document_answers import build_documents_request
-from epicrisis.answering.reply_parsing import FINDING_CHARACTERS, MAX_QUOTES, QUOTE_CHARACTERS
-from epicrisis.answering.strategy_context import PROMPTS, Context, render_question
+from epicrisis.answering.reply_parsing import (
+    FINDING_CHARACTERS,
+    MAX_QUOTES,
+    QUOTE_CHARACTERS,
+    RATIONALE_CHARACTERS,
+)
+from epicrisis.answering.sentence_numbers import NumberedSentences
+from epicrisis.answering.strategy_context import Context
+from epicrisis.answers import PartialAnswer
 from epicrisis.errors import InputError
 from epicrisis.partitioning import group_passages, partition_passages
-from epicrisis.prompts import Prompt, fence
+from epicrisis.prompts import Prompt
 from epicrisis.types import Passage, Question, Ranking, StrategyName
 
 LIMIT, PLANNED = "prompt_limit", "planned_prompts"
@@ -24,7 +32,7 @@ LIMIT, PLANNED = "prompt_limit", "planned_prompts"
 DOCUMENT_ORDER = "document_order"
 """Parameter of a ranking whose passages, once it is cut, are read in the order of their documents."""
 _FILLER = "the trial found a difference in the outcome between both groups, and "
-_NOTES = " (option A, 2020, randomised trial)"
+_NOTES = ", 2020, randomised trial and systematic review or meta-analysis"
 
 
 async def cut_ranking(
@@ -60,12 +68,12 @@ async def cut_ranking(
 
 
 def _order_by_document(ranking: Ranking) -> Ranking:
-    """Return the hits in the order of the text; documents in the order of their best passages."""
+    """Return the hits in the order of the text, documents in the order of their best passages. Ranks stay."""
     places: dict[str, int] = {}
     for place, document_id in enumerate(ranking.document_ids):
         places.setdefault(document_id, place)
     hits = sorted(ranking.hits, key=lambda hit: (places[hit.passage.document_id], hit.passage.ordinal))
-    return replace(ranking, hits=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits)))
+    return replace(ranking, hits=tuple(hits))
 
 
 async def fit_sentences(
@@ -91,14 +99,25 @@ async def count_map_reduce(question: Question, context: Context, passages: Seque
     parts = partition_passages(passages, context.partition, context.count)
     for part in parts:
         total += await _count_request(question, context, part, "map")
-    length = FINDING_CHARACTERS
+    findings: list[PartialAnswer] = []
+    for number in range(len(parts)):
+        findings.append(_make_longest_finding(number, context))
+    prompt, _ = build_reduce_request(question, context, findings, {}, NumberedSentences())
+    return total + await _count_prompt(context, "reduce", prompt)
+
+
+def _make_longest_finding(number: int, context: Context) -> PartialAnswer:
+    """Return a finding as long as one may be, with the sentences that the reduce call may name."""
+    length = FINDING_CHARACTERS + len(_NOTES)
     if context.citing == "numbers":
         length += MAX_QUOTES * QUOTE_CHARACTERS
-    filler = _FILLER * (1 + length // len(_FILLER))
-    finding = filler[:length] + _NOTES
-    documents = fence([finding] * len(parts), label="finding")
-    prompt = render_question("reduce", question, PROMPTS, documents=documents, about=context.about)
-    return total + await _count_prompt(context, "reduce", prompt)
+    rationale = _fill(RATIONALE_CHARACTERS) if context.map_confidence else ""
+    return PartialAnswer(number, (), "relevant", _fill(length), "A", rationale=rationale, confidence=5.0)
+
+
+def _fill(length: int) -> str:
+    """Return words of this length, in characters."""
+    return (_FILLER * (1 + length // len(_FILLER)))[:length]
 
 
 async def _find_largest(most: int, count: Callable[[int], Awaitable[int]], limit: int) -> tuple[int, int]:

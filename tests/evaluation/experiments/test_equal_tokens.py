@@ -237,7 +237,7 @@ def test_every_arm_of_a_question_starts_from_one_ranking(library_search: Library
     first = rankings["rag"]
     assert first is not None
     assert {str(name) for name, ranking in rankings.items() if ranking is first} == {
-        "rag", "rotations", "brief-context", "focused", "rag+route", "focused+route",
+        "rag", "rotations", "brief-context", "brief-context+confidence", "focused", "rag+route", "focused+route",
     }  # fmt: skip
     assert rankings["in-order"] == replace(first, parameters={**first.parameters, DOCUMENT_ORDER: True})
     adaptive = rankings["adaptive-k"]
@@ -316,8 +316,8 @@ def test_holm_corrects_all_comparisons_of_a_set_together(finished: tuple[Path, A
                     corrected = cells[index + 1]
                     assert isinstance(corrected, float)
                     pairs.append((cell.p, corrected))
-        # Seven rivals against RAG and six against BriefContext, at each limit.
-        assert len(pairs) == len(LIMITS) * (7 + 6)
+        # Eight rivals against RAG and seven against BriefContext, at each limit.
+        assert len(pairs) == len(LIMITS) * (8 + 7)
         assert holm([p for p, _ in pairs]) == tuple(corrected for _, corrected in pairs)
 
 
@@ -355,7 +355,7 @@ def test_frontier_table_agrees_with_the_records(finished: tuple[Path, list[RunRe
         assert cells[TOKENS] == round(tokens / N)
         assert cells[SHARE_COLUMN].value == pytest.approx(right / N)
         points.append((tokens / N, right / N, cells[FRONTIER]))
-    assert len(points) == 1 + len(LIMITS) * 8
+    assert len(points) == 1 + len(LIMITS) * 9
     assert points == sorted(points, key=lambda point: point[0])
     for cost, share, mark in points:
         beaten = any(c <= cost and s >= share and (c, s) != (cost, share) for c, s, _ in points)

@@ -43,6 +43,7 @@ ARMS = {
     "adaptive-k": RunOverrides(strategy="rag"),
     "rotations": RunOverrides(strategy="rag", rotations=ROTATIONS),
     BRIEF_CONTEXT: RunOverrides(strategy="brief-context"),
+    "brief-context+confidence": RunOverrides(strategy="brief-context", map_confidence=True),
     "focused": RunOverrides(strategy="focused"),
     "rag+route": RunOverrides(strategy="rag", route="brief-context"),
     "focused+route": RunOverrides(strategy="focused", route="brief-context"),
@@ -52,7 +53,7 @@ ARMS = {
 
 `in-order`: RAG, the passages in the order of their documents (order-preserving RAG). `adaptive-k`: RAG, only what ranks
 before the largest gap in the scores. `rotations`: RAG asked several times, the passages rotated, whose answers vote.
-`route`: a question that the documents in one prompt do not answer goes to BriefContext (Self-Route).
+`confidence`: findings with a rationale and a stated confidence (LLM x MapReduce). `route`: a question that the documents in one prompt do not answer goes to BriefContext (Self-Route).
 """
 
 
@@ -91,7 +92,7 @@ def build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
 def _refuse_settings(settings: Settings) -> None:
     """Raise InputError for settings that would change all arms alike."""
     changed: list[str] = []
-    for name in ("route", "rotations", "adaptive_k", "focus_tokens"):
+    for name in ("route", "rotations", "adaptive_k", "focus_tokens", "map_confidence"):
         if getattr(settings, name) != Settings.model_fields[name].default:
             changed.append(name)
     if changed:
@@ -111,7 +112,13 @@ def _find_evidence(source: PassageSource, question: Question, grid: Grid) -> tup
 def _question_cases(evidence: Evidence, study: Study, grid: Grid) -> list[Case]:
     cases: list[Case] = []
     for arm in grid.arms:
-        overrides = replace(ARMS[arm], preflight=False, temperature=study.protocol.temperature)
+        overrides = replace(
+            ARMS[arm],
+            preflight=False,
+            temperature=study.protocol.temperature,
+            top_p=study.protocol.top_p,
+            paper_prompts=study.protocol.prompts,
+        )
         if arm == CLOSED_BOOK:
             condition = {**evidence.condition, "arm": arm}
             cases += repeat_case(evidence.question, condition, overrides, study.seed, study.repeats)
