@@ -53,7 +53,8 @@ ARMS = {
 
 `in-order`: RAG, the passages in the order of their documents (order-preserving RAG). `adaptive-k`: RAG, only what ranks
 before the largest gap in the scores. `rotations`: RAG asked several times, the passages rotated, whose answers vote.
-`confidence`: findings with a rationale and a stated confidence (LLM x MapReduce). `route`: a question that the documents in one prompt do not answer goes to BriefContext (Self-Route).
+`confidence`: findings with a rationale and a stated confidence (LLM x MapReduce). `route`: a question that the
+documents in one prompt do not answer goes to BriefContext (Self-Route).
 """
 
 

@@ -126,7 +126,7 @@ def library_source(
 
     def rank_sentences(question: Question, ranking: Ranking, k: int) -> SentenceRanking:
         retriever = replace(library_search.retriever, encoder=remembering)
-        return evidence_selection.rank_sentences(settings, retriever, question.text, ranking.passages, k)
+        return evidence_selection.rank_sentences(settings, retriever, question.text, ranking, k)
 
     def score_words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = library_search.library.search_words(question.text, len(ids), scope(question), within=ids)
