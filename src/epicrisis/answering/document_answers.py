@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal
 
+from epicrisis.answering.briefcontext_prompts import NotebookReply
 from epicrisis.answering.citations import MIN_WORDS, cite, cite_claims, locate_all, locate_span
 from epicrisis.answering.reply_parsing import (
     CLAIM_TEXT,
@@ -27,7 +28,7 @@ from epicrisis.answering.sentence_numbers import (
     cite_named_sentences,
     select_numbered_sentences,
 )
-from epicrisis.answering.strategy_context import NUMBERED_PROMPTS, PROMPTS, Context, render_question
+from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS, PROMPTS, Context, render_question
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Quotation, WithheldAnswer
 from epicrisis.errors import ContextOverflow
@@ -44,13 +45,18 @@ def wants_span(question: Question, context: Context) -> bool:
     return question.form == "extractive" and context.extract == "span"
 
 
+def wants_confidence(question: Question, context: Context) -> bool:
+    """Return whether map replies have a rationale and a confidence. Words of a document have none."""
+    return context.map_confidence and not wants_span(question, context)
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentsRequest:
     """A prompt with documents, the format of its reply, and the sentences that the reply may name."""
 
     passages: tuple[Passage, ...]
     prompt: Prompt
-    reply_format: AnswerFormat | SpanFormat
+    reply_format: AnswerFormat | SpanFormat | NotebookReply
     sentences: NumberedSentences = field(default_factory=NumberedSentences)
     """Empty for a reply that quotes."""
 
@@ -64,8 +70,12 @@ async def build_documents_request(
 ) -> DocumentsRequest:
     """Return the request for an answer (`rag`), a finding (`map`) or a span of passages.
 
-    Passages without a sentence to number are quoted, whatever `citing` says.
+    Passages without a sentence to number are quoted, whatever `citing` says. The prompts of a paper neither quote nor
+    number.
     """
+    if context.paper_prompts is not None and not wants_span(question, context):
+        request = context.paper_prompts.build_reading(question, passages, context.scope, template)
+        return DocumentsRequest(passages, *request)
     sentences = NumberedSentences()
     if context.citing == "numbers":
         # Before the selection, because a reranker may be another machine.
@@ -80,12 +90,19 @@ async def build_documents_request(
         reply_format = SpanFormat(_narrow_passages(passages, sentences), by_number=True) if n else SpanFormat(passages)
     elif template == "map":
         reply_format = replace(
-            answer_format, text_field="finding", text_characters=FINDING_CHARACTERS, choice_may_be_null=True
+            answer_format,
+            text_field="finding",
+            text_characters=FINDING_CHARACTERS,
+            choice_may_be_null=True,
+            with_confidence=wants_confidence(question, context),
         )
     name = "extract" if wants_span(question, context) else template
     documents = fence_passages(passages, context.scope, sentences.quotations, with_study=context.describe_sources)
     folder = NUMBERED_PROMPTS if n else PROMPTS
-    prompt = render_question(name, question, folder, documents=documents, about=context.about)
+    variables: dict[str, Any] = {}
+    if isinstance(reply_format, AnswerFormat) and reply_format.with_confidence:
+        folder, variables = CONFIDENCE_PROMPTS, {"numbered": n > 0}
+    prompt = render_question(name, question, folder, documents=documents, about=context.about, **variables)
     return DocumentsRequest(passages, prompt, reply_format, sentences)
 
 
