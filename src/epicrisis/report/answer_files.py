@@ -36,7 +36,8 @@ _STYLE = """
   }
 }
 * { box-sizing: border-box; }
-html { background: var(--paper); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; -webkit-text-size-adjust: 100%; }
+html { background: var(--paper); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
+html { -webkit-text-size-adjust: 100%; }
 body { max-width: 46rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; overflow-wrap: anywhere; }
 h1, h2 { line-height: 1.25; text-wrap: balance; }
 h1 { font-size: 1.3rem; margin: 0 0 1rem; }
@@ -59,7 +60,8 @@ p { margin: .5rem 0; }
 .lines { padding-left: 1.1rem; margin: 0; } .lines li { margin-bottom: .3rem; }
 summary h2 { display: inline; border: 0; } summary { cursor: pointer; margin-top: 2rem; }
 .path { list-style: none; padding: 0; font: .8rem/1.45 ui-monospace, monospace; } .path li { white-space: pre-wrap; }
-footer { margin-top: 2.5rem; padding-top: .75rem; border-top: 1px solid var(--line); font-size: .85rem; color: var(--soft); }
+footer { margin-top: 2.5rem; padding-top: .75rem; border-top: 1px solid var(--line); font-size: .85rem; }
+footer { color: var(--soft); }
 @media print { .answer { border: 1px solid; } .entries > li { break-inside: avoid; } }
 """
 
