@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from epicrisis.answering.briefcontext_prompts import describe_prompts
+from epicrisis.answering.paper_prompts import describe_prompts
 from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, describe_examples, open_examples
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
