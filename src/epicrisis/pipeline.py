@@ -440,7 +440,7 @@ class Pipeline:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
         select = evidence_selection.rank_sentences
-        return await self._offload(select, self.settings, retriever, question.text, ranking.passages, k)
+        return await self._offload(select, self.settings, retriever, question.text, ranking, k)
 
     @property
     def _has_encoder(self) -> bool:

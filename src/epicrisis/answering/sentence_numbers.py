@@ -57,7 +57,9 @@ async def select_numbered_sentences(
 
     Without an encoder, return the first UNRANKED_CANDIDATES sentences, with a notice.
     """
-    hits = tuple(Hit(passage, 0.0, rank) for rank, passage in enumerate(passages))
+    # The place in the prompt says nothing: it may be that of time, of a part, or of a rotation.
+    unranked = len(context.ranks)
+    hits = tuple(Hit(passage, 0.0, context.ranks.get(passage.id, unranked)) for passage in passages)
     selection = await context.select_sentences(question, CANDIDATES, Ranking(hits, "given"))
     places: dict[str, int] = {}
     for place, passage in enumerate(passages):
