@@ -272,6 +272,7 @@ def build_reduce_request(
     marks: list[list[ArticleMark]] = []
     places: list[dict[int, int]] = []
     numbers = {quotation: number for number, quotation in enumerate(sentences.quotations, 1)}
+    n = len(numbers)
     with_confidence = wants_confidence(question, context)
     for finding in findings:
         sources = [passages[quotation.passage_id] for quotation in finding.quotations]
@@ -279,6 +280,8 @@ def build_reduce_request(
         marks.append([mark for mark in MARK_LABELS if mark in source_marks])
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""
+        if n and finding.choice:
+            option = f'option "{question.options.get(finding.choice, finding.choice)}"'
         studies = _list_study_types(sources) if context.describe_sources else ""
         confidence = _describe_confidence(finding) if with_confidence else ""
         notes = ", ".join(filter(None, (option, newest, studies, confidence)))
@@ -292,7 +295,6 @@ def build_reduce_request(
                 item = f"{item}\n{quotation.text}"
         items.append(item)
         places.append(item_places)
-    n = len(sentences.quotations)
     documents = fence(items, label="finding", marks=marks, numbers=places)
     reply_format = AnswerFormat(
         question.options,
