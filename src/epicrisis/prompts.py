@@ -115,6 +115,11 @@ def fence(
     return "\n".join((*explanation, OPEN, *rows, CLOSE))
 
 
+def fence_text(text: str) -> str:
+    """Return one text inside the fence, escaped, without a label. `unfence` does not read it back."""
+    return f"{OPEN}\n{escape(text)}\n{CLOSE}"
+
+
 def _escape_numbered(item: str, numbers: Mapping[int, int]) -> str:
     """Return the item with labels of sentences. The text between two labels is escaped by itself, as it stands."""
     offsets = sorted(numbers)

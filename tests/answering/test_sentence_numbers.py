@@ -374,8 +374,8 @@ def test_reduce_prompt_lists_findings_with_numbered_sentences() -> None:
     answer = run(brief_context, asked)
     (request,) = reduces(model)
     assert items_of(request) == [
-        f"Aspirin works. (option A, 2015)\n{SENTENCES[1]}",
-        f"Zinc makes sick. (option A, 2015)\n{SENTENCES[4]}",
+        f'Aspirin works. (option "yes", 2015)\n{SENTENCES[1]}',
+        f'Zinc makes sick. (option "yes", 2015)\n{SENTENCES[4]}',
     ]
     assert labels_of(request.messages[-1].content) == [(1, SENTENCES[1]), (2, SENTENCES[4])]
     assert request.schema is not None

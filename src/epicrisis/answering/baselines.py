@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from epicrisis.answering.briefcontext_prompts import NotebookReply
 from epicrisis.answering.document_answers import answer_from_documents, conclude
 from epicrisis.answering.one_prompt import answer_in_one_prompt, check_route
 from epicrisis.answering.reply_parsing import AnswerFormat
@@ -36,7 +37,9 @@ async def chain_of_thought(question: Question, context: Context) -> Answer:
 
 async def _answer_from_memory(question: Question, context: Context, strategy: str, *, reasoning: bool) -> Answer:
     prompt = render_question(strategy.replace("-", "_"), question)
-    reply_format = AnswerFormat(question.options, reasoning=reasoning)
+    reply_format: AnswerFormat | NotebookReply = AnswerFormat(question.options, reasoning=reasoning)
+    if context.paper_prompts is not None and not reasoning:
+        prompt, reply_format = context.paper_prompts.build_closed_book(question)
     context.emit(AnswerStarted(strategy, documents=0))
     try:
         reply = await context.ask("writer", strategy, prompt, reply_format, stream=True)

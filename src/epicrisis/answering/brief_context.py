@@ -12,6 +12,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Literal
 
+from epicrisis.answering.briefcontext_prompts import NotebookReply
 from epicrisis.answering.document_answers import (
     DocumentsRequest,
     answer_from_documents,
@@ -20,6 +21,7 @@ from epicrisis.answering.document_answers import (
     conclude_from_documents,
     list_quotations,
     wants_confidence,
+    wants_span,
 )
 from epicrisis.answering.reply_parsing import MAX_CONFIDENCE, AnswerFormat, ParsedReply
 from epicrisis.answering.sentence_numbers import (
@@ -202,7 +204,7 @@ async def _sum_up(
         quotations = itertools.chain.from_iterable(map(attrgetter("quotations"), findings))
         verified = [quotation for quotation in quotations if quotation.start is not None]
         sentences = await number_quotations(question, context, verified)
-    prompt, reply_format = _build_reduce_request(question, context, findings, passages, sentences, is_half=is_half)
+    prompt, reply_format = build_reduce_request(question, context, findings, passages, sentences, is_half=is_half)
     if await context.fits("reduce", prompt, reply_format):
         context.emit(AnswerStarted("reduce", documents=len(findings)))
         try:
@@ -249,7 +251,7 @@ async def _cite_findings(
     return (CitedText(reply.text, tuple(quotations)),)
 
 
-def _build_reduce_request(
+def build_reduce_request(
     question: Question,
     context: Context,
     findings: Sequence[PartialAnswer],
@@ -257,17 +259,20 @@ def _build_reduce_request(
     sentences: NumberedSentences,
     *,
     is_half: bool = False,
-) -> tuple[Prompt, AnswerFormat]:
-    """Return the prompt with the findings, and its reply's format.
+) -> tuple[Prompt, AnswerFormat | NotebookReply]:
+    """Return the prompt with the findings, and its reply's format. The prompts of a paper show the findings alone.
 
     The sentences to name, if there are any, follow the first finding that quotes them. Other quotations are left out:
     they would make the prompt as long as a map call. With `map_confidence` findings have confidence and rationale, and
     so has the reply to a half of them (LLM x MapReduce, Zhou et al. 2024, sections 3.2 and 3.3).
     """
+    if context.paper_prompts is not None and not wants_span(question, context):
+        return context.paper_prompts.build_reduce(question, list(map(attrgetter("text"), findings)))
     items: list[str] = []
     marks: list[list[ArticleMark]] = []
     places: list[dict[int, int]] = []
     numbers = {quotation: number for number, quotation in enumerate(sentences.quotations, 1)}
+    n = len(numbers)
     with_confidence = wants_confidence(question, context)
     for finding in findings:
         sources = [passages[quotation.passage_id] for quotation in finding.quotations]
@@ -275,6 +280,8 @@ def _build_reduce_request(
         marks.append([mark for mark in MARK_LABELS if mark in source_marks])
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""
+        if n and finding.choice:
+            option = f'option "{question.options.get(finding.choice, finding.choice)}"'
         studies = _list_study_types(sources) if context.describe_sources else ""
         confidence = _describe_confidence(finding) if with_confidence else ""
         notes = ", ".join(filter(None, (option, newest, studies, confidence)))
@@ -288,7 +295,6 @@ def _build_reduce_request(
                 item = f"{item}\n{quotation.text}"
         items.append(item)
         places.append(item_places)
-    n = len(sentences.quotations)
     documents = fence(items, label="finding", marks=marks, numbers=places)
     reply_format = AnswerFormat(
         question.options,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal
 
+from epicrisis.answering.briefcontext_prompts import NotebookReply
 from epicrisis.answering.citations import MIN_WORDS, cite, cite_claims, locate_all, locate_span
 from epicrisis.answering.reply_parsing import (
     CLAIM_TEXT,
@@ -55,7 +56,7 @@ class DocumentsRequest:
 
     passages: tuple[Passage, ...]
     prompt: Prompt
-    reply_format: AnswerFormat | SpanFormat
+    reply_format: AnswerFormat | SpanFormat | NotebookReply
     sentences: NumberedSentences = field(default_factory=NumberedSentences)
     """Empty for a reply that quotes."""
 
@@ -69,8 +70,12 @@ async def build_documents_request(
 ) -> DocumentsRequest:
     """Return the request for an answer (`rag`), a finding (`map`) or a span of passages.
 
-    Passages without a sentence to number are quoted, whatever `citing` says.
+    Passages without a sentence to number are quoted, whatever `citing` says. The prompts of a paper neither quote nor
+    number.
     """
+    if context.paper_prompts is not None and not wants_span(question, context):
+        request = context.paper_prompts.build_reading(question, passages, context.scope, template)
+        return DocumentsRequest(passages, *request)
     sentences = NumberedSentences()
     if context.citing == "numbers":
         # Before the selection, because a reranker may be another machine.

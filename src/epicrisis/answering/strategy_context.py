@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from epicrisis.answering.briefcontext_prompts import PaperPrompts
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.reply_parsing import ANSWER, CLAIM_TEXT, TextStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
@@ -121,6 +122,8 @@ class Context:
     """How many sentences before and after a selected one the strategy focused reads."""
     focus_tokens: int | None = None
     """Limit for the sentences that the strategy focused reads, by the writer's tokenizer."""
+    prompt_tokens: int | None = None
+    """Limit for all prompts of a question together, of the strategies rag, brief-context and focused."""
     rotations: int = 1
     """Prompts with the documents in rotated order, whose answers vote."""
     route: RouteTarget = "off"
@@ -142,6 +145,8 @@ class Context:
     record_about: tuple[str, ...] = ()
     """The same lines for a prompt with the whole record."""
     defence: DefenceOptions = field(default_factory=DefenceOptions)
+    paper_prompts: PaperPrompts | None = None
+    """The prompts of a paper for rag, brief-context and closed-book, in place of ours."""
 
     def sampling_of(self, role: str) -> Sampling:
         """Return the sampling parameters of a role."""

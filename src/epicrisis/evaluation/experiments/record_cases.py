@@ -22,6 +22,7 @@ from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, l
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
+from epicrisis.evaluation.experiments.record_studies import PROTOCOL_NOTES
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -138,6 +139,11 @@ def _check(experiment: Experiment, request: Request) -> None:
     for flag, value in unused.items():
         if value:
             raise InputError(f"{experiment.name} does not vary that: leave {flag} out")
+    if request.protocol not in PROTOCOL_NOTES:
+        raise InputError(
+            f"{experiment.name} has no protocol {request.protocol}, since the study of records has no published code "
+            f"(errata E1): use {' or '.join(PROTOCOL_NOTES)}"
+        )
     arms = grid.arms or experiment.grid.arms
     record_arms.check_arms(arms)
     if request.sparse is None and "+splade" in " ".join(arms):

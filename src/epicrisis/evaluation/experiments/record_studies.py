@@ -32,7 +32,7 @@ TableBuilder: TypeAlias = Callable[[MeasuredByModel, Sequence[str], str], Iterat
 
 _BY_LENGTH = ("set", "form", "bin")
 """Conditions of the rows of tables, besides the arm."""
-_PROTOCOL_NOTES = {
+PROTOCOL_NOTES = {
     "published": "Protocol published: an extractive question is answered with a short sentence, as the study asks it.",
     "corrected": "Protocol corrected: an extractive question is answered with words of a note that occur in it; others "
     "are no answer.",
@@ -150,7 +150,7 @@ def _describe_run(run: RecordedRun) -> Iterator[str]:
     plan, settings = run.manifest.plan, run.recipe.get("settings", {})
     arguments: Mapping[str, Any] = plan.arguments
     protocol = str(arguments.get("protocol"))
-    yield _PROTOCOL_NOTES.get(protocol, f"Protocol {protocol}.")
+    yield PROTOCOL_NOTES.get(protocol, f"Protocol {protocol}.")
     for name, lines in (plan.sample.get("notices") or {}).items():
         for line in lines:
             yield f"{run.name}, {name}: {line}."
