@@ -204,7 +204,7 @@ async def _sum_up(
         quotations = itertools.chain.from_iterable(map(attrgetter("quotations"), findings))
         verified = [quotation for quotation in quotations if quotation.start is not None]
         sentences = await number_quotations(question, context, verified)
-    prompt, reply_format = _build_reduce_request(question, context, findings, passages, sentences, is_half=is_half)
+    prompt, reply_format = build_reduce_request(question, context, findings, passages, sentences, is_half=is_half)
     if await context.fits("reduce", prompt, reply_format):
         context.emit(AnswerStarted("reduce", documents=len(findings)))
         try:
@@ -251,7 +251,7 @@ async def _cite_findings(
     return (CitedText(reply.text, tuple(quotations)),)
 
 
-def _build_reduce_request(
+def build_reduce_request(
     question: Question,
     context: Context,
     findings: Sequence[PartialAnswer],
@@ -272,6 +272,7 @@ def _build_reduce_request(
     marks: list[list[ArticleMark]] = []
     places: list[dict[int, int]] = []
     numbers = {quotation: number for number, quotation in enumerate(sentences.quotations, 1)}
+    n = len(numbers)
     with_confidence = wants_confidence(question, context)
     for finding in findings:
         sources = [passages[quotation.passage_id] for quotation in finding.quotations]
@@ -279,6 +280,8 @@ def _build_reduce_request(
         marks.append([mark for mark in MARK_LABELS if mark in source_marks])
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""
+        if n and finding.choice:
+            option = f'option "{question.options.get(finding.choice, finding.choice)}"'
         studies = _list_study_types(sources) if context.describe_sources else ""
         confidence = _describe_confidence(finding) if with_confidence else ""
         notes = ", ".join(filter(None, (option, newest, studies, confidence)))
@@ -292,7 +295,6 @@ def _build_reduce_request(
                 item = f"{item}\n{quotation.text}"
         items.append(item)
         places.append(item_places)
-    n = len(sentences.quotations)
     documents = fence(items, label="finding", marks=marks, numbers=places)
     reply_format = AnswerFormat(
         question.options,

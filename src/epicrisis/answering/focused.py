@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from epicrisis.answering.document_answers import NOTHING_RETRIEVED
 from epicrisis.answering.evidence import list_spans
 from epicrisis.answering.one_prompt import answer_in_one_prompt, check_route
+from epicrisis.answering.prompt_budget import fit_sentences
 from epicrisis.answering.strategy_context import Context, SentenceSplitting, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, Failure, Notice, Retrieved, SentencesSelected
@@ -43,7 +44,8 @@ async def focused(question: Question, context: Context) -> Answer:
         return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
     # Before the selection, because a reranker may be another machine.
     check_scope(ranking.passages, context.scope)
-    n = context.sentences if context.focus_tokens is None else MAX_SENTENCES
+    is_limited = context.focus_tokens is not None or context.prompt_tokens is not None
+    n = MAX_SENTENCES if is_limited else context.sentences
     selection = await context.select_sentences(question, n, _order_by_rank(ranking))
     if selection.parameters.get("encoder") is None:
         return Answer(question, NAME, "failed", failure=NO_ENCODER)
@@ -52,10 +54,17 @@ async def focused(question: Question, context: Context) -> Answer:
     try:
         document_texts = DocumentTexts.join(ranking.passages, context.split_sentences)
         sentences = await _fit_budget(context, document_texts, selection.sentences)
-        context.emit(SentencesSelected(list_spans(replace(selection, hits=selection.hits[: len(sentences)]))))
         by_time = ranking.parameters.get("order") == "time"
         order = ranking.document_ids if by_time else [sentence.passage.document_id for sentence in sentences]
-        passages = document_texts.cut(sentences, context.neighbours, order)
+
+        def cut(n: int) -> tuple[Passage, ...]:
+            return document_texts.cut(sentences[:n], context.neighbours, order)
+
+        n = len(sentences)
+        if context.prompt_tokens is not None:
+            n = await fit_sentences(question, context, cut, n, context.prompt_tokens)
+        context.emit(SentencesSelected(list_spans(replace(selection, hits=selection.hits[:n]))))
+        passages = cut(n)
         return await answer_in_one_prompt(question, context, passages, NAME, everything.passages)
     except (ChatError, Unreadable) as error:
         return make_unanswered(question, NAME, error)

@@ -122,6 +122,8 @@ class Context:
     """How many sentences before and after a selected one the strategy focused reads."""
     focus_tokens: int | None = None
     """Limit for the sentences that the strategy focused reads, by the writer's tokenizer."""
+    prompt_tokens: int | None = None
+    """Limit for all prompts of a question together, of the strategies rag, brief-context and focused."""
     rotations: int = 1
     """Prompts with the documents in rotated order, whose answers vote."""
     route: RouteTarget = "off"

@@ -41,6 +41,9 @@ _CONFIDENCE_COMPONENTS = {
     "probability": "probability of the letter",
     "claims": "share of supported claims",
 }
+_READ_BY_RULES = (
+    "Rules read these directions from single sentences, and are often wrong: read the sentences of both sides."
+)
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 
 
@@ -241,8 +244,9 @@ def _describe_source(citations: Sequence[Citation]) -> SourceEntry:
     """Return the entry of one document with all its quoted sentences."""
     first = citations[0]
     details: list[str] = []
-    if first.reference.study is not None:
-        details.append(f"Study type: {first.reference.study.label}")
+    studies = [citation.reference.study for citation in citations if citation.reference.study is not None]
+    if studies:
+        details.append(f"Study type: {studies[0].label}")
     for citation in citations:
         number = f"[{citation.number}] " if len(citations) > 1 else ""
         found = "found verbatim there" if citation.verified else "NOT found there: unverified"
@@ -295,7 +299,10 @@ def _describe_place(citation: Citation) -> str:
 
 def _list_conflicts(answer: Answer) -> AnswerSection:
     """Return one line for each disagreement of the evidence: both sides, their sources, and what decided."""
-    return AnswerSection("Disagreements", lines=tuple(printable(conflict.describe()) for conflict in answer.conflicts))
+    lines = [printable(conflict.describe()) for conflict in answer.conflicts]
+    if any(conflict.basis == "sentences" for conflict in answer.conflicts):
+        lines.append(_READ_BY_RULES)
+    return AnswerSection("Disagreements", lines=tuple(lines))
 
 
 def _list_gaps(answer: Answer) -> tuple[str, ...]:

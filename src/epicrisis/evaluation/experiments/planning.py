@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from operator import attrgetter, itemgetter
@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answering.paper_prompts import describe_prompts
-from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, describe_examples, open_examples
+from epicrisis.components import (
+    ExampleSearch,
+    LibrarySearch,
+    build_scope,
+    describe_examples,
+    load_ingest_encoder,
+    open_examples,
+)
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.load import load_dataset
@@ -23,18 +30,27 @@ from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scop
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find_protocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.models.pair_models import load_reranker
 from epicrisis.overrides import RunOverrides
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import Settings
-from epicrisis.types import Question
+from epicrisis.types import Document, Question
 
 EVALUATE = "evaluate"
 """Name of plain runs."""
 CANDIDATES = 20
 """Passages inspected for each question that is made from the library's own documents."""
-_FLAGS = {"arms": "--arm", "ks": "-k", "places": "--place", "votes": "--votes", "temperatures": "--temperature"}
+_FLAGS = {
+    "arms": "--arm",
+    "ks": "-k",
+    "places": "--place",
+    "votes": "--votes",
+    "temperatures": "--temperature",
+    "prompt_tokens": "--prompt-tokens",
+}
 """Option of each field of the grid."""
 
 
@@ -92,6 +108,28 @@ def plan_experiment(
         seed=settings.seed,
     )
     return plan, cases
+
+
+def add_set_documents(
+    path: Path,
+    names: Sequence[str],
+    settings: Settings,
+    data: Path | None,
+    on_progress: Callable[[IngestProgress], None] | None = None,
+) -> IngestReport:
+    """Add the documents that these question sets bring to the library at `path`, which is created if needed.
+
+    Raises InputError for a set without documents, which needs a library, and UserError for another encoder.
+    """
+    documents: dict[str, Document] = {}
+    for name in names:
+        dataset = load_dataset(name, settings.home, data)
+        if not dataset.documents:
+            raise InputError(f"{name} brings no documents: give a library that holds them with --library")
+        documents |= dataset.documents
+    encoder, encoder_name = load_ingest_encoder(settings, path, precomputed=False)
+    with open_or_create(path, encoder, encoder_name) as library:
+        return add_documents(library, documents.values(), encoder, on_progress=on_progress)
 
 
 def _check(experiment: Experiment, request: Request, pipeline: Pipeline) -> None:
