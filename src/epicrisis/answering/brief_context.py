@@ -12,7 +12,6 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Literal
 
-from epicrisis.answering.briefcontext_prompts import NotebookReply
 from epicrisis.answering.document_answers import (
     DocumentsRequest,
     answer_from_documents,
@@ -23,6 +22,7 @@ from epicrisis.answering.document_answers import (
     wants_confidence,
     wants_span,
 )
+from epicrisis.answering.paper_prompts import NotebookReply
 from epicrisis.answering.reply_parsing import MAX_CONFIDENCE, AnswerFormat, ParsedReply
 from epicrisis.answering.sentence_numbers import (
     CitedText,
@@ -266,12 +266,13 @@ def build_reduce_request(
     they would make the prompt as long as a map call. With `map_confidence` findings have confidence and rationale, and
     so has the reply to a half of them (LLM x MapReduce, Zhou et al. 2024, sections 3.2 and 3.3).
     """
-    if context.paper_prompts is not None and not wants_span(question, context):
-        return context.paper_prompts.build_reduce(question, list(map(attrgetter("text"), findings)))
+    if context.map_reduce_prompts is not None and not wants_span(question, context):
+        return context.map_reduce_prompts.build_reduce(question, list(map(attrgetter("text"), findings)))
     items: list[str] = []
     marks: list[list[ArticleMark]] = []
     places: list[dict[int, int]] = []
     numbers = {quotation: number for number, quotation in enumerate(sentences.quotations, 1)}
+    n = len(numbers)
     with_confidence = wants_confidence(question, context)
     for finding in findings:
         sources = [passages[quotation.passage_id] for quotation in finding.quotations]
@@ -279,6 +280,8 @@ def build_reduce_request(
         marks.append([mark for mark in MARK_LABELS if mark in source_marks])
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""
+        if n and finding.choice:
+            option = f'option "{question.options.get(finding.choice, finding.choice)}"'
         studies = _list_study_types(sources) if context.describe_sources else ""
         confidence = _describe_confidence(finding) if with_confidence else ""
         notes = ", ".join(filter(None, (option, newest, studies, confidence)))
@@ -292,7 +295,6 @@ def build_reduce_request(
                 item = f"{item}\n{quotation.text}"
         items.append(item)
         places.append(item_places)
-    n = len(sentences.quotations)
     documents = fence(items, label="finding", marks=marks, numbers=places)
     reply_format = AnswerFormat(
         question.options,

@@ -95,6 +95,14 @@ class AnswerFormat:
         """Whether the text of a reply is a list of claims."""
         return self.sentences > 0 and self.text_field == ANSWER
 
+    @property
+    def by_words(self) -> bool:
+        """Whether a reply names its option by the words: prompts with numbered sentences show no letters.
+
+        Small models contradict their own claims when they have to name a letter (docs/design/prompts.md).
+        """
+        return self.sentences > 0
+
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema: `result` has either `found` true and all other fields, or only `found` false."""
         fields: dict[str, Any] = {"found": {"type": "boolean", "enum": [True]}}
@@ -118,8 +126,8 @@ class AnswerFormat:
             if self.sentences:
                 fields.setdefault("sentences", numbers_schema(self.sentences))
         if self.options:
-            letters: list[str | None] = list(self.options)
-            fields["choice"] = {"enum": [*letters, None]} if self.choice_may_be_null else {"enum": letters}
+            choices: list[str | None] = list(dict.fromkeys(self.options.values() if self.by_words else self.options))
+            fields["choice"] = {"enum": [*choices, None]} if self.choice_may_be_null else {"enum": choices}
         if self.with_confidence:
             fields["confidence"] = {"type": "integer", "enum": list(range(MAX_CONFIDENCE + 1))}
         result = {"anyOf": [object_schema(fields), object_schema({"found": {"type": "boolean", "enum": [False]}})]}
@@ -235,6 +243,11 @@ class AnswerFormat:
         if "choice" not in result:
             raise Unreadable("the reply states no choice")
         value = result["choice"]
+        if self.by_words and isinstance(value, str) and value.strip():
+            # As they stand, because the words of an option may be "none", or the letter of another option.
+            for letter, words in self.options.items():
+                if value.strip() == words.strip():
+                    return self._refuse_other_choices(letter, text)
         if value is None or (isinstance(value, str) and value.strip().lower() in ("", "null", "none")):
             return None
         if not isinstance(value, str):
@@ -243,7 +256,11 @@ class AnswerFormat:
         choice = reader.read_words(value)
         if choice is None:
             raise Unreadable("the choice is none of the options")
-        choices = reader.read_answer(text) | {choice}
+        return self._refuse_other_choices(choice, text)
+
+    def _refuse_other_choices(self, choice: str, text: str) -> str:
+        """Return the choice. Raises Unreadable if the text states another."""
+        choices = ChoiceReader(self.options).read_answer(text) | {choice}
         if len(choices) > 1:
             raise Unreadable(f"the reply states different choices: {', '.join(sorted(choices))}")
         return choice

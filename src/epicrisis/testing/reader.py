@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from epicrisis.prompts import OPEN, unescape, unfence, unfence_numbers
+from epicrisis.prompts import CLOSE, OPEN, unescape, unfence, unfence_numbers
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel, fill, quotation
 from epicrisis.types import EvidenceSpan, Question
@@ -88,9 +88,9 @@ def position_biased_reader(
     def script(request: ChatRequest) -> str:
         prompt = request.messages[-1].content
         items = unfence(prompt)
-        text_before_documents = unescape(prompt.partition(OPEN)[0])
+        instructions = unescape(prompt.partition(OPEN)[0] + prompt.rpartition(CLOSE)[2])
         # The longest, as one question may contain the text of another.
-        question = max(filter(text_before_documents.__contains__, keys), key=len, default=None)
+        question = max(filter(instructions.__contains__, keys), key=len, default=None)
         key_or_keys = () if question is None else keys[question]
         question_keys = (key_or_keys,) if isinstance(key_or_keys, KeyPassage) else tuple(key_or_keys)
         schema = request.schema or {"type": "object"}
@@ -99,7 +99,7 @@ def position_biased_reader(
         if choice is None:
             return json.dumps(fill(schema, {"found": False, "quotes": [], "choice": None}, "nothing relevant"))
         key, places = choice
-        values, text = _build_values(schema, key, places, text_before_documents)
+        values, text = _build_values(schema, key, places, instructions)
         if '"sentences"' in json.dumps(schema):
             sentences = _find_sentences(items, unfence_numbers(prompt))
             values["sentences"] = _name_sentences(key, places, items, sentences)
@@ -214,7 +214,7 @@ def _copies_span(schema: Mapping[str, Any]) -> bool:
 
 
 def _build_values(
-    schema: Mapping[str, Any], key: KeyPassage, places: Sequence[int | None], text_before_documents: str
+    schema: Mapping[str, Any], key: KeyPassage, places: Sequence[int | None], instructions: str
 ) -> tuple[dict[str, Any], str]:
     """Return the values of a reply by the names of their fields, and the text of the other fields."""
     # A finding is short: its quotations share the space, and must be long enough to be recognised.
@@ -237,8 +237,9 @@ def _build_values(
     if None in places:
         values["choice"] = None
     elif key.answer:
-        option = re.search(rf"(?m)^([A-Z])\. {re.escape(key.answer)}$", text_before_documents)
-        values |= {"choice": option[1]} if option else {"answer": key.answer}
+        # Behind a letter, or by its words.
+        option = re.search(rf"(?m)^(?:([A-Z])\.|-) {re.escape(key.answer)}$", instructions)
+        values |= {"choice": option[1] or key.answer} if option else {"answer": key.answer}
     values["confidence"] = 3 if None in places else 5
     return values, f"It says {', '.join(finding)}."
 
