@@ -284,7 +284,8 @@ def _list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
 
 def _describe_reference(citation: Citation) -> str:
     reference = citation.reference
-    kind = f" ({reference.note_type})" if reference.note_type else ""
+    is_in_title = citation.title.casefold().startswith(reference.note_type.casefold())
+    kind = "" if is_in_title else f" ({reference.note_type})"
     return printable(reference.describe(citation.title, citation.source, citation.date) + kind) or printable(
         citation.document_id
     )
