@@ -22,7 +22,8 @@ _PLAIN_OPTION = re.compile(
 )
 _DENIAL = re.compile(
     r"\b(?:documents?|passages?|sentences?|texts?|notes?|records?|evidence|sources?) (?:provided )?"
-    r"(?:do|does)(?: not|n['’]t) (?:\w+ly )?(?:answer|provide|contain|say|state|address|mention|tell|specify|give|include)\b",
+    r"(?:do|does)(?: not|n['’]t) (?:\w+ly )?"
+    r"(?:answer|provide|contain|say|state|address|mention|tell|specify|give|include)\b",
     re.IGNORECASE,
 )
 _BEFORE_SOURCE = re.compile(r" \((?:\d{4}\b|[^()]*\btrial\b).*$")
