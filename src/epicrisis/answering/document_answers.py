@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal
 
-from epicrisis.answering.briefcontext_prompts import NotebookReply
 from epicrisis.answering.citations import MIN_WORDS, cite, cite_claims, locate_all, locate_span
+from epicrisis.answering.paper_prompts import NotebookReply
 from epicrisis.answering.reply_parsing import (
     CLAIM_TEXT,
     FINDING_CHARACTERS,
@@ -73,8 +73,9 @@ async def build_documents_request(
     Passages without a sentence to number are quoted, whatever `citing` says. The prompts of a paper neither quote nor
     number.
     """
-    if context.paper_prompts is not None and not wants_span(question, context):
-        request = context.paper_prompts.build_reading(question, passages, context.scope, template)
+    prompts = context.paper_prompts if template == "rag" else context.map_reduce_prompts
+    if prompts is not None and not wants_span(question, context):
+        request = prompts.build_reading(question, passages, context.scope, template, context.about)
         return DocumentsRequest(passages, *request)
     sentences = NumberedSentences()
     if context.citing == "numbers":
