@@ -16,6 +16,7 @@ from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
 from epicrisis.answering.stated_choice import ChoiceReader, read_free_reply
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects
 from epicrisis.prompts import Prompt, check_scope, fence, fence_passages, fence_text, hash_prompts, render
+from epicrisis.protocols import ANY_OBJECT
 from epicrisis.types import Passage, Question, Scope
 
 FOLDER = "epicrisis.answering.prompts.papers"
@@ -25,7 +26,6 @@ NOTEBOOK_TOKENS = 512
 """New tokens per call in the notebooks (errata C12). They set none for GPT-3.5."""
 NO_INFORMATION = "no information detected"
 """The notebooks leave partial answers with this phrase out of the reduce call; no map prompt asks for it (C3)."""
-_ANY_OBJECT = {"type": "object"}
 _REASON_WORDS = ("expla", "reason", "justif", "rational")
 
 Stage: TypeAlias = Literal["map", "rag", "reduce", "closed-book"]
@@ -50,7 +50,7 @@ class NotebookReply:
 
     def schema(self) -> Mapping[str, Any] | None:
         """Return the JSON schema of any object, or None if no format is enforced."""
-        return _ANY_OBJECT if self.enforces_json else None
+        return ANY_OBJECT if self.enforces_json else None
 
     def read(self, text: str) -> ParsedReply:
         """Return the choice of a reply, with the text of a partial answer unchanged. Raises Unreadable."""
