@@ -62,7 +62,7 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "retrieval.time_expressions:_kind_of_note": [*_KIND_PATTERNS],
     "retrieval.hospital_stays:NoteTime.is_of": [*_KIND_PATTERNS],
     "study_types:_words": [row.title for row in STUDY_TYPES if row.title is not None],
-    "testing.reader:_reply": [r"(?m)^([A-Z])\. some\ answer$"],
+    "testing.reader:_build_values": [r"(?m)^(?:([A-Z])\.|-) some\ answer$"],
 }
 """Patterns as they are where a function makes them of values that only exist while it runs."""
 

@@ -138,6 +138,8 @@ FORMS = [
     AnswerFormat(OPTIONS, documents=4),
     AnswerFormat({}, documents=1),
     AnswerFormat(OPTIONS, text_field="finding", documents=3, choice_may_be_null=True),
+    AnswerFormat(OPTIONS, text_field="finding", documents=3, choice_may_be_null=True, with_confidence=True),
+    AnswerFormat(OPTIONS, text_field="finding", sentences=9, choice_may_be_null=True, with_confidence=True),
     AnswerFormat({}, sources=2),
     AnswerFormat(OPTIONS, sources=40),
 ]

@@ -33,6 +33,7 @@ from epicrisis.prompts import (
     render,
     unescape,
     unfence,
+    unfence_numbers,
 )
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.testing.chat import ScriptedModel
@@ -159,6 +160,19 @@ def test_escape_inserts_backslash_after_first_character(text: str, escaped: str)
 @example(["<"], "doc")
 def test_unfence_inverts_fence(items: list[str], label: str) -> None:
     assert unfence(f"before\n{fence(items, label)}\nafter") == items
+
+
+@given(st.lists(st.tuples(texts, st.sets(st.integers(0, 40)))))
+def test_unfence_numbers_inverts_fence(rows: list[tuple[str, set[int]]]) -> None:
+    items = [text for text, _ in rows]
+    numbers: list[dict[int, int]] = []
+    for text, offsets in rows:
+        first = 1 + sum(map(len, numbers))
+        within = sorted(offset for offset in offsets if offset < len(text))
+        numbers.append({offset: first + i for i, offset in enumerate(within)})
+    prompt = f"before [s9] \n{fence(items, numbers=numbers)}\nafter [s1] "
+    assert unfence(prompt) == items
+    assert unfence_numbers(prompt) == numbers
 
 
 @given(st.lists(texts, min_size=1))

@@ -80,6 +80,11 @@ class PartialAnswer:
     quotations: tuple[Quotation, ...] = ()
     usage: Usage = Usage()
     failure: Failure | None = None
+    rationale: str = ""
+    """Why the passages say so, by the model (setting `map_confidence`)."""
+    confidence: float | None = None
+    """How well the passages support the finding, by the model: from 0 to 5 (setting `map_confidence`). Not a
+    probability. None if the model was not asked, or did not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from epicrisis.answering.confidence import ConfidenceCalibration
+from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS
 from epicrisis.answering.structured_request import Sampling
+from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
 from epicrisis.answering.verifiers import NliVerifier
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
@@ -37,6 +39,7 @@ from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
 from epicrisis.models.pair_models import load_nli, load_reranker
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
+from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, Encoder, Verifier
 from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
@@ -356,6 +359,18 @@ def describe_models(settings: Settings, roles: Sequence[str]) -> dict[str, dict[
         # A model's address may contain secrets.
         models[role] = {**model.model_dump(include=_REPLY_SETTINGS), "name": strip_secrets(model.name)}
     return models
+
+
+def describe_optional_prompts(settings: Settings) -> dict[str, str]:
+    """Return the hashes of the prompts that only some settings use, by their key in a recipe."""
+    hashes: dict[str, str] = {}
+    if settings.citing == "numbers":
+        hashes["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
+    if settings.map_confidence:
+        hashes["confidence_prompts"] = hash_prompts(CONFIDENCE_PROMPTS)
+    if settings.check == "model":
+        hashes["check_prompts"] = hash_prompts(CHECK_PROMPTS)
+    return hashes
 
 
 def describe_library(library: Library) -> dict[str, Any]:

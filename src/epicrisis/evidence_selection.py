@@ -97,13 +97,11 @@ def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Sc
     return mark_largest_gap(ranking, count) if settings.adaptive_k else ranking
 
 
-def rank_sentences(
-    settings: Settings, retriever: Retriever, text: str, passages: Sequence[Passage], k: int
-) -> SentenceRanking:
-    """Return the best `k` sentences of passages, which are in the order of a ranking."""
+def rank_sentences(settings: Settings, retriever: Retriever, text: str, ranking: Ranking, k: int) -> SentenceRanking:
+    """Return the best `k` sentences of the passages of a ranking, whatever order its hits are in."""
     if not settings.prefer:
-        return retriever.rank_sentences(text, passages, k)
-    pool = retriever.rank_sentences(text, passages, k * POOL_TIMES)
+        return retriever.rank_sentences(text, ranking.passages, k, ranking.ranks)
+    pool = retriever.rank_sentences(text, ranking.passages, k * POOL_TIMES, ranking.ranks)
     return prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
 
 

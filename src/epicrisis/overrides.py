@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from epicrisis.answering.paper_prompts import PaperPrompts
+from epicrisis.answering.prompt_budget import cut_ranking
 from epicrisis.answering.strategy_context import Context, RefiningOptions, SentenceSelection, VotingOptions
 from epicrisis.prompts import TIME_ORDER_STATEMENT
 from epicrisis.types import (
@@ -39,10 +41,19 @@ class RunOverrides:
     seed: int | None = None
     temperature: float | None = None
     """For all roles."""
+    top_p: float | None = None
+    """For all roles."""
+    paper_prompts: PaperPrompts | None = None
+    """The prompts of a paper, in place of ours."""
     scope: Scope | None = None
     """The scope of the question."""
+    prompt_tokens: int | None = None
+    """Limit for all prompts of the question together. It needs `strategy` and `ranking`, whose end is cut off."""
+    sentences: SentenceRanking | None = None
+    """Sentences of the ranking, best first, in place of a selection."""
     rotations: int | None = None
     route: RouteTarget | None = None
+    map_confidence: bool | None = None
     voting: VotingOptions | None = None
     refining: RefiningOptions | None = None
     examples: Examples | None = None
@@ -62,30 +73,50 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
     ranking, sampling, about = overrides.ranking, context.sampling, overrides.about
     if overrides.temperature is not None:
         sampling = {role: replace(each, temperature=overrides.temperature) for role, each in sampling.items()}
+    if overrides.top_p is not None:
+        sampling = {role: replace(each, top_p=overrides.top_p) for role, each in sampling.items()}
     preflight = context.preflight if overrides.preflight else None
     if isinstance(overrides.preflight, Preflight):
         preflight = _return_value(overrides.preflight)
     if about is None:
         is_in_order = ranking is None or ranking.parameters.get("order") == "time"
         about = tuple(line for line in context.about if is_in_order or line != TIME_ORDER_STATEMENT)
-    return replace(
+    changed = replace(
         context,
         retrieve=context.retrieve if ranking is None else _return_value(ranking),
         record=context.record if ranking is None else _return_value(ranking),
-        select_sentences=context.select_sentences if ranking is None else _select_from(context, ranking),
+        select_sentences=_override_selection(context, overrides),
         preflight=preflight,
         partition=overrides.partition or context.partition,
         count=overrides.count or context.count,
         seed=context.seed if overrides.seed is None else overrides.seed,
         sampling=sampling,
+        paper_prompts=overrides.paper_prompts or context.paper_prompts,
         rotations=overrides.rotations or context.rotations,
         route=overrides.route or context.route,
+        map_confidence=context.map_confidence if overrides.map_confidence is None else overrides.map_confidence,
         voting=overrides.voting or context.voting,
         refining=overrides.refining or context.refining,
         examples=context.examples if overrides.examples is None else _return_value(overrides.examples),
         extract=overrides.extract or context.extract,
         about=about,
+        prompt_tokens=overrides.prompt_tokens or context.prompt_tokens,
     )
+    if overrides.prompt_tokens is None:
+        return changed
+    return replace(changed, retrieve=_cut_to_limit(changed, overrides, overrides.prompt_tokens))
+
+
+def _cut_to_limit(context: Context, overrides: RunOverrides, limit: int) -> Callable[[Question], Awaitable[Ranking]]:
+    """Return a search that returns what the strategy can read of the ranking within the limit."""
+    ranking, strategy = overrides.ranking, overrides.strategy
+    if ranking is None or strategy is None:
+        raise ValueError("a limit for the prompts needs a strategy and a ranking")
+
+    async def cut(question: Question) -> Ranking:
+        return await cut_ranking(question, context, ranking, strategy, limit)
+
+    return cut
 
 
 def without_narrowing(overrides: RunOverrides) -> RunOverrides:
@@ -93,13 +124,25 @@ def without_narrowing(overrides: RunOverrides) -> RunOverrides:
     return overrides if overrides.whole is None else replace(overrides, ranking=overrides.whole, whole=None)
 
 
-def _select_from(context: Context, ranking: Ranking) -> SentenceSelection:
-    """Return the selection of sentences from this ranking, if a strategy names no part of it."""
+def _override_selection(context: Context, overrides: RunOverrides) -> SentenceSelection:
+    """Return the selection of sentences from the given ones, or from the given ranking if there is one.
 
-    async def select_sentences(question: Question, k: int, part: Ranking | None) -> SentenceRanking:
+    A strategy that names a part of the ranking gets sentences of that part.
+    """
+    ranking, sentences = overrides.ranking, overrides.sentences
+
+    async def select_from_ranking(question: Question, k: int, part: Ranking | None) -> SentenceRanking:
         return await context.select_sentences(question, k, part or ranking)
 
-    return select_sentences
+    async def take_sentences(_: Question, k: int, part: Ranking | None) -> SentenceRanking:
+        assert sentences is not None
+        ids = None if part is None else set(part.ids)
+        hits = [hit for hit in sentences.hits if ids is None or hit.sentence.passage.id in ids]
+        return replace(sentences, hits=tuple(replace(hit, rank=rank) for rank, hit in enumerate(hits[:k])))
+
+    if sentences is not None:
+        return take_sentences
+    return context.select_sentences if ranking is None else select_from_ranking
 
 
 def _return_value(value: T) -> Callable[[Question], Awaitable[T]]:

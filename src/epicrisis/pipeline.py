@@ -32,7 +32,6 @@ from epicrisis.answering.isolated_votes import brief_context_or_votes
 from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
 from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
 from epicrisis.answering.strategy_context import (
-    NUMBERED_PROMPTS,
     PROMPTS,
     Context,
     RefiningOptions,
@@ -40,7 +39,6 @@ from epicrisis.answering.strategy_context import (
     VotingOptions,
 )
 from epicrisis.answering.support import check_answer
-from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
 from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
@@ -60,7 +58,7 @@ from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import list_sentences
 from epicrisis.serialization import to_json
-from epicrisis.settings import Settings
+from epicrisis.settings import ModelsByRole, Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
@@ -95,7 +93,7 @@ _ANSWER_SETTINGS = {
     "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
     "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
-    "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route",
+    "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route", "map_confidence",
 }
 """Settings that influence the answers."""
 # fmt: on
@@ -148,6 +146,9 @@ class Pipeline:
         """
         needed = {settings.strategy, *strategies}
         silence_dependency_logs()
+        if not needed - WITHOUT_MODEL:
+            # No chat model is called, so its address does not count.
+            settings = settings.model_copy(update={"models": ModelsByRole()})
         settings = protect_patient_data(settings, library)
         with ExitStack() as resources:
             if settings.log is not None:
@@ -267,10 +268,7 @@ class Pipeline:
         }
         if self.search is not None:
             recipe["library"] = components.describe_search(self.search)
-        if self.settings.citing == "numbers":
-            recipe["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
-        if self.settings.check == "model":
-            recipe["check_prompts"] = hash_prompts(CHECK_PROMPTS)
+        recipe |= components.describe_optional_prompts(self.settings)
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
@@ -411,6 +409,7 @@ class Pipeline:
             split_sentences=find_sentences,
             **components.read_prompt_options(settings),
             citing=settings.citing,
+            map_confidence=settings.map_confidence,
             compare_texts=None if not self._has_encoder else self._compare_texts,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
@@ -444,7 +443,7 @@ class Pipeline:
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
         select = evidence_selection.rank_sentences
-        return await self._offload(select, self.settings, retriever, question.text, ranking.passages, k)
+        return await self._offload(select, self.settings, retriever, question.text, ranking, k)
 
     @property
     def _has_encoder(self) -> bool:

@@ -115,6 +115,11 @@ def fence(
     return "\n".join((*explanation, OPEN, *rows, CLOSE))
 
 
+def fence_text(text: str) -> str:
+    """Return one text inside the fence, escaped, without a label. `unfence` does not read it back."""
+    return f"{OPEN}\n{escape(text)}\n{CLOSE}"
+
+
 def _escape_numbered(item: str, numbers: Mapping[int, int]) -> str:
     """Return the item with labels of sentences. The text between two labels is escaped by itself, as it stands."""
     offsets = sorted(numbers)
@@ -126,14 +131,33 @@ def _escape_numbered(item: str, numbers: Mapping[int, int]) -> str:
 
 def unfence(prompt: str) -> list[str]:
     """Return the original items in the fence of a prompt, or an empty list without a fence. The inverse of `fence`."""
+    items: list[str] = []
+    for item in _split_fence(prompt):
+        items.append("".join(map(unescape, _SENTENCE_LABEL.split(item))))
+    return items
+
+
+def unfence_numbers(prompt: str) -> list[dict[int, int]]:
+    """Return for each item in the fence the numbers of its sentences, by the offset in the original item."""
+    numbers: list[dict[int, int]] = []
+    for item in _split_fence(prompt):
+        item_numbers: dict[int, int] = {}
+        offset = end = 0
+        for label in _SENTENCE_LABEL.finditer(item):
+            offset += len(unescape(item[end : label.start()]))
+            end = label.end()
+            item_numbers[offset] = int(label[0][2:-2])
+        numbers.append(item_numbers)
+    return numbers
+
+
+def _split_fence(prompt: str) -> list[str]:
+    """Return the items in the fence, escaped and with the labels of sentences."""
     start, end = prompt.find(OPEN), prompt.rfind(CLOSE)
     if start < 0 or end < 0:
         return []
-    items: list[str] = []
-    for item in _LABELS.split(prompt[start + len(OPEN) + 1 : end])[1:]:
-        pieces = _SENTENCE_LABEL.split(item.removesuffix("\n"))
-        items.append("".join(map(unescape, pieces)))
-    return items
+    items = _LABELS.split(prompt[start + len(OPEN) + 1 : end])[1:]
+    return [item.removesuffix("\n") for item in items]
 
 
 def datamark(text: str) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, model_validator
 from epicrisis.privacy import remote_host
 from epicrisis.settings_tables import (
     Date,
+    DefenceSettings,
     EnergySettings,
     LocalPath,
     NameOrPath,
@@ -190,23 +191,6 @@ class ExampleSettings(_Table):
     )
 
 
-class DefenceSettings(_Table):
-    """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
-
-    datamarking: bool = _key(False, "Replace the spaces of documents by a mark. Costs more prompt tokens per word.")
-    repeat: bool = _key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
-    isolated_votes: bool = _key(
-        False,
-        "Read each document alone and take the majority of their choices, with its margin. Costs one call per document "
-        "and evidence that only several documents together give. Only for brief-context and questions with options.",
-    )
-    structured_findings: bool = _key(
-        False,
-        "Pass options and numbered sentences of map replies to the reduce call, and no free text. Costs what readers "
-        "conclude from several sentences. Only for brief-context with citing = numbers.",
-    )
-
-
 class CacheSettings(_Table):
     """The cache of replies: the same call is not paid for twice."""
 
@@ -328,6 +312,11 @@ class Settings(_Table):
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     citing: CitingMode = _key(
         "quotes", "How a reply names its evidence: quotes (copied words) or numbers (of sentences).", omit="quotes"
+    )
+    map_confidence: bool = _key(
+        False,
+        "Ask map replies of brief-context for a rationale and a confidence (0 to 5), which the reduce call weighs.",
+        omit=False,
     )
     describe_sources: bool = _key(
         True,
@@ -455,6 +444,10 @@ class Settings(_Table):
             raise ValueError(
                 f"setting defence.isolated_votes: {self.strategy} does not read documents one by one: use --strategy "
                 "brief-context, or leave it out"
+            )
+        if self.defence.isolated_votes and self.map_confidence:
+            raise ValueError(
+                "setting map_confidence: isolated votes have no reduce call to weigh confidences: leave out one of both"
             )
         if self.defence.structured_findings and (self.strategy, self.citing) != ("brief-context", "numbers"):
             raise ValueError(

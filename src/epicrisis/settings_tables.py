@@ -91,6 +91,25 @@ class SettingsTable(BaseModel):
         return hash(repr(self))
 
 
+class DefenceSettings(SettingsTable):
+    """Options against instructions and false statements in documents, in addition to the fence (all off by default)."""
+
+    datamarking: bool = define_key(
+        False, "Replace the spaces of documents by a mark. Costs more prompt tokens per word."
+    )
+    repeat: bool = define_key(False, "Repeat the task after the documents. Costs the task's tokens once more per call.")
+    isolated_votes: bool = define_key(
+        False,
+        "Read each document alone and take the majority of their choices, with its margin. Costs one call per document "
+        "and evidence that only several documents together give. Only for brief-context and questions with options.",
+    )
+    structured_findings: bool = define_key(
+        False,
+        "Pass options and numbered sentences of map replies to the reduce call, and no free text. Costs what readers "
+        "conclude from several sentences. Only for brief-context with citing = numbers.",
+    )
+
+
 class EnergySettings(SettingsTable):
     """Estimates of energy and emissions for runs without a power meter. They change no answer."""
 

@@ -301,6 +301,13 @@ class Ranking:
         return tuple(hit.passage.id for hit in self.hits)
 
     @property
+    def ranks(self) -> dict[str, int]:
+        """The rank of each passage by the search, from 0, also for hits in order of time. Empty if nothing ranked."""
+        if self.parameters.get("order") != "time":
+            return {hit.passage.id: hit.rank for hit in self.hits}
+        return {id_: rank for rank, id_ in enumerate(self.parameters.get("ranked", ()))}
+
+    @property
     def scored_ids(self) -> tuple[tuple[str, float], ...]:
         """The passage ids with their scores."""
         return tuple((hit.passage.id, hit.score) for hit in self.hits)

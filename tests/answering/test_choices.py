@@ -518,3 +518,34 @@ def test_stream_yields_text_immediately() -> None:
     stream = TextStream("answer")
     pieces = ['{"result": {"ans', 'wer" : "It do', "es", "\\", 'n"', ', "choice": "A"}}']
     assert [stream.feed(piece) for piece in pieces] == ["", "It do", "es", "", "\n", ""]
+
+
+def _by_words(options: dict[str, str], choice: str | None, text: str = "It was seen in 40 people.") -> str | None:
+    form = AnswerFormat(options, sentences=3)
+    claims = [{"text": text, "sentences": [1]}]
+    return form.read(json.dumps({"result": {"found": True, "claims": claims, "choice": choice}})).choice
+
+
+def test_schema_of_numbered_reply_offers_words_of_options_once() -> None:
+    form = AnswerFormat({"A": "yes", "B": "no", "C": "no"}, sentences=3)
+    fields = form.schema()["properties"]["result"]["anyOf"][0]["properties"]
+    assert fields["choice"] == {"enum": ["yes", "no"]}
+
+
+@pytest.mark.parametrize("letter", "ABC")
+def test_option_named_by_words_is_chosen_even_if_they_look_like_letters_or_null(letter: str) -> None:
+    options = {"A": "B", "B": "none", "C": "A"}
+    assert _by_words(options, options[letter]) == letter
+
+
+def test_numbered_reply_that_names_a_letter_is_still_read() -> None:
+    assert _by_words({"A": "yes", "B": "no"}, "B") == "B"
+
+
+def test_null_choice_of_numbered_reply_is_no_answer() -> None:
+    assert _by_words({"A": "yes", "B": "no"}, None) is None
+
+
+def test_numbered_reply_whose_claim_states_another_option_is_unreadable() -> None:
+    with pytest.raises(Unreadable, match="different choices"):
+        _by_words({"A": "yes", "B": "no"}, "no", "The answer is yes.")

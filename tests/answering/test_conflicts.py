@@ -99,6 +99,32 @@ def test_rule_of_strategy_and_abstention_are_named() -> None:
     assert not any(side.is_answer for side in conflict.sides)
 
 
+def test_opposite_sentence_of_same_document_is_not_cited_on_its_side() -> None:
+    question = Question("Does aspirin reduce stroke?", form="open")
+    texts = ("Stroke was more frequent with aspirin.", "Stroke was less frequent with aspirin after a year.")
+    both = study(1, " ".join(texts))
+    other = study(2, "Stroke was less frequent with aspirin.")
+    length = len(texts[0])
+    quotations = [
+        Quotation(both.id, texts[0], 0, length),
+        Quotation(both.id, texts[1], length + 1, length + 1 + len(texts[1])),
+        quote(other),
+    ]
+    text, citations = cite("", quotations, [both, other])
+    (conflict,) = conflicts_of(Answer(question, "rag", "answered", text, citations=citations), both, other)
+    assert {side.label: side.citations for side in conflict.sides} == {"an increase": (1,), "a decrease": (3,)}
+
+
+def test_study_type_in_another_passage_of_document_is_named() -> None:
+    question = Question("Does aspirin reduce stroke?", form="open")
+    cited = study(1, "Stroke was more frequent with aspirin.", None)
+    methods = replace(cited, id="d1#1", text="We randomised 200 people to aspirin or placebo.")
+    other = study(2, "Stroke was less frequent with aspirin.")
+    (conflict,) = conflicts_of(sentences(cited, other, question=question), cited, methods, other)
+    summaries = {side.label: side.summary for side in conflict.sides}
+    assert summaries == {"an increase": "1 randomised trial", "a decrease": "1 randomised trial"}
+
+
 def test_agreeing_or_silent_parts_give_no_conflict() -> None:
     assert conflicts_of(in_parts([(YES[0], "A"), (YES[1], "A")]), *YES) == ()
     answer = in_parts([(YES[0], "A"), (NO, "B")])

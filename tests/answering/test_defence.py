@@ -311,5 +311,5 @@ def test_structured_findings_pass_no_free_text_to_reduce() -> None:
         seen[structured] = reduces(model)[0].messages[-1].content
     assert "Tell everyone" in seen[False]
     assert "Tell everyone" not in seen[True]
-    assert "(option A, 2015)" in seen[True]
+    assert '(option "yes", 2015)' in seen[True]
     assert SENTENCES[1] in seen[True]

@@ -31,6 +31,11 @@ SURVIVAL = Comparison("survival", "ketamine", "placebo")
         ("Pain: odds ratio 0.61 (95% CI 0.41-0.92).", "decreased"),
         ("Pain: odds ratio 0.81 (95% CI 0.41-1.32).", "no-difference"),
         ("Nausea was more frequent with ketamine, whereas pain was less frequent.", "decreased"),
+        ("Ketamine was effective in reducing pain.", "decreased"),
+        ("We aimed to assess whether ketamine reduces pain.", "none"),
+        ("To determine if ketamine can reduce pain.", "none"),
+        ("It remains unclear if ketamine reduces pain.", "none"),
+        ("Pain was lower with ketamine, whether or not it was given early.", "decreased"),
         ("Pain was assessed after 24 hours.", "none"),
         ("", "none"),
     ],
@@ -63,3 +68,10 @@ def test_effect_is_shown_unless_denied() -> None:
     assert shows_effect("The drug was associated with falls.")
     assert not shows_effect("The drug was not associated with falls.")
     assert not shows_effect("The drug is a tablet.")
+    assert not shows_effect("We aimed to find out whether the drug is effective.")
+
+
+def test_effective_in_reducing_unlisted_outcome_is_decrease() -> None:
+    question = "Does chlorhexidine reduce omphalitis, compared with dry cord care?"
+    text = "Chlorhexidine was effective in reducing the risk of omphalitis."
+    assert find_direction(text, read_comparison(question)) == "decreased"

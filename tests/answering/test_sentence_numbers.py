@@ -287,8 +287,10 @@ def test_documents_without_sentence_are_quoted() -> None:
         ((3, 4, 5, 0, 1, 2), [], False),
         ((3, 4, 5, 0, 1, 2), [1, 2, 3, 4, 5, 6], False),
         ((0, 4, 5, 3, 1, 2), [1, 2, 3], True),
-        ((0, 1, 5, 3, 4, 2), [1, 2, 3], False),
-        ((0, 3, 1, 2), [1, 2], False),
+        ((0, 1, 5, 3, 4, 2), [1, 2, 3], True),
+        ((2, 0, 1, 3, 4, 5), [3, 1, 2], False),
+        ((0, 3, 1, 2), [1, 2], True),
+        ((1, 0, 3, 2), [1, 2], False),
         ((0, 1, 2, 3), [1], False),
         ((), [1, 2], False),
     ],
@@ -372,8 +374,8 @@ def test_reduce_prompt_lists_findings_with_numbered_sentences() -> None:
     answer = run(brief_context, asked)
     (request,) = reduces(model)
     assert items_of(request) == [
-        f"Aspirin works. (option A, 2015)\n{SENTENCES[1]}",
-        f"Zinc makes sick. (option A, 2015)\n{SENTENCES[4]}",
+        f'Aspirin works. (option "yes", 2015)\n{SENTENCES[1]}',
+        f'Zinc makes sick. (option "yes", 2015)\n{SENTENCES[4]}',
     ]
     assert labels_of(request.messages[-1].content) == [(1, SENTENCES[1]), (2, SENTENCES[4])]
     assert request.schema is not None

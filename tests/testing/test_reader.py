@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from epicrisis.types import EvidenceSpan, Passage, Question
 QUESTION = "Does aspirin prevent stroke?"
 PASSAGE = 'In this trial aspirin 75 mg daily lowered the risk of "first" stroke by a third in adults over 40.'
 KEYS = {QUESTION: KeyPassage(PASSAGE, "A")}
+OPTIONS = {"A": "yes", "B": "no"}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -229,6 +231,72 @@ def test_extractive_question_gets_answer_words() -> None:
     assert result_of(prompt_of([FIRST], TWO), keys, MAP)["quotes"][0]["quote"] == "the tenth floor"
     (unknown,) = {TWO: KeyPassage(FIRST, answer="floor no. 10")}.values()
     assert result_of(prompt_of([FIRST], TWO), {TWO: unknown}, SPAN)["span"] in FIRST
+
+
+TRIALS = (
+    "Zinc helped. It was cheap.",
+    'Some notes. "In this" trial aspirin lowered the risk of stroke. It was 75 mg daily. Bleeding was rare.',
+    "Rest was fine. Nothing else.",
+)
+ASPIRIN = TRIALS[1][12:84]
+STROKE = {QUESTION: KeyPassage(ASPIRIN, "A")}
+
+
+def numbered_prompt(numbers: Sequence[dict[int, int]], question: str = QUESTION, texts: Sequence[str] = TRIALS) -> str:
+    return f"Question: {question}\n\n{fence(texts, numbers=numbers)}\n\nNow reply."
+
+
+@pytest.mark.parametrize(
+    ("numbers", "named"),
+    [
+        ([{0: 1, 13: 2}, {0: 3, 12: 4, 63: 5}, {}], [4]),
+        ([{13: 1}, {63: 2}, {0: 3}], [2]),
+        ([{0: 1}, {0: 2, 85: 3}, {0: 4}], [2]),
+        ([{0: 1}, {}, {0: 2}], [1]),
+    ],
+)
+def test_reader_names_numbered_sentence_of_key_passage(numbers: list[dict[int, int]], named: list[int]) -> None:
+    """The sentence of the passage, else the first numbered one of its document, else number 1."""
+    assert TRIALS[1][12:].startswith('"In this')
+    n = sum(map(len, numbers))
+    map_schema = AnswerFormat(OPTIONS, text_field="finding", sentences=n, choice_may_be_null=True)
+    found = result_of(numbered_prompt(numbers), STROKE, map_schema.schema())
+    assert (found["sentences"], found["choice"]) == (named, "A")
+    (claim,) = result_of(numbered_prompt(numbers), STROKE, AnswerFormat(OPTIONS, sentences=n).schema())["claims"]
+    assert claim["sentences"] == named
+    assert result_of(numbered_prompt(numbers), STROKE, map_schema.schema(), lambda *_: 0.0) == {"found": False}
+
+
+def test_numbered_finding_is_recognized_in_reduce_prompt() -> None:
+    keys = {TWO: KeyPassage(FIRST, answer="two", also_needs=(SECOND,))}
+    map_schema = AnswerFormat({}, text_field="finding", sentences=2).schema()
+    items, numbers = [], []
+    for text in (FIRST, SECOND):
+        found = result_of(numbered_prompt([{0: 1}, {0: 2}], TWO, ["Nothing.", text]), keys, map_schema)
+        assert found["sentences"] == [2]
+        items.append(f"{found['finding']}\n{text}")
+        numbers.append({len(found["finding"]) + 1: len(items)})
+    prompt = f"Question: {TWO}\n{fence(items, label='finding', numbers=numbers)}"
+    (claim,) = result_of(prompt, keys, AnswerFormat({}, sentences=2).schema())["claims"]
+    assert claim == {"text": "two", "sentences": [1, 2]}
+
+
+def test_numbered_extraction_copies_words_of_a_numbered_sentence() -> None:
+    texts = ["Nothing at all.", f"Note. {FIRST}"]
+    schema = dict(SpanFormat([Passage("n#0", "n", 0, 0, 1, "x")] * 2, by_number=True).schema())
+    keys = {TWO: KeyPassage(FIRST, answer="the tenth floor")}
+    (claim,) = result_of(numbered_prompt([{0: 1}, {6: 2}], TWO, texts), keys, schema)["claims"]
+    assert claim == {"text": "the tenth floor", "sentences": [2]}
+    assert result_of(numbered_prompt([{0: 1}, {0: 2}], TWO, texts), keys, schema) == {"found": False}
+    (claim,) = result_of(numbered_prompt([{0: 1}, {6: 2}], TWO, texts), {TWO: KeyPassage(FIRST)}, schema)["claims"]
+    assert claim["text"] in FIRST
+
+
+def test_reader_is_more_confident_of_a_complete_key() -> None:
+    keys = {TWO: KeyPassage(FIRST, answer="two", also_needs=(SECOND,))}
+    schema = AnswerFormat({}, text_field="finding", documents=2, with_confidence=True).schema()
+    both, one = prompt_of([FIRST, SECOND], TWO), prompt_of([FIRST], TWO)
+    assert [result_of(prompt, keys, schema)["confidence"] for prompt in (both, one)] == [5, 3]
 
 
 NOTES = {"note:1": f"FICTIONAL RECORD\n{FIRST} It rained.\nBye.", "note:2": f"FICTIONAL RECORD\n{SECOND}\nBye."}

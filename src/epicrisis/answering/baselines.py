@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from epicrisis.answering.document_answers import answer_from_documents, conclude
 from epicrisis.answering.one_prompt import answer_in_one_prompt, check_route
+from epicrisis.answering.paper_prompts import NotebookReply
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import TIE, Context, make_unanswered, render_question
 from epicrisis.answering.structured_request import Unreadable
@@ -36,7 +37,9 @@ async def chain_of_thought(question: Question, context: Context) -> Answer:
 
 async def _answer_from_memory(question: Question, context: Context, strategy: str, *, reasoning: bool) -> Answer:
     prompt = render_question(strategy.replace("-", "_"), question)
-    reply_format = AnswerFormat(question.options, reasoning=reasoning)
+    reply_format: AnswerFormat | NotebookReply = AnswerFormat(question.options, reasoning=reasoning)
+    if context.paper_prompts is not None and not reasoning:
+        prompt, reply_format = context.paper_prompts.build_closed_book(question)
     context.emit(AnswerStarted(strategy, documents=0))
     try:
         reply = await context.ask("writer", strategy, prompt, reply_format, stream=True)
@@ -54,6 +57,7 @@ async def rag(question: Question, context: Context) -> Answer:
     everything = await context.retrieve(question)
     ranking = take_before_gap(everything)
     context.emit(Retrieved(ranking))
+    context = replace(context, ranks=everything.ranks)
     try:
         return await answer_in_one_prompt(question, context, ranking.passages, "rag", everything.passages)
     except (ChatError, Unreadable) as error:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 from epicrisis.answering.document_answers import (
     DocumentsRequest,
@@ -19,8 +19,11 @@ from epicrisis.answering.document_answers import (
     cite_reply,
     conclude_from_documents,
     list_quotations,
+    wants_confidence,
+    wants_span,
 )
-from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
+from epicrisis.answering.paper_prompts import NotebookReply
+from epicrisis.answering.reply_parsing import MAX_CONFIDENCE, AnswerFormat, ParsedReply
 from epicrisis.answering.sentence_numbers import (
     CitedText,
     NumberedSentences,
@@ -28,6 +31,7 @@ from epicrisis.answering.sentence_numbers import (
     number_quotations,
 )
 from epicrisis.answering.strategy_context import (
+    CONFIDENCE_PROMPTS,
     NUMBERED_PROMPTS,
     PROMPTS,
     Context,
@@ -63,6 +67,7 @@ async def brief_context(question: Question, context: Context) -> Answer:
     """Answer with plain RAG if the preflight check, if any, finds that the rankings agree, else with map and reduce."""
     ranking = await context.retrieve(question)
     context.emit(Retrieved(ranking))
+    context = replace(context, ranks=ranking.ranks)
     passages, verdict = ranking.passages, None
     if context.preflight is not None:
         verdict = await context.preflight(question)
@@ -144,7 +149,16 @@ async def _map_part(
     else:
         state: Literal["relevant", "nothing"] = "relevant" if reply.has_answer else "nothing"
         quotations = list_quotations(await cite_reply(context, stage, request, reply))
-        partial = PartialAnswer(number, ids, state, reply.text, reply.choice, quotations)
+        partial = PartialAnswer(
+            number,
+            ids,
+            state,
+            reply.text,
+            reply.choice,
+            quotations,
+            rationale=reply.rationale,
+            confidence=reply.confidence,
+        )
     partial = replace(partial, usage=sum(usages, Usage()))
     context.emit(MapFinished(partial))
     return [partial]
@@ -174,18 +188,23 @@ async def _reduce(
 
 
 async def _sum_up(
-    question: Question, context: Context, findings: Sequence[PartialAnswer], passages: Mapping[str, Passage]
+    question: Question,
+    context: Context,
+    findings: Sequence[PartialAnswer],
+    passages: Mapping[str, Passage],
+    *,
+    is_half: bool = False,
 ) -> tuple[ParsedReply, tuple[CitedText, ...]]:
     """Return the reply of the reduce call, and its claims with the quotations of the findings.
 
-    Findings that do not fit one prompt are summed up in halves.
+    Findings that do not fit one prompt are summed up in halves. The reply to a half has a confidence if findings have.
     """
     sentences = NumberedSentences()
     if context.citing == "numbers":
         quotations = itertools.chain.from_iterable(map(attrgetter("quotations"), findings))
         verified = [quotation for quotation in quotations if quotation.start is not None]
         sentences = await number_quotations(question, context, verified)
-    prompt, reply_format = _build_reduce_request(question, context, findings, passages, sentences)
+    prompt, reply_format = build_reduce_request(question, context, findings, passages, sentences, is_half=is_half)
     if await context.fits("reduce", prompt, reply_format):
         context.emit(AnswerStarted("reduce", documents=len(findings)))
         try:
@@ -202,13 +221,20 @@ async def _sum_up(
     middle = len(findings) // 2
     summaries: list[PartialAnswer] = []
     for half in (findings[:middle], findings[middle:]):
-        reply, claims = await _sum_up(question, context, half, passages)
+        reply, claims = await _sum_up(question, context, half, passages, is_half=True)
         if reply.has_answer:
-            summary = replace(half[0], text=reply.text, choice=reply.choice, quotations=list_quotations(claims))
+            summary = replace(
+                half[0],
+                text=reply.text,
+                choice=reply.choice,
+                quotations=list_quotations(claims),
+                rationale=reply.rationale,
+                confidence=reply.confidence,
+            )
             summaries.append(summary)
     if not summaries:
         return ParsedReply(has_answer=False), ()
-    return await _sum_up(question, context, summaries, passages)
+    return await _sum_up(question, context, summaries, passages, is_half=is_half)
 
 
 async def _cite_findings(
@@ -225,31 +251,43 @@ async def _cite_findings(
     return (CitedText(reply.text, tuple(quotations)),)
 
 
-def _build_reduce_request(
+def build_reduce_request(
     question: Question,
     context: Context,
     findings: Sequence[PartialAnswer],
     passages: Mapping[str, Passage],
     sentences: NumberedSentences,
-) -> tuple[Prompt, AnswerFormat]:
-    """Return the prompt with the findings, and its reply's format.
+    *,
+    is_half: bool = False,
+) -> tuple[Prompt, AnswerFormat | NotebookReply]:
+    """Return the prompt with the findings, and its reply's format. The prompts of a paper show the findings alone.
 
     The sentences to name, if there are any, follow the first finding that quotes them. Other quotations are left out:
-    they would make the prompt as long as a map call.
+    they would make the prompt as long as a map call. With `map_confidence` findings have confidence and rationale, and
+    so has the reply to a half of them (LLM x MapReduce, Zhou et al. 2024, sections 3.2 and 3.3).
     """
+    if context.map_reduce_prompts is not None and not wants_span(question, context):
+        return context.map_reduce_prompts.build_reduce(question, list(map(attrgetter("text"), findings)))
     items: list[str] = []
     marks: list[list[ArticleMark]] = []
     places: list[dict[int, int]] = []
     numbers = {quotation: number for number, quotation in enumerate(sentences.quotations, 1)}
+    n = len(numbers)
+    with_confidence = wants_confidence(question, context)
     for finding in findings:
         sources = [passages[quotation.passage_id] for quotation in finding.quotations]
         source_marks = set(itertools.chain.from_iterable(map(attrgetter("marks"), sources)))
         marks.append([mark for mark in MARK_LABELS if mark in source_marks])
         newest = max((source.date or "" for source in sources), default="")
         option = f"option {finding.choice}" if finding.choice else ""
+        if n and finding.choice:
+            option = f'option "{question.options.get(finding.choice, finding.choice)}"'
         studies = _list_study_types(sources) if context.describe_sources else ""
-        notes = ", ".join(filter(None, (option, newest, studies)))
+        confidence = _describe_confidence(finding) if with_confidence else ""
+        notes = ", ".join(filter(None, (option, newest, studies, confidence)))
         item = f"{finding.text} ({notes})" if notes else finding.text
+        if with_confidence and finding.rationale:
+            item = f"{item}\nReason: {finding.rationale}"
         item_places: dict[int, int] = {}
         for quotation in finding.quotations:
             if quotation in numbers:
@@ -257,11 +295,26 @@ def _build_reduce_request(
                 item = f"{item}\n{quotation.text}"
         items.append(item)
         places.append(item_places)
-    n = len(sentences.quotations)
     documents = fence(items, label="finding", marks=marks, numbers=places)
+    reply_format = AnswerFormat(
+        question.options,
+        sources=0 if n else len(findings),
+        sentences=n,
+        with_confidence=with_confidence and is_half,
+    )
     folder = NUMBERED_PROMPTS if n else PROMPTS
-    prompt = render_question("reduce", question, folder, documents=documents, about=context.about)
-    return prompt, AnswerFormat(question.options, sources=0 if n else len(findings), sentences=n)
+    variables: dict[str, Any] = {}
+    if with_confidence:
+        folder, variables = CONFIDENCE_PROMPTS, {"numbered": n > 0, "is_half": is_half}
+    prompt = render_question("reduce", question, folder, documents=documents, about=context.about, **variables)
+    return prompt, reply_format
+
+
+def _describe_confidence(finding: PartialAnswer) -> str:
+    """Return such as `confidence 4 of 5`. An unknown confidence is called unknown."""
+    if finding.confidence is None:
+        return "confidence unknown"
+    return f"confidence {finding.confidence:g} of {MAX_CONFIDENCE}"
 
 
 def _list_study_types(sources: Sequence[Passage]) -> str:

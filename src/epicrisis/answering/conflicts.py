@@ -33,7 +33,7 @@ from epicrisis.answers import (
 )
 from epicrisis.question_options import first_same_option
 from epicrisis.references import build_reference
-from epicrisis.study_types import StudyType
+from epicrisis.study_types import StudyType, StudyTypeMatch
 from epicrisis.types import ArticleMark, Passage
 
 Stance: TypeAlias = Literal["increased", "decreased", "no-difference", "effect"]
@@ -174,8 +174,7 @@ def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Itera
     stances: dict[str, Stance] = {}
     for citation in answer.citations:
         stance = _read_stance(citation.quotation, comparison) if citation.verified else None
-        stance = stances.setdefault(citation.document_id, stance) if stance else stance
-        if stance is not None and stance == stances[citation.document_id]:
+        if stance is not None and stances.setdefault(citation.document_id, stance) == stance:
             side = sides.setdefault(stance, _Side(_STANCES[stance]))
             side.citations.append(citation.number)
             side.sources[citation.document_id] = _source_of_citation(citation, passages)
@@ -187,7 +186,7 @@ def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Itera
                 continue
             if stances.setdefault(passage.document_id, stance) == stance:
                 side = sides.setdefault(stance, _Side(_STANCES[stance]))
-                side.sources.setdefault(passage.document_id, _source_of_passage(passage))
+                side.sources.setdefault(passage.document_id, _source_of_passage(passage, passages))
                 if partial.partition not in side.partitions:
                     side.partitions.append(partial.partition)
     if _disagree({name for name, side in sides.items() if side.count}):
@@ -300,7 +299,7 @@ def _list_sources(partial: PartialAnswer, passages: Mapping[str, Passage]) -> di
     for quotation in partial.quotations:
         passage = passages.get(quotation.passage_id)
         if quotation.verified and passage is not None:
-            sources[passage.document_id] = _source_of_passage(passage)
+            sources[passage.document_id] = _source_of_passage(passage, passages)
     return sources
 
 
@@ -310,16 +309,24 @@ def _list_citations(partial: PartialAnswer, citations: Sequence[Citation]) -> li
     return [citation.number for citation in citations if (citation.passage_id, citation.quotation) in quoted]
 
 
-def _source_of_passage(passage: Passage) -> ConflictSource:
-    study = build_reference(passage).study
+def _source_of_passage(passage: Passage, passages: Mapping[str, Passage]) -> ConflictSource:
+    study = build_reference(passage).study or _find_study(passage.document_id, passages)
     is_note = passage.patient is not None
     return ConflictSource(passage.document_id, passage.title, study, is_note, passage.is_retracted)
+
+
+def _find_study(document_id: str, passages: Mapping[str, Passage]) -> StudyTypeMatch | None:
+    """Return the type of a study from any passage of it. Words of an abstract may be in another passage."""
+    for passage in passages.values():
+        if passage.document_id == document_id and (study := build_reference(passage).study):
+            return study
+    return None
 
 
 def _source_of_citation(citation: Citation, passages: Mapping[str, Passage]) -> ConflictSource:
     passage = passages.get(citation.passage_id) or passages.get(citation.document_id)
     if passage is not None:
-        return _source_of_passage(passage)
+        return _source_of_passage(passage, passages)
     reference = citation.reference
     is_retracted = not _NOT_EVIDENCE.isdisjoint(citation.marks)
     return ConflictSource(

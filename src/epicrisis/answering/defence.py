@@ -69,13 +69,18 @@ class _ProtectedFormat(Generic[T]):
         """Double the room if a reply may copy datamarks: each may be a token."""
         return self.inner.max_tokens * (2 if self.datamarking else 1)
 
-    def schema(self) -> Mapping[str, Any]:
-        """Return the JSON schema of the format."""
+    @property
+    def takes_first_reply(self) -> bool:
+        """Whether the first reply counts as it is."""
+        return getattr(self.inner, "takes_first_reply", False)
+
+    def schema(self) -> Mapping[str, Any] | None:
+        """Return the JSON schema of the format, or None."""
         return self.inner.schema()
 
     def read(self, text: str) -> T:
         """Return the value of a reply. Raises Unreadable."""
         value = self.inner.read(remove_datamarks_from_json(text) if self.datamarking else text)
         if self.drops_text and isinstance(value, ParsedReply):
-            return replace(value, text="")
+            return replace(value, text="", rationale="")
         return value

@@ -83,6 +83,7 @@ _UNWANTED = re.compile(
 )
 """Outcomes that are better if there is less of them."""
 _AMOUNT_UP = re.compile(r"(?:greater|larger|more|higher|bigger|stronger|faster|further|marked\w*)$", re.IGNORECASE)
+_HELPS = re.compile(r"(?:more )?(?:effective|success|benefi)", re.IGNORECASE)
 _AMOUNT_DOWN = re.compile(r"(?:less|smaller|lower|slower|weaker)$", re.IGNORECASE)
 _CHANGE = re.compile(
     r"(?:increas|decreas|reduc|declin|drop|loss|gain|rise|improv|impair|prevent|inhibit|suppress|deteriorat|effective|"
@@ -122,6 +123,15 @@ _NO_COMPARISON = re.compile(
 _SIGNIFICANTLY = re.compile(r"\b(?:significan\w+|statistically)\b", re.IGNORECASE)
 _DirectionWord: TypeAlias = tuple[int, int, int, str]
 """Start, end, sign and text of a word that gives a direction."""
+_AIM = re.compile(
+    r"\b(?:aim(?:s|ed)|(?:aim|objectives?|purpose|goal) (?:of|was|is|were)|hypothesi[sz]ed|with the hypothesis|"
+    r"whether(?! or not)|(?:sought|designed|conducted|undertaken|carried out) to|"
+    r"(?:remains?|is|are) (?:still )?(?:uncertain|unclear|unknown|controversial|unanswered)|"
+    r"(?:has|have) not been (?:\w+ )?(?:studied|investigated|evaluated|examined|established|compared))\b"
+    r"|^\W{0,9}to (?:determine|assess|evaluate|examine|investigate|compare|test|study|explore|find out)\b",
+    re.IGNORECASE,
+)
+"""Words of a clause about what a study asks, and not what it found."""
 _EFFECT = re.compile(r"\b(?:effective|associated|significant(?:ly)?|efficacious|correlat\w+|affects?)\b", re.IGNORECASE)
 
 
@@ -178,9 +188,12 @@ def find_direction(text: str, comparison: Comparison) -> Direction:
     """Return which way the outcome of the comparison went in a text, `none` if the rules cannot read it.
 
     The clause that shares most words with the outcome decides. If it has no direction, the others follow in order.
+    Clauses about the aim of a study have none.
     """
     clean = _normalise(text)
-    clauses = [clause for clause in _split_clauses(clean) if _WORD.search(clause.lower())]
+    clauses = [clause for clause in _split_clauses(clean) if _WORD.search(clause.lower()) and not _AIM.search(clause)]
+    if not clauses:
+        return "none"
     outcome_stems = list_stems(comparison.outcome)
     ranked = sorted(clauses, key=lambda clause: -len(outcome_stems & list_stems(clause)))
     for clause in ranked:
@@ -191,9 +204,10 @@ def find_direction(text: str, comparison: Comparison) -> Direction:
 
 
 def shows_effect(text: str) -> bool:
-    """Return whether a text states an effect or association without a direction, and does not deny it."""
+    """Return whether a text states an effect or association without a direction, and neither denies nor asks it."""
     clean = _normalise(text)
-    return _EFFECT.search(clean) is not None and _NO_DIFFERENCE.search(clean) is None
+    denies = _NO_DIFFERENCE.search(clean) is not None or _AIM.search(clean) is not None
+    return _EFFECT.search(clean) is not None and not denies
 
 
 def mentions_outcome(text: str, comparison: Comparison) -> bool:
@@ -279,8 +293,8 @@ def _read_words(clause: str, comparison: Comparison) -> int:
     start, end, sign, word = words[index]
     following = words[index + 1] if index + 1 < len(words) else None
     if following is not None and following[0] - end <= 24 and _CHANGE.match(following[3]):
-        # `greater reduction` is a reduction, `smaller reduction` less of one.
-        if _AMOUNT_UP.match(word):
+        # `greater reduction` and `effective in reducing` are reductions, `smaller reduction` is less of one.
+        if _AMOUNT_UP.match(word) or _HELPS.match(word):
             start, end, sign, word = following
         elif _AMOUNT_DOWN.match(word):
             start, end, sign = following[0], following[1], -following[2]

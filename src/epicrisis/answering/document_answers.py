@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from epicrisis.answering.citations import MIN_WORDS, cite, cite_claims, locate_all, locate_span
+from epicrisis.answering.paper_prompts import NotebookReply
 from epicrisis.answering.reply_parsing import (
     CLAIM_TEXT,
     FINDING_CHARACTERS,
@@ -27,7 +28,7 @@ from epicrisis.answering.sentence_numbers import (
     cite_named_sentences,
     select_numbered_sentences,
 )
-from epicrisis.answering.strategy_context import NUMBERED_PROMPTS, PROMPTS, Context, render_question
+from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS, PROMPTS, Context, render_question
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Quotation, WithheldAnswer
 from epicrisis.errors import ContextOverflow
@@ -37,11 +38,26 @@ from epicrisis.types import Passage, Question
 
 SPAN_CHARACTERS = 400
 NOTHING_RETRIEVED = Failure("NothingRetrieved", "no passage of the library matches the question")
+_DENIAL = re.compile(
+    r"(?ix)^ (?:(?:the|these|this|provided|given|retrieved|available|above)\s+){0,4}"
+    r"(?:documents?|abstracts?|evidence|stud(?:y|ies)|texts?|findings?|notes?|records?|information|passages?|sources?"
+    r"|articles?) (?:\s+(?:provided|given|above))?"
+    r"\s+ (?:do|does|did)\s+not\s+ (?:[a-z]{1,20}ly\s+){0,2}"
+    r"(?: (?:answer|address)\b | (?:state|say|mention|provide|contain|specify|give|discuss|include|indicate)\b"
+    r"(?:\s+[a-z]{1,20}){0,3} \s+(?:whether|information|answers?|if|which|what|how)\b)"
+)
+"""The beginning of a claim such as `The documents do not state whether...`."""
+_INSTEAD = re.compile(r"(?i)\b(?:but|however|although|though|while|suggest\w{0,3})\b")
 
 
 def wants_span(question: Question, context: Context) -> bool:
     """Return whether the answer must be words of a document."""
     return question.form == "extractive" and context.extract == "span"
+
+
+def wants_confidence(question: Question, context: Context) -> bool:
+    """Return whether map replies have a rationale and a confidence. Words of a document have none."""
+    return context.map_confidence and not wants_span(question, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +66,7 @@ class DocumentsRequest:
 
     passages: tuple[Passage, ...]
     prompt: Prompt
-    reply_format: AnswerFormat | SpanFormat
+    reply_format: AnswerFormat | SpanFormat | NotebookReply
     sentences: NumberedSentences = field(default_factory=NumberedSentences)
     """Empty for a reply that quotes."""
 
@@ -64,8 +80,13 @@ async def build_documents_request(
 ) -> DocumentsRequest:
     """Return the request for an answer (`rag`), a finding (`map`) or a span of passages.
 
-    Passages without a sentence to number are quoted, whatever `citing` says.
+    Passages without a sentence to number are quoted, whatever `citing` says. The prompts of a paper neither quote nor
+    number.
     """
+    prompts = context.paper_prompts if template == "rag" else context.map_reduce_prompts
+    if prompts is not None and not wants_span(question, context):
+        request = prompts.build_reading(question, passages, context.scope, template, context.about)
+        return DocumentsRequest(passages, *request)
     sentences = NumberedSentences()
     if context.citing == "numbers":
         # Before the selection, because a reranker may be another machine.
@@ -80,12 +101,19 @@ async def build_documents_request(
         reply_format = SpanFormat(_narrow_passages(passages, sentences), by_number=True) if n else SpanFormat(passages)
     elif template == "map":
         reply_format = replace(
-            answer_format, text_field="finding", text_characters=FINDING_CHARACTERS, choice_may_be_null=True
+            answer_format,
+            text_field="finding",
+            text_characters=FINDING_CHARACTERS,
+            choice_may_be_null=True,
+            with_confidence=wants_confidence(question, context),
         )
     name = "extract" if wants_span(question, context) else template
     documents = fence_passages(passages, context.scope, sentences.quotations, with_study=context.describe_sources)
     folder = NUMBERED_PROMPTS if n else PROMPTS
-    prompt = render_question(name, question, folder, documents=documents, about=context.about)
+    variables: dict[str, Any] = {}
+    if isinstance(reply_format, AnswerFormat) and reply_format.with_confidence:
+        folder, variables = CONFIDENCE_PROMPTS, {"numbered": n > 0}
+    prompt = render_question(name, question, folder, documents=documents, about=context.about, **variables)
     return DocumentsRequest(passages, prompt, reply_format, sentences)
 
 
@@ -245,15 +273,19 @@ class SpanFormat:
 def withhold_unverified(answer: Answer) -> Answer:
     """Return an answer from documents unchanged if a quotation is verified, else as an abstention.
 
-    Small models write quotations that are in no document. The abstention holds the model's answer under `withheld`,
-    with the reason. An answer with an option like "the record does not say" is unchanged: no words of a record can show
-    it.
+    Small models write quotations that are in no document, and choose an option although all that they write is that the
+    documents do not answer the question: that is an abstention too. It holds the model's answer under `withheld`, with
+    the reason. An answer with an option like "the record does not say" is unchanged: no words of a record can show it.
     """
-    is_verified = any(map(attrgetter("verified"), answer.citations))
-    if answer.state != "answered" or is_verified or chose_unanswerable(answer):
+    if answer.state != "answered" or chose_unanswerable(answer):
+        return answer
+    denies = bool(answer.claims) and all(denies_answer(claim.text) for claim in answer.claims)
+    if any(map(attrgetter("verified"), answer.citations)) and not denies:
         return answer
     n = len(answer.citations)
-    if not n:
+    if denies:
+        reason = "its own words say that the documents do not answer the question"
+    elif not n:
         reason = "it quotes no document"
     elif n == 1:
         reason = "its only quotation was not found in the document it cites"
@@ -261,6 +293,14 @@ def withhold_unverified(answer: Answer) -> Answer:
         reason = f"none of its {n} quotations was found in the document it cites"
     withheld = WithheldAnswer(answer.text, reason, answer.choice, answer.citations)
     return replace(answer, state="abstained", text="", choice=None, citations=(), claims=(), withheld=withheld)
+
+
+def denies_answer(text: str) -> bool:
+    """Return whether a claim says only that the documents do not answer the question.
+
+    A claim that goes on with what they say instead ("but they suggest...") is an answer.
+    """
+    return _DENIAL.match(text) is not None and _INSTEAD.search(text) is None
 
 
 def chose_unanswerable(answer: Answer) -> bool:

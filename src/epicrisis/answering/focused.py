@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from epicrisis.answering.document_answers import NOTHING_RETRIEVED
 from epicrisis.answering.evidence import list_spans
 from epicrisis.answering.one_prompt import answer_in_one_prompt, check_route
+from epicrisis.answering.prompt_budget import fit_sentences
 from epicrisis.answering.strategy_context import Context, SentenceSplitting, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, Failure, Notice, Retrieved, SentencesSelected
@@ -19,6 +20,7 @@ from epicrisis.errors import ChatError
 from epicrisis.partitioning import take_before_gap
 from epicrisis.prompts import check_scope
 from epicrisis.protocols import Message
+from epicrisis.references import join_places
 from epicrisis.types import Passage, Question, Ranking, Sentence
 
 NAME = "focused"
@@ -38,11 +40,13 @@ async def focused(question: Question, context: Context) -> Answer:
     everything = await context.retrieve(question)
     ranking = take_before_gap(everything)
     context.emit(Retrieved(ranking))
+    context = replace(context, ranks=everything.ranks)
     if not ranking.hits:
         return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
     # Before the selection, because a reranker may be another machine.
     check_scope(ranking.passages, context.scope)
-    n = context.sentences if context.focus_tokens is None else MAX_SENTENCES
+    is_limited = context.focus_tokens is not None or context.prompt_tokens is not None
+    n = MAX_SENTENCES if is_limited else context.sentences
     selection = await context.select_sentences(question, n, _order_by_rank(ranking))
     if selection.parameters.get("encoder") is None:
         return Answer(question, NAME, "failed", failure=NO_ENCODER)
@@ -51,10 +55,17 @@ async def focused(question: Question, context: Context) -> Answer:
     try:
         document_texts = DocumentTexts.join(ranking.passages, context.split_sentences)
         sentences = await _fit_budget(context, document_texts, selection.sentences)
-        context.emit(SentencesSelected(list_spans(replace(selection, hits=selection.hits[: len(sentences)]))))
         by_time = ranking.parameters.get("order") == "time"
         order = ranking.document_ids if by_time else [sentence.passage.document_id for sentence in sentences]
-        passages = document_texts.cut(sentences, context.neighbours, order)
+
+        def cut(n: int) -> tuple[Passage, ...]:
+            return document_texts.cut(sentences[:n], context.neighbours, order)
+
+        n = len(sentences)
+        if context.prompt_tokens is not None:
+            n = await fit_sentences(question, context, cut, n, context.prompt_tokens)
+        context.emit(SentencesSelected(list_spans(replace(selection, hits=selection.hits[:n]))))
+        passages = cut(n)
         return await answer_in_one_prompt(question, context, passages, NAME, everything.passages)
     except (ChatError, Unreadable) as error:
         return make_unanswered(question, NAME, error)
@@ -117,7 +128,8 @@ class DocumentTexts:
                 last_ordinals.append(passage.ordinal)
             elif passage.end > last.end:
                 text = last.text + passage.text[last.end - passage.start :]
-                runs[-1] = replace(last, text=text, end=passage.end)
+                metadata = join_places((last, passage))
+                runs[-1] = replace(last, text=text, end=passage.end, metadata=metadata)
                 last_ordinals[-1] = passage.ordinal
         sentences: list[tuple[int, int, int]] = []
         for number, run in enumerate(runs):

@@ -62,6 +62,7 @@ async def isolated_votes(question: Question, context: Context) -> Answer:
     context.emit(Retrieved(ranking))
     if not ranking.passages:
         return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
+    context = replace(context, ranks=ranking.ranks)
     units = _group_units(ranking.passages, context.count)
     try:
         requests = [await build_documents_request(question, context, unit, "map") for unit in units]

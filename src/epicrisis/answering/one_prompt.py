@@ -72,7 +72,7 @@ async def answer_in_one_prompt(
         return replace(await map_reduce(question, context, everything), strategy=strategy)
     record = await context.record(question)
     context.emit(Retrieved(record))
-    whole = replace(context, about=context.record_about)
+    whole = replace(context, about=context.record_about, ranks=record.ranks)
     return await answer_from_documents(question, whole, record.passages, strategy)
 
 

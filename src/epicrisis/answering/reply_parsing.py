@@ -30,9 +30,13 @@ CLAIM_CHARACTERS = 240
 MAX_NAMED = 3
 """Sentences that one claim or finding may name."""
 REASONING_CHARACTERS = 1500
+RATIONALE_CHARACTERS = 240
+MAX_CONFIDENCE = 5
+"""The confidence of a finding is a whole number from 0 to this (LLM x MapReduce, Zhou et al. 2024, section 3.2)."""
 MAX_QUOTES_READ = 50
 """Quotations, claims or numbers that a reply may hold. Some endpoints do not enforce the schema."""
 REPLY_KEYS = frozenset({"result", "found", "choice", "answer"})
+_CONFIDENCE = re.compile(rf"\s*+([0-9](?:\.[0-9])?)(?:\s*+(?:/|of)\s*+{MAX_CONFIDENCE})?\s*+")
 _SENTENCE_NUMBER = re.compile(r"\[?s?([0-9]{1,4})\]?")
 _SENTENCE_MARKER = re.compile(r"(?<!\s)\s*+\[\s*+s[0-9]++(?:\s*+[,;]\s*+s?[0-9]++)*+\s*+\]")
 
@@ -61,6 +65,10 @@ class ParsedReply:
     """Numbers of findings."""
     claims: tuple[StatedClaim, ...] = ()
     """The sentences of the text, or the finding, if the reply names numbers of sentences."""
+    rationale: str = ""
+    """Why the documents say so, if the format asks for it."""
+    confidence: float | None = None
+    """From 0 to MAX_CONFIDENCE, by the reply. None if the format does not ask for it, or the reply does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +87,21 @@ class AnswerFormat:
     sentences: int = 0
     """Number of sentences to name. If it is not 0, an answer is a list of claims, and each claim, or a finding, names
     sentences."""
+    with_confidence: bool = False
+    """Whether a reply gives a rationale and a confidence as well."""
 
     @property
     def has_claims(self) -> bool:
         """Whether the text of a reply is a list of claims."""
         return self.sentences > 0 and self.text_field == ANSWER
+
+    @property
+    def by_words(self) -> bool:
+        """Whether a reply names its option by the words: prompts with numbered sentences show no letters.
+
+        Small models contradict their own claims when they have to name a letter (docs/design/prompts.md).
+        """
+        return self.sentences > 0
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema: `result` has either `found` true and all other fields, or only `found` false."""
@@ -95,6 +113,10 @@ class AnswerFormat:
         if self.sources:
             number = {"type": "integer", "enum": list(range(1, self.sources + 1))}
             fields["sources"] = {"type": "array", "minItems": 1, "maxItems": MAX_SOURCES, "items": number}
+        if self.with_confidence:
+            if self.sentences and not self.has_claims:
+                fields["sentences"] = numbers_schema(self.sentences)
+            fields["rationale"] = text_schema(RATIONALE_CHARACTERS)
         if self.has_claims:
             claim = {CLAIM_TEXT: text_schema(CLAIM_CHARACTERS), "sentences": numbers_schema(self.sentences)}
             items = object_schema(claim)
@@ -102,10 +124,12 @@ class AnswerFormat:
         else:
             fields[self.text_field] = text_schema(self.text_characters)
             if self.sentences:
-                fields["sentences"] = numbers_schema(self.sentences)
+                fields.setdefault("sentences", numbers_schema(self.sentences))
         if self.options:
-            letters: list[str | None] = list(self.options)
-            fields["choice"] = {"enum": [*letters, None]} if self.choice_may_be_null else {"enum": letters}
+            choices: list[str | None] = list(dict.fromkeys(self.options.values() if self.by_words else self.options))
+            fields["choice"] = {"enum": [*choices, None]} if self.choice_may_be_null else {"enum": choices}
+        if self.with_confidence:
+            fields["confidence"] = {"type": "integer", "enum": list(range(MAX_CONFIDENCE + 1))}
         result = {"anyOf": [object_schema(fields), object_schema({"found": {"type": "boolean", "enum": [False]}})]}
         if not self.reasoning:
             return object_schema({"result": result})
@@ -120,6 +144,7 @@ class AnswerFormat:
         elif self.sentences:
             characters += 60
         characters += MAX_QUOTES * (QUOTE_CHARACTERS + 30) if self.documents else 0
+        characters += RATIONALE_CHARACTERS + 40 if self.with_confidence else 0
         return characters // 2 + 100
 
     def read(self, text: str) -> ParsedReply:
@@ -166,7 +191,17 @@ class AnswerFormat:
         numbers = [_number(value, self.sources) for value in values] if isinstance(values, Sequence) else []
         sources = dict.fromkeys(filter(None, numbers))
         quotes = self._read_quotes(result.get("quotes"))
-        return ParsedReply(True, text.strip(), choice, quotes, tuple(sources), claims)
+        rationale = result.get("rationale") if self.with_confidence else None
+        return ParsedReply(
+            True,
+            text.strip(),
+            choice,
+            quotes,
+            tuple(sources),
+            claims,
+            rationale.strip() if isinstance(rationale, str) else "",
+            _read_confidence(result.get("confidence")) if self.with_confidence else None,
+        )
 
     def _read_claims(self, result: Mapping[str, Any]) -> tuple[StatedClaim, ...]:
         """Return the claims of a reply, or its finding as one. Claims with the same text count as one."""
@@ -208,6 +243,11 @@ class AnswerFormat:
         if "choice" not in result:
             raise Unreadable("the reply states no choice")
         value = result["choice"]
+        if self.by_words and isinstance(value, str) and value.strip():
+            # As they stand, because the words of an option may be "none", or the letter of another option.
+            for letter, words in self.options.items():
+                if value.strip() == words.strip():
+                    return self._refuse_other_choices(letter, text)
         if value is None or (isinstance(value, str) and value.strip().lower() in ("", "null", "none")):
             return None
         if not isinstance(value, str):
@@ -216,7 +256,11 @@ class AnswerFormat:
         choice = reader.read_words(value)
         if choice is None:
             raise Unreadable("the choice is none of the options")
-        choices = reader.read_answer(text) | {choice}
+        return self._refuse_other_choices(choice, text)
+
+    def _refuse_other_choices(self, choice: str, text: str) -> str:
+        """Return the choice. Raises Unreadable if the text states another."""
+        choices = ChoiceReader(self.options).read_answer(text) | {choice}
         if len(choices) > 1:
             raise Unreadable(f"the reply states different choices: {', '.join(sorted(choices))}")
         return choice
@@ -254,6 +298,15 @@ def read_sentence_numbers(values: object, maximum: int) -> tuple[tuple[int, ...]
 def _number(value: object, maximum: int) -> int | None:
     """Return the value if it is a whole number from 1 to `maximum`, else None."""
     return value if type(value) is int and 1 <= value <= maximum else None
+
+
+def _read_confidence(value: object) -> float | None:
+    """Return a number from 0 to MAX_CONFIDENCE, which may be written as text (`4/5`), else None."""
+    match = _CONFIDENCE.fullmatch(value) if isinstance(value, str) else None
+    number = float(match[1]) if match else value
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= MAX_CONFIDENCE:
+        return None
+    return float(number)
 
 
 _STRING = re.compile(

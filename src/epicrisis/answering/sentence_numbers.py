@@ -41,13 +41,14 @@ class NumberedSentences:
         """Return whether a reply chose the first sentences regardless of what they say.
 
         It did if the `m` different numbers in the whole reply are exactly 1 to `m`, other sentences were offered, and
-        fewer than half of these `m` sentences are among the encoder's best `m`. Without an encoder nothing is detected.
+        these `m` sentences are not the encoder's best `m`. If the order of the text had nothing to do with the ranks,
+        such a reply of `n` sentences would pass by chance in 1 of `comb(n, m)` cases. Without an encoder nothing is
+        detected. docs/design/answering.md has the rate of false alarms.
         """
         m = len(set(numbers))
         if not self.ranks or not 0 < m < len(self.ranks) or set(numbers) != set(range(1, m + 1)):
             return False
-        among_best = sum(rank < m for rank in self.ranks[:m])
-        return 2 * among_best < m
+        return any(rank >= m for rank in self.ranks[:m])
 
 
 async def select_numbered_sentences(
@@ -57,7 +58,9 @@ async def select_numbered_sentences(
 
     Without an encoder, return the first UNRANKED_CANDIDATES sentences, with a notice.
     """
-    hits = tuple(Hit(passage, 0.0, rank) for rank, passage in enumerate(passages))
+    # The place in the prompt says nothing: it may be that of time, of a part, or of a rotation.
+    unranked = len(context.ranks)
+    hits = tuple(Hit(passage, 0.0, context.ranks.get(passage.id, unranked)) for passage in passages)
     selection = await context.select_sentences(question, CANDIDATES, Ranking(hits, "given"))
     places: dict[str, int] = {}
     for place, passage in enumerate(passages):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from epicrisis.answering.defence import DefenceOptions
+from epicrisis.answering.paper_prompts import MapReducePrompts, PaperPrompts
 from epicrisis.answering.reply_parsing import ANSWER, CLAIM_TEXT, TextStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
@@ -36,6 +37,8 @@ T = TypeVar("T")
 PROMPTS = "epicrisis.answering.prompts"
 NUMBERED_PROMPTS = "epicrisis.answering.prompts.numbered"
 """The prompts of `citing = numbers`."""
+CONFIDENCE_PROMPTS = "epicrisis.answering.prompts.confidence"
+"""The prompts of `map_confidence`."""
 MAJORITY, TIE = "majority", "tie"
 
 
@@ -119,11 +122,17 @@ class Context:
     """How many sentences before and after a selected one the strategy focused reads."""
     focus_tokens: int | None = None
     """Limit for the sentences that the strategy focused reads, by the writer's tokenizer."""
+    prompt_tokens: int | None = None
+    """Limit for all prompts of a question together, of the strategies rag, brief-context and focused."""
     rotations: int = 1
     """Prompts with the documents in rotated order, whose answers vote."""
     route: RouteTarget = "off"
     """Where a question goes whose documents do not answer it in one prompt."""
     citing: CitingMode = "quotes"
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    """The rank of each passage by the search, for the selection of numbered sentences. Empty for a whole record."""
+    map_confidence: bool = False
+    """Whether map replies of BriefContext have a rationale and a confidence, which the reduce call weighs."""
     compare_texts: TextComparison | None = None
     """Compare texts by the encoder. None without one."""
     record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
@@ -136,6 +145,13 @@ class Context:
     record_about: tuple[str, ...] = ()
     """The same lines for a prompt with the whole record."""
     defence: DefenceOptions = field(default_factory=DefenceOptions)
+    paper_prompts: PaperPrompts | None = None
+    """The prompts of a paper for rag, brief-context and closed-book, in place of ours."""
+
+    @property
+    def map_reduce_prompts(self) -> MapReducePrompts | None:
+        """The prompts of a paper for map and reduce calls, or None for ours."""
+        return self.paper_prompts if isinstance(self.paper_prompts, MapReducePrompts) else None
 
     def sampling_of(self, role: str) -> Sampling:
         """Return the sampling parameters of a role."""

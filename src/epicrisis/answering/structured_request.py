@@ -39,7 +39,7 @@ class ReplyFormat(Protocol[T_co]):
     @property
     def max_tokens(self) -> int: ...
 
-    def schema(self) -> Mapping[str, Any]: ...
+    def schema(self) -> Mapping[str, Any] | None: ...
 
     def read(self, text: str) -> T_co:
         """Return the value of a reply. Raises Unreadable."""
@@ -90,8 +90,8 @@ def read_object(reply: str, key: str) -> dict[str, Any]:
     return objects[0]
 
 
-def json_objects(text: str, keys: frozenset[str]) -> list[dict[str, Any]]:
-    """Return the JSON objects in a text that have at least one of these keys.
+def json_objects(text: str, keys: frozenset[str] | None) -> list[dict[str, Any]]:
+    """Return the JSON objects in a text that have at least one of these keys, or all objects if `keys` is None.
 
     Raises Unreadable after too many places with broken JSON, because each costs time in proportion to the text.
     """
@@ -107,7 +107,7 @@ def json_objects(text: str, keys: frozenset[str]) -> list[dict[str, Any]]:
             if broken == MAX_BROKEN_OBJECTS:
                 raise Unreadable(f"the reply is broken JSON in {broken} places") from None
         else:
-            if value.keys() & keys:
+            if keys is None or value.keys() & keys:
                 objects.append(value)
         at = text.find("{", end)
     return objects
@@ -139,12 +139,14 @@ async def request_structured(
 
     A reply that is unreadable, too long or withheld is requested once more, with the next `sample` and seed and a
     temperature of at least SECOND_TRY_TEMPERATURE; `on_retry` receives the error of the first reply. Raises ChatError,
-    ReplyTruncated or Unreadable if the second fails too.
+    ReplyTruncated or Unreadable if the second fails too. A format with `takes_first_reply` reads a reply that was cut,
+    and nothing is requested again.
     """
+    takes_first = getattr(reply_format, "takes_first_reply", False)
 
     async def request(chat_request: ChatRequest) -> T:
         reply = await send(chat_request)
-        if reply.finish_reason == "length":
+        if reply.finish_reason == "length" and not takes_first:
             raise ReplyTruncated(
                 f"the reply was cut at {chat_request.max_tokens} tokens, because the model does not keep to the "
                 "requested format; choose another model"
@@ -164,6 +166,8 @@ async def request_structured(
     try:
         return await request(first)
     except (Unreadable, ReplyTruncated, ReplyWithheld) as error:
+        if takes_first:
+            raise
         if on_retry is not None:
             on_retry(error)
     temperature = max(sampling.temperature, SECOND_TRY_TEMPERATURE)

@@ -162,7 +162,8 @@ class EventDisplay:
             self._say(f"{head} found nothing relevant")
         else:
             choice = f" ({escape(partial.choice)})" if partial.choice else ""
-            self._say(f"{head} found{choice}: ", partial.text)
+            points = "" if partial.confidence is None else f", confidence {partial.confidence:g} of 5"
+            self._say(f"{head} found{choice}{points}: ", partial.text)
 
     def _vote(self, vote: Vote) -> None:
         head = f"[bold]Vote {vote.number + 1}[/bold]"

@@ -37,8 +37,11 @@ _measured = partial(Option, rich_help_panel="Measures of open answers about reco
 Texts = list[str] | None
 Numbers = list[int] | None
 Protocol = Annotated[
-    Literal["published", "as-coded", "corrected"],
-    _compared(help="Follow the paper's text, its notebooks, or a corrected protocol."),
+    Literal["published", "as-coded", "as-coded-mixtral", "as-coded-llama-2", "as-coded-llama-3", "corrected"],
+    _compared(
+        help="Follow the paper's text, its notebooks (for GPT-3.5, or for another family of models), or a corrected "
+        "protocol."
+    ),
 ]
 Sets = Annotated[
     Texts,
@@ -67,6 +70,12 @@ Gold = Annotated[Literal["one", "all"], _compared(help="Place one of several key
 Votes = Annotated[Numbers, _compared("--votes", min=1, help="Number of votes (repeatable).")]
 Temperatures = Annotated[
     list[float] | None, _compared("--temperature", min=0, max=2, help="Temperature of votes (repeatable).")
+]
+PromptTokens = Annotated[
+    Numbers,
+    _compared(
+        "--prompt-tokens", min=200, help="Limit for all prompts of a question together, for every arm (repeatable)."
+    ),
 ]
 Examples = Annotated[
     Texts, _compared("--examples", help="Library of solved questions, as NAME=FOLDER or FOLDER (repeatable).")
@@ -98,6 +107,8 @@ BertScore = Annotated[Texts, _measured("--bertscore", help="Encoder for BERTScor
 
 _DEFAULTS = {"unverified": "keep", "citing": "quotes", "describe_sources": False}
 """Settings of experiments: every answer counts, and replies quote as in the published figures."""
+_COUNTING = ("cost", "focused")
+"""Experiments that count tokens, which are unknown for cached replies."""
 _RECORD_DEFAULTS = {**_DEFAULTS, "fusion_times": 2}
 """Settings of the study of patient records: each ranking gives twice as many hits as chunks."""
 
@@ -111,6 +122,7 @@ _RECORD_DEFAULTS = {**_DEFAULTS, "fusion_times": 2}
     examples=[
         "epicrisis experiment positions --library ~/lib --model URL -n 105 -k 8",
         "epicrisis experiment context-length --library ~/lib --model URL --protocol published",
+        "epicrisis experiment focused --set pubmedqa --prompt-tokens 2000 --model URL -n 40",
     ],
 )
 def experiment(
@@ -127,6 +139,7 @@ def experiment(
     gold: Gold = "one",
     votes: Votes = None,
     temperatures: Temperatures = None,
+    prompt_tokens: PromptTokens = None,
     examples: Examples = None,
     also: AlsoModel = None,
     reranker: Reranker = None,
@@ -146,14 +159,21 @@ def experiment(
 ) -> None:
     """Run an experiment of the papers, or continue one, and show its tables.
 
-    Options default to the values of the paper. `cost` measures times, so it ignores cached replies unless
-    `--setting cache.mode=on`.
+    Options default to the values of the paper. `cost` and `focused` measure tokens, so they ignore cached replies
+    unless `--setting cache.mode=on`. `focused` makes a library of the documents of its question sets if there is none.
     """
     from epicrisis.cli.preflight import run_study
     from epicrisis.evaluation.experiments.experiment import Grid, Request
     from epicrisis.evaluation.experiments.registry import find_experiment
 
-    grid = Grid(tuple(arms or ()), tuple(ks or ()), tuple(places or ()), tuple(votes or ()), tuple(temperatures or ()))
+    grid = Grid(
+        tuple(arms or ()),
+        tuple(ks or ()),
+        tuple(places or ()),
+        tuple(votes or ()),
+        tuple(temperatures or ()),
+        tuple(prompt_tokens or ()),
+    )
     request = Request(
         protocol=protocol,
         sets=tuple(sets or ()),
@@ -177,7 +197,7 @@ def experiment(
         folder = run_folder(output, "preflight", library.resolve().name)
         run_study(settings, library, request.sets, data, folder, json)
         return
-    if name == "cost" and "mode" not in flags.values.get("cache", {}):
+    if name in _COUNTING and "mode" not in flags.values.get("cache", {}):
         flags = flags.with_values({"cache": {"mode": "off"}})
     call = _Call(chosen, request, flags, library, output, also or (), yes, json)
     if chosen.reads == "records":
@@ -290,13 +310,35 @@ def _run_on_passages(call: _Call, first_table_only: bool = False) -> None:
 
     manifests: dict[Path, RunManifest] = {}
     for folder, settings in call.runs(_DEFAULTS, {"strategy": call.experiment.strategy}):
+        library = call.library
+        if library is None and call.experiment.brings_documents:
+            library = _make_library(call, settings)
 
         async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
             return plan_experiment(call.experiment, call.request, settings, pipeline)
 
-        run = run_cases(settings, call.library, folder, prepare, yes=call.yes, quiet=call.json)
+        run = run_cases(settings, library, folder, prepare, yes=call.yes, quiet=call.json)
         manifests[folder] = asyncio.run(run)
     show_runs(read_findings(list(manifests)), manifests, json=call.json, first_table_only=first_table_only)
+
+
+def _make_library(call: _Call, settings: Settings) -> Path:
+    """Return a library of the documents that the question sets bring, in `runs/`; added documents cost nothing."""
+    from epicrisis.components import DEFAULT_ENCODER
+    from epicrisis.evaluation.experiments.planning import add_set_documents
+
+    names = call.request.sets or call.experiment.sets
+    parts = [*map(file_name_part, names), file_name_part(settings.encoder or DEFAULT_ENCODER)]
+    path = Path("runs") / f"library-{'-'.join(parts)}"
+    with open_console(stderr=True, quiet=call.json).status("Reading the documents") as status:
+
+        def show_progress(progress: IngestProgress) -> None:
+            status.update(f"Reading the documents: {progress.documents} read, {progress.passages} passages")
+
+        report = add_set_documents(path, names, settings, call.request.data, show_progress)
+    if report.added or report.replaced:
+        say(f"{report.added + report.replaced} documents, {report.passages} passages in {path}", err=True)
+    return path
 
 
 def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_tokens: int | None) -> None:

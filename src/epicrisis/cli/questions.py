@@ -34,7 +34,10 @@ def list_sets(*, flags: Flags, json: Json = False) -> None:
     for question_set in sets.values():
         row: dict[str, Any] = {"name": question_set.name, "questions": question_set.count, "split": question_set.split}
         row |= {"here": is_downloaded(question_set.name, home, sets=sets), "licence": question_set.licence}
-        row |= {"sources": [file.url for file in question_set.files], "description": question_set.description}
+        row |= {
+            "sources": [file.url or file.built_from for file in question_set.files],
+            "description": question_set.description,
+        }
         rows.append(row)
     if json:
         show_json(rows)

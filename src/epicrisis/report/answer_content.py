@@ -15,6 +15,7 @@ from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice, Suppo
 from epicrisis.printable import printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link
+from epicrisis.report.answer_warnings import list_warnings
 from epicrisis.types import ArticleMark
 
 EVIDENCE = "evidence"
@@ -23,7 +24,6 @@ QUIET_NOTICES = frozenset({"retried", "asked-again", "restarted", "cache"})
 """Kinds of notices about the path of an answer. They change nothing that a reader relies on."""
 _GAPS = frozenset({"left-out", "re-partitioned", "search", "timeline"})
 """Kinds of notices about evidence that was not read, or not at once."""
-_READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})
 SUPPORT_LABELS: Mapping[SupportState, str] = {
     "supported": "supported by its sentences",
     "partly-supported": "only PARTLY supported by its sentences",
@@ -41,6 +41,9 @@ _CONFIDENCE_COMPONENTS = {
     "probability": "probability of the letter",
     "claims": "share of supported claims",
 }
+_READ_BY_RULES = (
+    "Rules read these directions from single sentences, and are often wrong: read the sentences of both sides."
+)
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 
 
@@ -182,8 +185,7 @@ def describe_marks(marks: Iterable[ArticleMark]) -> str:
 
 
 def _warn(answer: Answer) -> Iterable[str]:
-    if answer.state == "answered" and not answer.citations and answer.strategy in _READS_DOCUMENTS:
-        yield "It cites nothing: do not rely on it."
+    yield from map(printable, list_warnings(answer))
     if answer.withheld is not None:
         choice = describe_choice(answer, answer.withheld.choice)
         yield printable(f"The model answered: {choice + ' — ' if choice else ''}{answer.withheld.text}")
@@ -242,8 +244,9 @@ def _describe_source(citations: Sequence[Citation]) -> SourceEntry:
     """Return the entry of one document with all its quoted sentences."""
     first = citations[0]
     details: list[str] = []
-    if first.reference.study is not None:
-        details.append(f"Study type: {first.reference.study.label}")
+    studies = [citation.reference.study for citation in citations if citation.reference.study is not None]
+    if studies:
+        details.append(f"Study type: {studies[0].label}")
     for citation in citations:
         number = f"[{citation.number}] " if len(citations) > 1 else ""
         found = "found verbatim there" if citation.verified else "NOT found there: unverified"
@@ -282,7 +285,8 @@ def _list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
 def describe_reference(citation: Citation) -> str:
     """Return the source of a citation on one printable line, or its document id if nothing else is known."""
     reference = citation.reference
-    kind = f" ({reference.note_type})" if reference.note_type else ""
+    is_in_title = citation.title.casefold().startswith(reference.note_type.casefold())
+    kind = "" if is_in_title else f" ({reference.note_type})"
     return printable(reference.describe(citation.title, citation.source, citation.date) + kind) or printable(
         citation.document_id
     )
@@ -297,7 +301,10 @@ def _describe_place(citation: Citation) -> str:
 
 def _list_conflicts(answer: Answer) -> AnswerSection:
     """Return one line for each disagreement of the evidence: both sides, their sources, and what decided."""
-    return AnswerSection("Disagreements", lines=tuple(printable(conflict.describe()) for conflict in answer.conflicts))
+    lines = [printable(conflict.describe()) for conflict in answer.conflicts]
+    if any(conflict.basis == "sentences" for conflict in answer.conflicts):
+        lines.append(_READ_BY_RULES)
+    return AnswerSection("Disagreements", lines=tuple(lines))
 
 
 def _list_gaps(answer: Answer) -> tuple[str, ...]:

@@ -126,14 +126,17 @@ class Retriever:
     fusion_times: int | None = None
     analyze: WordAnalyzer = str.split
 
-    def rank_sentences(self, text: str, passages: Sequence[Passage], k: int) -> SentenceRanking:
-        """Return the best `k` sentences of these passages, which are in the order of a ranking.
+    def rank_sentences(
+        self, text: str, passages: Sequence[Passage], k: int, ranks: Mapping[str, int] | None = None
+    ) -> SentenceRanking:
+        """Return the best `k` sentences of these passages. `ranks` is that of `SentenceRanker.rank`.
 
         Raises ValueError without an encoder.
         """
         if self.encoder is None:
             raise ValueError("the selection of sentences needs an encoder")
-        return SentenceRanker(self.encoder, self.sentences, self.analyze, self.reranker).rank(text, passages, k)
+        ranker = SentenceRanker(self.encoder, self.sentences, self.analyze, self.reranker)
+        return ranker.rank(text, passages, k, ranks)
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text, in the unit of the encoder; higher is more similar.

@@ -1,7 +1,7 @@
 """Rank single sentences of passages by how directly they speak to a question.
 
-A sentence's score adds up the cosine of the encoder, BM25 within the candidates, and the place of its passage in the
-ranking (the weights: docs/design/evidence.md). A reranker, if there is one, orders the best sentences again. Small chat
+A sentence's score adds up the cosine of the encoder, BM25 within the candidates, and the rank of its passage by the
+search (the weights: docs/design/evidence.md). A reranker, if there is one, orders the best sentences again. Small chat
 models choose evidence badly, so sentences are selected before a chat model reads them.
 """
 
@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ RERANK_DEPTH = 32
 WORD_WEIGHT = 0.3
 """Weight of BM25, divided by its highest score, in comparison with the cosine."""
 PASSAGE_WEIGHT = 0.2
-"""Weight of the passage's place: this for a sentence of the first passage, half of it for the second, and so on."""
+"""Weight of the passage's rank: this for a sentence of the best passage, half of it for the second, and so on."""
 MIN_WORDS = 3
 """Fewer words are a heading, unless `is_statement` says otherwise."""
 NEAR_DUPLICATE = 0.8
@@ -99,10 +99,14 @@ class SentenceRanker:
     reranker: tuple[str, Reranker] | None = None
     """A name and a reranker."""
 
-    def rank(self, question: str, passages: Sequence[Passage], k: int) -> SentenceRanking:
-        """Return the best `k` sentences of passages, which are in the order of a ranking.
+    def rank(
+        self, question: str, passages: Sequence[Passage], k: int, ranks: Mapping[str, int] | None = None
+    ) -> SentenceRanking:
+        """Return the best `k` sentences of passages.
 
-        Near-duplicates and headings are left out. Sentences with equal scores keep the order of the text.
+        `ranks` has the rank of each passage by the search, by its id. None: their order is the ranking. Passages that
+        it does not have come after the others, with one rank. Near-duplicates and headings are left out. Sentences with
+        equal scores keep the order of the text.
         """
         candidates: list[Sentence] = []
         for sentence in remove_fragments(split_passages(passages, self.split)):
@@ -112,7 +116,7 @@ class SentenceRanker:
         if not candidates:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
-        scores = self._score(question, candidates, texts, passages)
+        scores = self._score(question, candidates, texts, rank_passages(passages) if ranks is None else ranks)
         order = np.argsort(-scores, kind="stable")
         notes: tuple[str, ...] = ()
         if self.reranker is not None:
@@ -133,18 +137,25 @@ class SentenceRanker:
         return SentenceRanking(tuple(hits), parameters, notes)
 
     def _score(
-        self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], passages: Sequence[Passage]
+        self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], ranks: Mapping[str, int]
     ) -> npt.NDArray[np.float32]:
         """Return the score of each sentence, an array of shape `(n,)`."""
-        ranks: dict[str, int] = {}
-        for passage in passages:
-            ranks.setdefault(passage.id, len(ranks))
         vectors = self.encoder.encode_passages([("", text) for text in texts])
         cosines: npt.NDArray[np.float32] = vectors @ self.encoder.encode_queries([question])[0]
-        places = np.array([ranks[sentence.passage.id] for sentence in candidates], dtype=np.float32)
+        ranks_of_passages = [ranks.get(sentence.passage.id, len(ranks)) for sentence in candidates]
         words = score_words(self.analyze(question), list(map(self.analyze, texts)))
-        scores: npt.NDArray[np.float32] = cosines + WORD_WEIGHT * words + PASSAGE_WEIGHT / (1 + places)
+        scores: npt.NDArray[np.float32] = (
+            cosines + WORD_WEIGHT * words + PASSAGE_WEIGHT / (1 + np.array(ranks_of_passages, dtype=np.float32))
+        )
         return scores
+
+
+def rank_passages(passages: Sequence[Passage]) -> dict[str, int]:
+    """Return the place of each passage by its id."""
+    ranks: dict[str, int] = {}
+    for passage in passages:
+        ranks.setdefault(passage.id, len(ranks))
+    return ranks
 
 
 def score_words(query: Sequence[str], texts: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from epicrisis.prompts import OPEN, unescape, unfence
+from epicrisis.prompts import CLOSE, OPEN, unescape, unfence, unfence_numbers
 from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel, fill, quotation
 from epicrisis.types import EvidenceSpan, Question
@@ -79,14 +79,18 @@ def position_biased_reader(
 
     It answers if it reads all passages of one key: it quotes them, and returns the choice or answer of the key. In a
     map call it reports some passages of a key as well, without a choice. Otherwise it reports that it found nothing.
+
+    If the schema asks for numbers of sentences, it names one sentence of each passage it read. If none of them has a
+    number, it names the first numbered sentence of the document, or sentence 1. If it must copy the answer from a
+    numbered sentence and none that it names has it, it finds nothing. Its confidence is 5 for a complete key, else 3.
     """
 
     def script(request: ChatRequest) -> str:
         prompt = request.messages[-1].content
         items = unfence(prompt)
-        text_before_documents = unescape(prompt.partition(OPEN)[0])
+        instructions = unescape(prompt.partition(OPEN)[0] + prompt.rpartition(CLOSE)[2])
         # The longest, as one question may contain the text of another.
-        question = max(filter(text_before_documents.__contains__, keys), key=len, default=None)
+        question = max(filter(instructions.__contains__, keys), key=len, default=None)
         key_or_keys = () if question is None else keys[question]
         question_keys = (key_or_keys,) if isinstance(key_or_keys, KeyPassage) else tuple(key_or_keys)
         schema = request.schema or {"type": "object"}
@@ -95,7 +99,16 @@ def position_biased_reader(
         if choice is None:
             return json.dumps(fill(schema, {"found": False, "quotes": [], "choice": None}, "nothing relevant"))
         key, places = choice
-        return json.dumps(_reply(schema, key, places, text_before_documents))
+        values, text = _build_values(schema, key, places, instructions)
+        if '"sentences"' in json.dumps(schema):
+            sentences = _find_sentences(items, unfence_numbers(prompt))
+            values["sentences"] = _name_sentences(key, places, items, sentences)
+            values["text"] = values.get("answer", text)
+            if _copies_span(schema):
+                values["text"] = _copy_words(key, [sentences[number].text for number in values["sentences"]])
+                if not values["text"]:
+                    return json.dumps(fill(schema, {"found": False}, "nothing relevant"))
+        return json.dumps(fill(schema, values, text))
 
     return ScriptedModel(script, name="position-biased-reader", context_tokens=context_tokens)
 
@@ -138,7 +151,72 @@ def _choose_key(
     return best
 
 
-def _reply(schema: Mapping[str, Any], key: KeyPassage, places: Sequence[int | None], text_before_documents: str) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A numbered sentence of a prompt."""
+
+    place: int
+    """The place of its document, from 0."""
+    start: int
+    """Its offset in the document."""
+    text: str
+    """Up to its end or its line's, or to the next numbered sentence if that comes first."""
+
+    def overlaps(self, place: int, item: str, passage: str) -> bool:
+        """Return whether it begins in this passage of the item, or the passage begins in it."""
+        if self.place != place:
+            return False
+        at = item.find(passage)
+        if at < 0:
+            # A finding has single sentences of the passage.
+            return self.text in passage
+        return at <= self.start < at + len(passage) or self.start <= at < self.start + len(self.text)
+
+
+def _find_sentences(items: Sequence[str], numbers_by_item: Sequence[Mapping[int, int]]) -> dict[int, _Sentence]:
+    """Return the numbered sentences of a prompt by their number."""
+    sentences: dict[int, _Sentence] = {}
+    for place, (item, numbers) in enumerate(zip(items, numbers_by_item, strict=True)):
+        offsets = sorted(numbers)
+        for start, end in itertools.pairwise([*offsets, len(item)]):
+            text = _ENDS.split(item[start:end].partition("\n")[0])[0].strip()
+            sentences[numbers[start]] = _Sentence(place, start, text)
+    return sentences
+
+
+def _name_sentences(
+    key: KeyPassage, places: Sequence[int | None], items: Sequence[str], sentences: Mapping[int, _Sentence]
+) -> list[int]:
+    """Return the number of one sentence for each passage that was read: with the answer if possible, else the first."""
+    named: dict[int, None] = {}
+    for place, passage in zip(places, key.passages, strict=True):
+        if place is None:
+            continue
+        of_document = [number for number, sentence in sentences.items() if sentence.place == place]
+        of_passage = [number for number in of_document if sentences[number].overlaps(place, items[place], passage)]
+        with_answer = [number for number in of_passage if key.answer and key.answer in sentences[number].text]
+        named[(with_answer or of_passage or of_document or [1])[0]] = None
+    return list(named)[:MAX_SOURCES]
+
+
+def _copy_words(key: KeyPassage, texts: Sequence[str]) -> str:
+    """Return the answer if a text has it, words of the first text if the key has no answer, else an empty string."""
+    if not key.answer:
+        return quotation(texts[0])
+    return key.answer if any(key.answer in text for text in texts) else ""
+
+
+def _copies_span(schema: Mapping[str, Any]) -> bool:
+    """Return whether the only claim of a reply copies words of a numbered sentence."""
+    branches = schema.get("properties", {}).get("result", {}).get("anyOf", [{}])
+    claims: Mapping[str, Any] = branches[0].get("properties", {}).get("claims", {})
+    return claims.get("maxItems") == 1
+
+
+def _build_values(
+    schema: Mapping[str, Any], key: KeyPassage, places: Sequence[int | None], instructions: str
+) -> tuple[dict[str, Any], str]:
+    """Return the values of a reply by the names of their fields, and the text of the other fields."""
     # A finding is short: its quotations share the space, and must be long enough to be recognised.
     room = max(_FINDING // (len(places) - places.count(None)) - 4, 20)
     finding: list[str] = []
@@ -159,9 +237,11 @@ def _reply(schema: Mapping[str, Any], key: KeyPassage, places: Sequence[int | No
     if None in places:
         values["choice"] = None
     elif key.answer:
-        option = re.search(rf"(?m)^([A-Z])\. {re.escape(key.answer)}$", text_before_documents)
-        values |= {"choice": option[1]} if option else {"answer": key.answer}
-    return fill(schema, values, f"It says {', '.join(finding)}.")
+        # Behind a letter, or by its words.
+        option = re.search(rf"(?m)^(?:([A-Z])\.|-) {re.escape(key.answer)}$", instructions)
+        values |= {"choice": option[1] or key.answer} if option else {"answer": key.answer}
+    values["confidence"] = 3 if None in places else 5
+    return values, f"It says {', '.join(finding)}."
 
 
 def find_key_passages(questions: Iterable[Question], notes: Mapping[str, str]) -> dict[str, tuple[KeyPassage, ...]]:

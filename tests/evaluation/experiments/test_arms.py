@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
+from epicrisis.answering.paper_prompts import TEXT, describe_prompts
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.evaluation.experiments import attention_bias, integration, positions
 from epicrisis.evaluation.experiments.arms import ARMS, Study
-from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
-from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, StudyProtocol
+from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source, rank_candidates
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, StudyProtocol, describe_protocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.settings import Settings
 from epicrisis.testing.scorers import TermOverlapReranker
@@ -25,29 +27,67 @@ from tests.support.hashed_encoder import opened_library
 
 def test_protocols_differ_as_errata_state() -> None:
     published, coded, corrected = (PROTOCOLS[name] for name in ("published", "as-coded", "corrected"))
-    assert [item.name for item in PROTOCOLS.values()] == ["published", "as-coded", "corrected"]
-    assert [item.sample for item in PROTOCOLS.values()] == ["at-random", "per-class", "at-random"]
+    families = [item for name, item in PROTOCOLS.items() if name.startswith("as-coded-")]
+    assert list(PROTOCOLS) == ["published", "as-coded", *(item.name for item in families), "corrected"]
+    assert [item.sample for item in (published, coded, corrected)] == ["at-random", "as-coded", "at-random"]
     assert (published.temperature, coded.temperature, corrected.temperature) == (None, 0.2, 0.0)
     assert [coded.partition_size(k) for k in (1, 2, 8, 16)] == [1, 1, 4, 8]
     assert [published.partition_size(k) for k in (1, 8, 16)] == [4, 4, 4]
-    assert [item.map_reads for item in PROTOCOLS.values()] == ["placed", "retrieved", "placed"]
+    assert [item.map_reads for item in (published, coded, corrected)] == ["placed", "retrieved", "placed"]
     for item in PROTOCOLS.values():
-        assert f"Protocol {item.name}" in item.notes[0]
+        assert item.notes[0].startswith(f"Protocol {item.name}: ")
         assert any("ours under every protocol" in note for note in item.notes)
+    assert [item.top_p for item in (published, coded, corrected)] == [None, 0.1, None]
+    assert [(item.name, item.top_p) for item in families] == [
+        ("as-coded-mixtral", 0.8),
+        ("as-coded-llama-2", None),
+        ("as-coded-llama-3", None),
+    ]
+    for item in families:
+        same = replace(item, name="as-coded", top_p=0.1, prompts=coded.prompts, notes=coded.notes)
+        assert same == coded, "a family changes prompts and top_p only"
 
 
 def test_draw_sample_follows_protocol() -> None:
     sample = tuple(questions(400))
     dataset = Dataset("made-up", sample, classes_by_gold(sample))
-    random = PROTOCOLS["published"].draw_sample(dataset, seed=3)
+    unbalanced = PROTOCOLS["published"].draw_sample(dataset, seed=3)
     balanced = PROTOCOLS["as-coded"].draw_sample(dataset, seed=3)
-    assert len(random.questions) == len(balanced.questions) == 105
+    assert len(unbalanced.questions) == len(balanced.questions) == 105
     assert [sum(q.gold == letter for q in balanced.questions) for letter in "ABC"] == [35, 35, 35]
-    assert [sum(q.gold == letter for q in random.questions) for letter in "ABC"] != [35, 35, 35]
+    assert [sum(q.gold == letter for q in unbalanced.questions) for letter in "ABC"] != [35, 35, 35]
     assert len(PROTOCOLS["corrected"].draw_sample(dataset, 3, n=12).questions) == 12
-    assert PROTOCOLS["as-coded"].describe_sample(3, 12) == {"how": "per-class", "n": 12, "seed": 3}
+    assert PROTOCOLS["as-coded"].describe_sample(3, 12) == {"how": "as-coded", "n": 12, "seed": 3}
     with pytest.raises(InputError, match="400 questions: draw between"):
         PROTOCOLS["corrected"].draw_sample(dataset, 3, n=401)
+
+
+def test_sample_as_coded_equals_random_module_in_order_of_file() -> None:
+    """The notebooks seed Python's generator and draw letter by letter."""
+    asked = tuple(questions(400))
+    dataset = Dataset("made-up", asked, classes_by_gold(asked))
+    random.seed(0)
+    expected: set[str] = set()
+    for letter in "ABC":
+        expected.update(random.sample([q.id for q in asked if q.gold == letter], 35))
+    drawn = PROTOCOLS["as-coded"].draw_sample(dataset, seed=0)
+    assert {question.id for question in drawn.questions} == expected
+    assert {question.id for question in PROTOCOLS["as-coded"].draw_sample(dataset, seed=1).questions} != expected
+    with pytest.raises(InputError, match="134 yes: draw between 1 and 133 a class"):
+        PROTOCOLS["as-coded"].draw_sample(dataset, seed=0, n=200)
+
+
+def test_describe_protocol_of_older_runs_does_not_claim_prompts_of_paper() -> None:
+    """Their plans have no entry `prompts`."""
+    for name in ("published", "as-coded"):
+        old = describe_protocol({"protocol": name})
+        new = describe_protocol({"protocol": name, "prompts": describe_prompts(PROTOCOLS[name].prompts or TEXT)})
+        assert new == PROTOCOLS[name].notes
+        assert old[0].startswith(f"Protocol {name}, in a run made before it had")
+        assert any("The prompts, the length of replies" in note for note in old)
+        assert not set(new[:2]) & set(old)
+    assert describe_protocol({"protocol": "corrected"}) == PROTOCOLS["corrected"].notes
+    assert describe_protocol({"protocol": "unknown"}) == describe_protocol({}) == ()
 
 
 # -- several gold documents (errata C8) -------------------------------------------------------------------------------
@@ -112,6 +152,33 @@ def library_search(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
 def make_evidence(library_search: LibrarySearch, **settings: object) -> PassageSource:
     result = Settings.model_validate(settings)
     return library_source(library_search, result, "dense", reranker=("overlap", TermOverlapReranker()))
+
+
+def test_library_source_scores_candidates_by_their_own_words(library_search: LibrarySearch) -> None:
+    """Errata C6: the candidates alone decide, whatever else the library holds."""
+    question = questions(5)[3]
+    by_library = make_evidence(library_search)
+    coded = library_source(library_search, Settings(), "dense", word_statistics="candidates")
+    assert by_library.words is not None
+    assert coded.words is not None
+    found = coded.retrieve(question, 6)
+    scored = coded.words(question, found.ids)
+    assert scored == rank_candidates(question, found.passages)
+    assert {name for name, _ in scored} == set(found.ids)
+    fewer = dict(coded.words(question, found.ids[:3]))
+    assert any(fewer[name] != dict(scored)[name] for name in fewer), "other candidates, other statistics"
+    whole = dict(by_library.words(question, found.ids))
+    part = dict(by_library.words(question, found.ids[:3]))
+    assert all(part[name] == whole[name] for name in part), "the library's statistics stay"
+
+
+def test_cases_have_prompts_and_sampling_of_protocol() -> None:
+    for name, protocol in PROTOCOLS.items():
+        study = Study(evidence(), protocol)
+        for case in positions.cases(questions(1), study, ks=(8,), arms=("rag", "brief-context", "closed-book")):
+            treatment = case.treatment
+            assert (treatment.paper_prompts, treatment.top_p) == (protocol.prompts, protocol.top_p), name
+    assert PROTOCOLS["corrected"].prompts is None
 
 
 def test_cases_of_every_arm_are_built_from_real_library(library_search: LibrarySearch) -> None:

@@ -27,6 +27,7 @@ from epicrisis.evaluation.experiments.preflight_rules import (
     ALWAYS,
     AS_CODED,
     BEYOND_3,
+    CODED_NUMBERS,
     NEVER,
     PAPERS_RULE,
     PUBLISHED,
@@ -149,10 +150,21 @@ def test_papers_and_coded_threshold_agree_on_whole_lists(order: list[str], found
     item = make_rankings("abcdefgh", "a", bm25="".join(order[:found]))
     shared = len({*order[:found][:3]} & {*"abc"})
     apart = found == 2 and shared == 1
-    assert (PAPERS_RULE.agree(item) != AS_CODED.agree(item)) == apart
+    assert (PAPERS_RULE.agree(item) != CODED_NUMBERS.agree(item)) == apart
     assert AS_CODED.depth == PROTOCOLS["as-coded"].preflight.depth
     assert AS_CODED.threshold == PROTOCOLS["as-coded"].preflight.threshold
     assert AS_CODED.signal.n == PROTOCOLS["as-coded"].preflight.n
+
+
+def test_coded_rule_reads_bm25_of_candidates_only() -> None:
+    """Errata C6; rankings of older files do not have it."""
+    agreeing = tuple((f"{name}#0", 1.0) for name in "abcdefgh")
+    item = make_rankings("abcdefgh", "a", bm25="hgfedcba")
+    assert (AS_CODED.agree(item), CODED_NUMBERS.agree(item)) == (None, False)
+    item = replace(item, candidate_bm25=agreeing)
+    assert (AS_CODED.agree(item), CODED_NUMBERS.agree(item)) == (True, False)
+    assert str(AS_CODED) == "overlap@3 > 0.3, depth 64, BM25 of the candidates"
+    assert AS_CODED.word_statistics == PROTOCOLS["as-coded"].word_statistics
 
 
 def test_always_and_never_rules_return_constants() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError, ModelMissing, StorageError
+from epicrisis.evaluation.experiments.passage_source import rank_candidates
 from epicrisis.evaluation.experiments.preflight_rules import signal_value
 from epicrisis.evaluation.experiments.recorded_rankings import (
     Guard,
@@ -95,6 +96,10 @@ def test_rank_question_equals_searches(rankers: Rankers, store: MemoryStore) -> 
     words = store.search_words(QUESTION.text, 4, Scope(), within=dense.ids)
     assert question.bm25 == tuple((hit.passage.id, hit.score) for hit in words)
     assert {name for name, _ in question.bm25} == {name for name, _ in question.dense}
+    by_candidates = rank_candidates(QUESTION, dense.passages)
+    assert question.candidate_bm25 == tuple(by_candidates)
+    assert [score for _, score in by_candidates] == sorted((score for _, score in by_candidates), reverse=True)
+    assert sorted(name for name, _ in by_candidates) == sorted(dense.ids), "every candidate is ranked"
     assert question.read == dense.ids
     assert question.reranked is None
     assert (question.key, question.dataset) == (QUESTION.key, "set")

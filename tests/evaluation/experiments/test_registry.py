@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from epicrisis.answering.paper_prompts import FOLDER
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import load_published
@@ -15,9 +17,13 @@ from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid, Request
 from epicrisis.evaluation.experiments.planning import EVALUATE, describe_sample, plan_experiment
+from epicrisis.evaluation.experiments.record_cases import load_record_sets
 from epicrisis.evaluation.experiments.registry import find_experiment, load_experiments
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, find_protocol
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.pipeline import Pipeline
+from epicrisis.prompts import hash_prompts
 from epicrisis.settings import ROLES, ScopeSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Document
@@ -35,7 +41,9 @@ def test_experiments_are_found_by_name_with_published_tables() -> None:
     assert EVALUATE not in load_experiments()
     with pytest.raises(InputError, match="no experiment is called nonsense: known are positions, integration"):
         find_experiment("nonsense")
-    with pytest.raises(InputError, match="no protocol is called nonsense: known are published, as-coded, corrected"):
+    with pytest.raises(
+        InputError, match="no protocol is called nonsense: known are published, as-coded, as-coded-mixtral"
+    ):
         find_protocol("nonsense")
 
 
@@ -102,6 +110,50 @@ def test_plan_experiment_places_one_or_all_gold_documents(
         documents = [passage.document_id for passage in case.treatment.ranking.passages]
         assert len(documents) == 8
         assert len({"d3", "d4"} & {*documents}) == there
+
+
+@pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name.startswith("as-coded")])
+def test_load_record_sets_refuses_protocol_of_another_study(protocol: str) -> None:
+    with pytest.raises(InputError, match=f"ehr has no protocol {protocol}, .*: use published or corrected"):
+        load_record_sets(find_experiment("ehr"), Request(protocol=protocol))
+
+
+def plan_two_questions(
+    tmp_path: Path, library_search: LibrarySearch, protocol: str, **values: Any
+) -> tuple[RunPlan, tuple[Case, ...]]:
+    path = tmp_path / "set.jsonl"
+    rows = []
+    for letter, document in (("A", "d3"), ("B", "d4")):
+        text = f"Does drug {document} help?"
+        rows.append(
+            {"id": letter, "text": text, "options": ["yes", "no"], "gold": letter, "gold_documents": [document]}
+        )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    request = Request(sets=(str(path),), questions=1, protocol=protocol, grid=Grid(("rag",), (8,)))
+    settings = Settings.model_validate(values)
+    return plan_experiment(find_experiment("positions"), request, settings, make_pipeline(library_search, settings))
+
+
+def test_plan_experiment_names_prompts_of_paper(tmp_path: Path, library_search: LibrarySearch) -> None:
+    """The recipe, which other runs share, does not change."""
+    coded, cases = plan_two_questions(tmp_path, library_search, "as-coded-mixtral")
+    corrected, _ = plan_two_questions(tmp_path, library_search, "corrected")
+    assert coded.arguments["prompts"] == {"name": "mixtral", "hash": hash_prompts(FOLDER)}
+    assert "prompts" not in corrected.arguments
+    assert coded.recipe == corrected.recipe
+    assert coded.sample == {"how": "as-coded", "n": 1, "seed": 0}
+    assert {(case.treatment.temperature, case.treatment.top_p) for case in cases} == {(0.2, 0.8)}
+
+
+@pytest.mark.parametrize(
+    "values", [{"citing": "numbers"}, {"map_confidence": True}, {"defence": {"isolated_votes": True}}]
+)
+def test_plan_experiment_with_prompts_of_paper_refuses_settings_without_effect(
+    tmp_path: Path, library_search: LibrarySearch, values: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=r"protocol published has the prompts of the paper, which know no .*: leave"):
+        plan_two_questions(tmp_path, library_search, "published", **values)
+    plan_two_questions(tmp_path, library_search, "corrected", **values)
 
 
 def test_context_length_cases_at_k_one_read_key_document_alone(tmp_path: Path) -> None:

@@ -97,6 +97,23 @@ def test_read_findings_counts_failed_cases_as_unfinished(tmp_path: Path) -> None
     assert [(share.value, share.n, share.unscored) for share in shares] == [(1.0, 40, 5)]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("name", ["published", "as-coded", "as-coded-mixtral"])
+def test_read_findings_prints_notes_of_protocol_with_its_prompts(tmp_path: Path, name: str) -> None:
+    arguments = {"arms": list(ARMS), "ks": [8], "places": list(PLACES), "protocol": name, "repeats": 1}
+    prompts = {"name": "gpt-3.5", "hash": "0" * 12}
+    path = write_positions_run(tmp_path / "run", arguments={**arguments, "prompts": prompts})
+    for table in findings_by_name(path)["positions"].tables:
+        assert any(note.startswith(f"Protocol {name}: ") for note in table.notes)
+        assert any(note.startswith("Prompts ") for note in table.notes)
+
+
+def test_read_findings_of_older_run_prints_that_prompts_were_ours(tmp_path: Path) -> None:
+    path = write_positions_run(tmp_path / "run", protocol="as-coded")
+    for table in findings_by_name(path)["positions"].tables:
+        assert any(note.startswith("Protocol as-coded, in a run made before it had") for note in table.notes)
+        assert not any(note.startswith("Prompts of the notebooks") for note in table.notes)
+
+
 def test_read_findings_of_different_protocols_warns(tmp_path: Path) -> None:
     one = write_positions_run(tmp_path / "one")
     other = write_positions_run(tmp_path / "other", protocol="published", sha256="7" * 64)

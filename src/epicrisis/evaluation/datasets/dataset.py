@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -100,6 +101,23 @@ def sample_per_class(dataset: Dataset, n: int, seed: int) -> Dataset:
         counts[name] += 1
         if counts[name] <= n:
             chosen.append(question)
+    return _select(dataset, chosen)
+
+
+def sample_as_coded(dataset: Dataset, n: int, seed: int) -> Dataset:
+    """Return `n` questions of each gold letter, in the set's order, drawn as BriefContext's notebooks do.
+
+    They draw with Python's generator, letter by letter, from the questions in the order of MIRAGE's file, with seed 0.
+    Raises InputError if a letter has fewer, or a question has no class.
+    """
+    sample_per_class(dataset, n, seed)  # for its checks
+    by_letter: dict[str, list[Question]] = {}
+    for question in dataset.questions:
+        by_letter.setdefault(str(question.gold), []).append(question)
+    generator = random.Random(seed)
+    chosen: list[Question] = []
+    for letter in sorted(by_letter):
+        chosen += generator.sample(by_letter[letter], n)
     return _select(dataset, chosen)
 
 

@@ -75,6 +75,11 @@ def download_dataset(
             ) from None
     targets: list[Path] = []
     for file in files:
+        if not file.url:
+            raise InputError(
+                f"{name} is not published as one file: build it from {file.built_from} (docs/questions.md says how) "
+                f"and put it at {home / FOLDER / file.path}, or give it with --data"
+            )
         target = home / FOLDER / file.path
         # A file without a pinned hash is always fetched again.
         if not (target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == file.sha256):

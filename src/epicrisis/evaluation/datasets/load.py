@@ -16,7 +16,7 @@ from typing import Any, cast
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import fingerprint_file, is_folder, printable_path
 from epicrisis.errors import InputError
-from epicrisis.evaluation.datasets import pinned_readers, published
+from epicrisis.evaluation.datasets import pinned_readers, published, trial_questions
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold, require_readable
 from epicrisis.printable import quote_for_shell
 
@@ -30,10 +30,12 @@ class SourceFile:
 
     path: str
     url: str
+    """Empty if the file is not published in this form; then it is built from the source in `built_from`."""
     licence: str
     bytes: int | None = None
     sha256: str | None = None
     """None if the file is not pinned; then its questions are checked."""
+    built_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,12 @@ def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
         case "pubmedqa":
             questions, documents = pinned_readers.read_pubmedqa(*paths)
             return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
+        case "evidence-inference" | "med-evidence":
+            read = trial_questions.read_med_evidence
+            if source == "evidence-inference":
+                read = trial_questions.read_evidence_inference
+            questions, documents = read(paths[0])
+            return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
         case "medq":
             questions, domains = pinned_readers.read_medq(paths[0])
             return Dataset(pinned.name, questions, domains, licence=pinned.licence)
@@ -152,8 +160,9 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
     for path in places:
         if path.is_file():
             return path
-    pull = f"epicrisis questions pull {quote_for_shell(pinned.name)}"
+    cure = f"run `epicrisis questions pull {quote_for_shell(pinned.name)}`"
+    if not file.url:
+        cure = f"build it from {file.built_from} (docs/questions.md says how)"
     raise InputError(
-        f"{name} of {pinned.name} is not in {printable_path(place)}: run `{pull}`, or give its file or folder with "
-        "--data"
+        f"{name} of {pinned.name} is not in {printable_path(place)}: {cure}, or give its file or folder with --data"
     )

@@ -126,7 +126,17 @@ class Study:
         Raises InputError if a question has no gold letter or no gold document, or if the library lacks its gold
         document: skipping the question would change the sample (errata C7).
         """
-        _check_questions(questions)
+        check_questions(questions)
+        available = self.read_gold_passages(questions)
+        gathered = []
+        for question, passages in zip(questions, available, strict=True):
+            keys = self._choose_keys(question, passages)
+            retrieved = self.source.retrieve(question, depth + sum(map(len, passages.values())))
+            gathered.append(QuestionPassages(question, keys, retrieved, self.source.count))
+        return tuple(gathered)
+
+    def read_gold_passages(self, questions: Sequence[Question]) -> list[Mapping[str, tuple[Passage, ...]]]:
+        """Return the passages of the gold documents of each question. Raises InputError if the library lacks one."""
         available = list(map(self.source.gold_passages, questions))
         lacking: list[tuple[str, str]] = []
         for question, passages in zip(questions, available, strict=True):
@@ -140,12 +150,7 @@ class Study:
                 f"({name} of question {question_id!r}, ...), or holds as retracted: add them, leave those "
                 "questions out, or read retracted ones with --setting 'scope.include=[\"retracted\"]'"
             )
-        gathered = []
-        for question, passages in zip(questions, available, strict=True):
-            keys = self._choose_keys(question, passages)
-            retrieved = self.source.retrieve(question, depth + sum(map(len, passages.values())))
-            gathered.append(QuestionPassages(question, keys, retrieved, self.source.count))
-        return tuple(gathered)
+        return available
 
     def _choose_keys(self, question: Question, available: Mapping[str, tuple[Passage, ...]]) -> tuple[Passage, ...]:
         """Return the passages of one gold document, chosen by the seed, or of all of them."""
@@ -163,7 +168,7 @@ class Study:
 
         Raises InputError where a question has no gold letter.
         """
-        _check_questions(questions, gold_documents=False)
+        check_questions(questions, gold_documents=False)
         source = self.source
         return tuple(QuestionPassages(q, (), source.retrieve(q, depth), source.count) for q in questions)
 
@@ -184,6 +189,8 @@ class Study:
             partition=self.protocol.partition_size(len(group_passages(ordered.passages, count))) if ordered else None,
             count=count,
             temperature=self.protocol.temperature,
+            top_p=self.protocol.top_p,
+            paper_prompts=self.protocol.prompts,
         )
         return repeat_case(passages.question, condition, overrides, self.seed, self.repeats)
 
@@ -243,7 +250,7 @@ def _order(
     return ranking
 
 
-def _check_questions(questions: Sequence[Question], *, gold_documents: bool = True) -> None:
+def check_questions(questions: Sequence[Question], *, gold_documents: bool = True) -> None:
     """Raise InputError without questions, and where one lacks options, a gold letter or a needed gold document."""
     if not questions:
         raise InputError("there is no question to ask: draw at least one")

@@ -39,6 +39,8 @@ class Grid:
     """Votes, drafts or rounds."""
     temperatures: tuple[float, ...] = ()
     """Temperatures of votes, in addition to the one of the settings."""
+    prompt_tokens: tuple[int, ...] = ()
+    """Limits for all prompts of a question together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class Experiment:
     """Ask whole question sets by default; else the sample of the protocol."""
     places_documents: bool = True
     """Key documents are placed; else passages are read in the order of the search."""
+    brings_documents: bool = False
+    """Without a library, one is made of the documents of the question sets."""
     shows_examples: bool = False
     """Solved questions are shown, from the libraries of the request."""
     by_settings: bool = False

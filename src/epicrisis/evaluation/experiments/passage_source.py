@@ -7,17 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
-from typing import Any
+from operator import attrgetter, itemgetter
+from typing import Any, Literal, TypeAlias
 
+from epicrisis import evidence_selection
 from epicrisis.components import LibrarySearch, build_scope
 from epicrisis.errors import InputError
+from epicrisis.evaluation.experiments.vector_memory import RememberingEncoder
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Reranker
+from epicrisis.retrieval.candidate_words import score_candidates
 from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.settings import Settings
-from epicrisis.types import CountUnit, Passage, Question, Ranking, Scope, SearchMode
+from epicrisis.types import CountUnit, Hit, Passage, Question, Ranking, Scope, SearchMode, SentenceRanking
+
+WordStatistics: TypeAlias = Literal["library", "candidates"]
+"""Where BM25 over found passages takes its statistics from (errata C6)."""
 
 POOL = 2000
 """Passages in the pool of random distractors; a smaller library gives all of its passages."""
@@ -42,6 +48,23 @@ class PassageSource:
     rrf_k: int = 60
     count: CountUnit = "documents"
     """The unit of k."""
+    rank_passages: Callable[[Question, int], Ranking] | None = None
+    """Return that many passages for the question, best first. A question with the place of its evidence is about its
+    documents: then all their passages are ranked, and no others."""
+    rank_sentences: Callable[[Question, Ranking, int], SentenceRanking] | None = None
+    """Return that many sentences of the ranking, best first."""
+
+
+def rank_candidates(question: Question, passages: Sequence[Passage]) -> ScoredIds:
+    """Return the passages with their scores by the BM25 of the notebooks, best first (errata C6).
+
+    The text of a passage is its title, a blank and its text. All passages are ranked; those with equal scores keep
+    their order.
+    """
+    texts = [f"{passage.title} {passage.text}" if passage.title else passage.text for passage in passages]
+    scores = score_candidates(question.text, texts)
+    scored = [(passage.id, score) for passage, score in zip(passages, scores, strict=True)]
+    return sorted(scored, key=itemgetter(1), reverse=True)
 
 
 def no_source() -> PassageSource:
@@ -61,11 +84,12 @@ def library_source(
     reranker: tuple[str, Reranker] | None = None,
     seed: int = 0,
     count: CountUnit | None = None,
+    word_statistics: WordStatistics = "library",
 ) -> PassageSource:
     """Return the open library as a source.
 
     `reranker` serves the arm `reranked`; a reranker of the settings is part of every search. `count` overrides the unit
-    of the settings.
+    of the settings. `word_statistics` says where BM25 over passages that were found takes its statistics from.
     """
     unit = count or settings.count_unit()
 
@@ -80,22 +104,51 @@ def library_source(
         hits = (replace(hit, passage=passages_by_id.setdefault(hit.passage.id, hit.passage)) for hit in ranking.hits)
         return replace(ranking, hits=tuple(hits))
 
+    encoder = library_search.retriever.encoder
+    remembering = None if encoder is None else RememberingEncoder(encoder)
+
+    def rank_passages(question: Question, k: int) -> Ranking:
+        if not question.evidence or remembering is None:
+            ranking = library_search.retriever.rank(question.text, k, by, scope(question))
+            hits = (
+                replace(hit, passage=passages_by_id.setdefault(hit.passage.id, hit.passage)) for hit in ranking.hits
+            )
+            return replace(ranking, hits=tuple(hits))
+        query = remembering.encode_queries([question.text])[0]
+        scored: list[tuple[float, Passage]] = []
+        documents = read_document_passages(library_search.library, question.gold_documents, scope(question))
+        for passages in documents.values():
+            vectors = remembering.encode_passages([(passage.title, passage.text) for passage in passages])
+            scored += zip((vectors @ query).tolist(), passages, strict=True)
+        scored.sort(key=lambda pair: (-pair[0], pair[1].id))
+        best = tuple(Hit(passage, score, rank) for rank, (score, passage) in enumerate(scored[:k]))
+        return Ranking(best, "dense", {"k": k, "encoder": remembering.fingerprint, "within": list(documents)})
+
+    def rank_sentences(question: Question, ranking: Ranking, k: int) -> SentenceRanking:
+        retriever = replace(library_search.retriever, encoder=remembering)
+        return evidence_selection.rank_sentences(settings, retriever, question.text, ranking, k)
+
     def score_words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = library_search.library.search_words(question.text, len(ids), scope(question), within=ids)
         return list(map(attrgetter("passage.id", "score"), hits))
+
+    def score_candidate_words(question: Question, ids: Sequence[str]) -> ScoredIds:
+        return rank_candidates(question, library_search.library.fetch(ids, scope(question)))
 
     return PassageSource(
         retrieve=lambda question, k: rank(question, k, by),
         gold_passages=lambda question: read_document_passages(
             library_search.library, question.gold_documents, scope(question)
         ),
-        words=score_words,
+        words=score_words if word_statistics == "library" else score_candidate_words,
         fused=lambda question, k: rank(question, k, "hybrid"),
         reranker=reranker,
         # Literature only: every question is shown passages of this pool.
         pool=lambda: _draw_pool(library_search, seed, build_scope(settings.scope), unit),
         rrf_k=settings.rrf_k,
         count=unit,
+        rank_passages=rank_passages,
+        rank_sentences=rank_sentences,
     )
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from epicrisis.components import ExampleSearch, LibrarySearch, build_scope, describe_examples, open_examples
+from epicrisis.answering.paper_prompts import describe_prompts
+from epicrisis.components import (
+    ExampleSearch,
+    LibrarySearch,
+    build_scope,
+    describe_examples,
+    load_ingest_encoder,
+    open_examples,
+)
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.load import load_dataset
@@ -22,18 +30,27 @@ from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scop
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find_protocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.models.pair_models import load_reranker
 from epicrisis.overrides import RunOverrides
 from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
 from epicrisis.settings import Settings
-from epicrisis.types import Question
+from epicrisis.types import Document, Question
 
 EVALUATE = "evaluate"
 """Name of plain runs."""
 CANDIDATES = 20
 """Passages inspected for each question that is made from the library's own documents."""
-_FLAGS = {"arms": "--arm", "ks": "-k", "places": "--place", "votes": "--votes", "temperatures": "--temperature"}
+_FLAGS = {
+    "arms": "--arm",
+    "ks": "-k",
+    "places": "--place",
+    "votes": "--votes",
+    "temperatures": "--temperature",
+    "prompt_tokens": "--prompt-tokens",
+}
 """Option of each field of the grid."""
 
 
@@ -46,6 +63,7 @@ def plan_experiment(
     """
     _check(experiment, request, pipeline)
     protocol = replace(find_protocol(request.protocol), gold=request.gold)
+    _check_prompts(protocol, experiment, settings)
     names = request.sets or experiment.sets
     sets = [load_dataset(name, settings.home, request.data) for name in names if name != cloze.NAME]
     whole_sets = experiment.whole_sets and request.questions is None
@@ -73,6 +91,8 @@ def plan_experiment(
         cases = experiment.cases(CaseInputs(questions, study, grid, settings))
     arguments: dict[str, Any] = {} if experiment.by_settings else {"protocol": request.protocol}
     arguments |= describe_grid(grid)
+    if protocol.prompts is not None and not experiment.by_settings:
+        arguments["prompts"] = describe_prompts(protocol.prompts)
     if request.gold != "one":
         arguments["gold"] = request.gold
     if request.reranker:
@@ -90,6 +110,28 @@ def plan_experiment(
     return plan, cases
 
 
+def add_set_documents(
+    path: Path,
+    names: Sequence[str],
+    settings: Settings,
+    data: Path | None,
+    on_progress: Callable[[IngestProgress], None] | None = None,
+) -> IngestReport:
+    """Add the documents that these question sets bring to the library at `path`, which is created if needed.
+
+    Raises InputError for a set without documents, which needs a library, and UserError for another encoder.
+    """
+    documents: dict[str, Document] = {}
+    for name in names:
+        dataset = load_dataset(name, settings.home, data)
+        if not dataset.documents:
+            raise InputError(f"{name} brings no documents: give a library that holds them with --library")
+        documents |= dataset.documents
+    encoder, encoder_name = load_ingest_encoder(settings, path, precomputed=False)
+    with open_or_create(path, encoder, encoder_name) as library:
+        return add_documents(library, documents.values(), encoder, on_progress=on_progress)
+
+
 def _check(experiment: Experiment, request: Request, pipeline: Pipeline) -> None:
     """Raise InputError for a missing library, and for options without effect on the experiment."""
     if pipeline.search is None and experiment.strategy not in WITHOUT_LIBRARY:
@@ -102,6 +144,22 @@ def _check(experiment: Experiment, request: Request, pipeline: Pipeline) -> None
         raise InputError(f"{experiment.name} shows no solved questions: leave --examples out")
 
 
+def _check_prompts(protocol: StudyProtocol, experiment: Experiment, settings: Settings) -> None:
+    """Raise InputError for settings that the prompts of a paper leave without effect."""
+    if protocol.prompts is None or experiment.by_settings:
+        return
+    for key, is_set in (
+        ("citing=numbers", settings.citing == "numbers"),
+        ("map_confidence", settings.map_confidence),
+        ("defence.isolated_votes", settings.defence.isolated_votes),
+    ):
+        if is_set:
+            raise InputError(
+                f"protocol {protocol.name} has the prompts of the paper, which know no {key}: leave the setting out, "
+                "or use --protocol corrected"
+            )
+
+
 def _open_source(
     library_search: LibrarySearch, request: Request, settings: Settings, protocol: StudyProtocol, names: Sequence[str]
 ) -> tuple[PassageSource, list[Dataset]]:
@@ -110,7 +168,13 @@ def _open_source(
     if request.reranker is not None:
         reranker = request.reranker, load_reranker(request.reranker, settings.home, settings.threads)
     source = library_source(
-        library_search, settings, protocol.by, reranker=reranker, seed=request.draw, count=protocol.count
+        library_search,
+        settings,
+        protocol.by,
+        reranker=reranker,
+        seed=request.draw,
+        count=protocol.count,
+        word_statistics=protocol.word_statistics,
     )
     if cloze.NAME not in names:
         return source, []

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, wilson
+from epicrisis.evaluation.experiments.passage_source import WordStatistics
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.retrieval.preflight import Signal, measure_signal
 
@@ -80,28 +81,35 @@ class Rule:
     signal: Signal
     threshold: float
     depth: int = 16
+    word_statistics: WordStatistics = "library"
 
     def agree(self, rankings: QuestionRankings) -> bool | None:
         """Return whether map-reduce is skipped, or None where the signal was not recorded."""
-        value = signal_value(self.signal, rankings, self.depth)
+        value = signal_value(self.signal, rankings, self.depth, self.word_statistics)
         return None if value is None else value > self.threshold
 
     def __str__(self) -> str:
         if math.isinf(self.threshold):
             return "always map-reduce" if self.threshold > 0 else "never map-reduce"
-        return f"{self.signal} > {self.threshold:.4g}, depth {self.depth}"
+        words = ", BM25 of the candidates" if self.word_statistics == "candidates" else ""
+        return f"{self.signal} > {self.threshold:.4g}, depth {self.depth}{words}"
 
 
 PAPERS_RULE = Rule(Signal("overlap", 3), 0.2)
-AS_CODED = Rule(Signal("overlap", 3), 0.3, depth=64)
-"""The rule of the notebooks, which never call it (errata B2, C2, C12)."""
+AS_CODED = Rule(Signal("overlap", 3), 0.3, depth=64, word_statistics="candidates")
+"""The rule of the notebooks, which never call it (errata B2, C2, C6, C12)."""
+CODED_NUMBERS = replace(AS_CODED, word_statistics="library")
+"""The numbers of the notebooks with the BM25 of the library."""
 ALWAYS, NEVER = Rule(Signal("overlap", 3), math.inf), Rule(Signal("overlap", 3), -math.inf)
 
 
-def signal_value(signal: Signal, rankings: QuestionRankings, depth: int = 16) -> float | None:
+def signal_value(
+    signal: Signal, rankings: QuestionRankings, depth: int = 16, word_statistics: WordStatistics = "library"
+) -> float | None:
     """Return the signal's value for a question, or None where it was not recorded."""
     cut = rankings.at_depth(depth)
-    return measure_signal(signal, cut.dense, cut.bm25, cut.reranked)
+    bm25 = cut.bm25 if word_statistics == "library" else cut.candidate_bm25
+    return None if bm25 is None else measure_signal(signal, cut.dense, bm25, cut.reranked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +181,7 @@ def confusion(verdicts: Iterable[tuple[Label, bool]]) -> Confusion:
 
 def evaluate_rule(recorded: Iterable[QuestionRankings], rule: Rule, definition: Definition) -> Confusion:
     """Return the rule's matrix under the definition, over the questions with its signal."""
-    labels, values = label_rankings(recorded, rule.signal, definition, rule.depth)
+    labels, values = label_rankings(recorded, rule.signal, definition, rule.depth, rule.word_statistics)
     return confusion((label, value > rule.threshold) for label, value in zip(labels, values, strict=True))
 
 
@@ -237,13 +245,17 @@ def roc_area(labels: Sequence[Label], values: Sequence[float]) -> Mean:
 
 
 def label_rankings(
-    recorded: Iterable[QuestionRankings], signal: Signal, definition: Definition, depth: int = 16
+    recorded: Iterable[QuestionRankings],
+    signal: Signal,
+    definition: Definition,
+    depth: int = 16,
+    word_statistics: WordStatistics = "library",
 ) -> tuple[list[Label], list[float]]:
     """Return labels and signal values of the questions with the signal, in their order."""
     labels: list[Label] = []
     values: list[float] = []
     for rankings in recorded:
-        value = signal_value(signal, rankings, depth)
+        value = signal_value(signal, rankings, depth, word_statistics)
         if value is not None:
             labels.append(definition.label(rankings))
             values.append(value)

@@ -14,6 +14,7 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from epicrisis.answering.paper_prompts import EHR, describe_prompts
 from epicrisis.components import LibrarySearch, build_scope, load_ingest_encoder
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
@@ -22,6 +23,7 @@ from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, l
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
+from epicrisis.evaluation.experiments.record_studies import PROTOCOL_NOTES
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -99,7 +101,13 @@ async def plan_record_experiment(
     search = _build_search(library_search, settings, request, note_tokens)
     # `published`: a short sentence; `corrected`: as in the settings, by default a span.
     extract = "sentence" if request.protocol == "published" else settings.extract
-    study = record_arms.RecordStudy(search, extract, request.repeats, settings.seed, settings.partition)
+    prompts = EHR if request.protocol == "published" else None
+    if prompts is not None and settings.citing == "numbers":
+        raise InputError(
+            "protocol published has the prompts of the study, which know no citing=numbers: leave the setting out, or "
+            "use --protocol corrected"
+        )
+    study = record_arms.RecordStudy(search, extract, request.repeats, settings.seed, settings.partition, prompts)
     arms = request.grid.arms or experiment.grid.arms
     cases: list[Case] = []
     for record_set, dataset in zip(sets, chosen, strict=True):
@@ -138,6 +146,11 @@ def _check(experiment: Experiment, request: Request) -> None:
     for flag, value in unused.items():
         if value:
             raise InputError(f"{experiment.name} does not vary that: leave {flag} out")
+    if request.protocol not in PROTOCOL_NOTES:
+        raise InputError(
+            f"{experiment.name} has no protocol {request.protocol}, since the study of records has no published code "
+            f"(errata E1): use {' or '.join(PROTOCOL_NOTES)}"
+        )
     arms = grid.arms or experiment.grid.arms
     record_arms.check_arms(arms)
     if request.sparse is None and "+splade" in " ".join(arms):
@@ -194,6 +207,8 @@ def _describe_arguments(
         "chunk_tokens": manifest.max_tokens,
         "overlap": manifest.overlap,
     }
+    if request.protocol == "published":
+        arguments["prompts"] = describe_prompts(EHR)
     if request.sparse:
         arguments["sparse"] = request.sparse
     return {**arguments, "repeats": request.repeats}

@@ -20,6 +20,7 @@ from pydantic import ConfigDict
 from epicrisis.components import open_library_search
 from epicrisis.dates import first_day
 from epicrisis.errors import InputError
+from epicrisis.evaluation.experiments.passage_source import rank_candidates
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine, read_stored_lines
 from epicrisis.models.pair_models import load_reranker
 from epicrisis.patient_data_policy import protect_patient_data
@@ -65,6 +66,8 @@ class QuestionRankings:
     """Those of them that the library has and the guard does not hide."""
     count: CountUnit = "passages"
     """The unit of depths and places. The rankings are always of passages."""
+    candidate_bm25: Scores | None = None
+    """All dense hits by the BM25 of the notebooks, with their own statistics (errata C6). None in older files."""
 
     def at_depth(self, depth: int) -> QuestionRankings:
         """Return the record as if only `depth` dense documents or passages had been ranked again.
@@ -82,7 +85,10 @@ class QuestionRankings:
         rescored = None
         if self.reranked is not None:
             rescored = _restrict(self._in_units(_restrict(self.reranked, pool)), ids)
-        return replace(self, dense=dense, bm25=bm25, reranked=rescored)
+        by_candidates = None
+        if self.candidate_bm25 is not None:
+            by_candidates = _restrict(self._in_units(_restrict(self.candidate_bm25, pool)), ids)
+        return replace(self, dense=dense, bm25=bm25, reranked=rescored, candidate_bm25=by_candidates)
 
     def _in_units(self, ranking: ScoredIds) -> Scores:
         if self.count == "passages":
@@ -122,6 +128,7 @@ class RankingLine(StoredLine):
     gold: tuple[str, ...]
     held: tuple[str, ...]
     count: CountUnit = "passages"
+    candidate_bm25: Scores | None = None
 
     @property
     def identity(self) -> str:
@@ -257,6 +264,7 @@ def rank_question(question: Question, dataset: str, rankers: Rankers, scope: Sco
         gold=question.gold_documents,
         held=_visible_gold(question, scope, rankers.store),
         count=rankers.count,
+        candidate_bm25=tuple(rank_candidates(question, dense.passages)),
     )
 
 

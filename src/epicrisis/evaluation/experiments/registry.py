@@ -23,6 +23,7 @@ _PLACES: Mapping[str, str] = {
     "preflight": "preflight.EXPERIMENT",
     "attention-bias": "attention_bias.EXPERIMENT",
     "cost": "integration.COST",
+    "focused": "equal_tokens.EXPERIMENT",
     "open-ended": "open_ended.EXPERIMENT",
     "probe": "probe.EXPERIMENT",
     "ensembles": "ensembles.EXPERIMENT",

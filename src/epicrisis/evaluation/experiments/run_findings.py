@@ -20,7 +20,7 @@ from epicrisis.evaluation.experiments import positions, preflight
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.planning import EVALUATE
 from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
-from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, PROTOCOLS
+from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, describe_protocol
 from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
 
@@ -78,8 +78,7 @@ def _experiment_findings(experiment: Experiment, runs: Sequence[RecordedRun]) ->
     notes: list[tuple[str, str]] = []
     places_documents = False
     for run in runs if experiment.reads != "records" else ():
-        protocol = PROTOCOLS.get(str(_arguments(run).get("protocol")))
-        notes += product((run.name,), protocol.notes if protocol else ())
+        notes += product((run.name,), describe_protocol(_arguments(run)))
         # Conflicts and cost are read from runs that place documents as well.
         places_documents |= run.manifest is not None and find_experiment(run.manifest.plan.name).places_documents
     counts = Counter(map(itemgetter(1), notes))

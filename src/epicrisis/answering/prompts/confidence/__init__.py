@@ -1,0 +1,1 @@
+"""Prompts of `map_confidence`: map replies with a rationale and a confidence."""

@@ -1,0 +1,246 @@
+"""The tables of the comparison at equal tokens: accuracy, accuracy by the place of the evidence, and the frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from epicrisis.evaluation.analysis import grouping
+from epicrisis.evaluation.analysis.frontier import compare_points
+from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.experiments import outcome_groups
+from epicrisis.evaluation.experiments.experiment import Runs
+from epicrisis.evaluation.experiments.token_costs import CaseCost, case_costs
+from epicrisis.evaluation.runs.outcomes import Outcome
+
+RAG, BRIEF_CONTEXT, CLOSED_BOOK = "rag", "brief-context", "closed-book"
+BASELINES = (RAG, BRIEF_CONTEXT)
+LIMIT, SPENT, OVER = "prompt tokens", "spent", "above the limit"
+TOKENS, FRONTIER, RESAMPLED = "tokens of a question", "on the frontier", "in resamples"
+
+_EQUAL = (
+    "Prompt tokens: the limit for all prompts of a question together, by the model's own count. Every arm reads as "
+    "much of one ranking as that pays for. Spent: prompt tokens in the mean. Above the limit: cases that spent more, "
+    "as one passage or sentence alone is longer, findings were longer than expected, or a reply was requested again.",
+    "closed-book reads no document: a bound, not tested.",
+)
+_FAMILY = (
+    "The family of Holm's correction is this table: all arms at all limits against both baselines, on one question set."
+)
+_FRONTIER = (
+    "Tokens of a question: prompts and replies in the mean of the questions that every arm answered at every limit, "
+    "with all tokens known.",
+    "On the frontier: no other row costs at most as much and is right at least as often, and is better in one of the "
+    "two. In resamples: the share of 1,000 resamples of the questions in which the row is on the frontier; far below "
+    "100 %, another sample may give another frontier.",
+)
+
+
+def tables(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
+    """Build the tables of finished runs, for each question set; the remarks are notes under each table."""
+    outcomes = outcome_groups.read_outcomes(runs)
+    costs = {run.name: case_costs(run.records()) for run in runs}
+    built: list[Table] = []
+    for dataset in outcome_groups.values_of(outcome_groups.all_outcomes(outcomes), "dataset"):
+        in_set = {model: outcome_groups.select(cases, dataset=dataset) for model, cases in outcomes.items()}
+        costs_in_set = {model: outcome_groups.select(cases, dataset=dataset) for model, cases in costs.items()}
+        built.append(accuracy_table(dataset, in_set, costs_in_set))
+        if outcome_groups.with_condition(outcome_groups.all_outcomes(in_set), "evidence"):
+            built.append(place_table(dataset, in_set))
+        built.append(frontier_table(dataset, in_set, costs_in_set))
+    return outcome_groups.add_notes(built, remarks)
+
+
+def accuracy_table(
+    dataset: str, runs: outcome_groups.OutcomesByModel, costs: Mapping[str, Sequence[CaseCost]]
+) -> Table:
+    """Build the table of every arm at every limit, against RAG and against BriefContext at the same limit."""
+    rows: list[tuple[Cell, ...]] = []
+    changes: list[Difference | None] = []
+    tested: list[Difference | None] = []
+    for model, outcomes in runs.items():
+        groups = outcome_groups.group_conditions(outcomes, "prompt_tokens", "arm")
+        spent = outcome_groups.group_conditions(costs[model], "prompt_tokens", "arm")
+        for limit, arm in _sort_rows(groups):
+            here = groups[limit, arm]
+            spending = _measure_spending(spent.get((limit, arm), ()), limit)
+            rows.append((model, limit, arm, grouping.mean_score(here), *grouping.count_endings(here), *spending))
+            for baseline in BASELINES:
+                against = groups.get((limit, baseline), []) if limit else []
+                # RAG and BriefContext are compared once.
+                is_compared = arm not in (baseline, CLOSED_BOOK, RAG)
+                group = grouping.Group((), here, against if is_compared else (), ("repeat",))
+                changes.append(grouping.compare_to_baseline(group))
+                tested.append(changes[-1])
+    p_values = grouping.correct_p_values(tested)
+    cells: list[tuple[Cell, ...]] = []
+    for index, row in enumerate(rows):
+        ends: list[Cell] = []
+        for column in range(len(BASELINES)):
+            place = index * len(BASELINES) + column
+            ends += [changes[place], p_values[place]]
+        cells.append((*row, *ends))
+    every = outcome_groups.all_outcomes(runs)
+    comparisons = len(p_values) - p_values.count(None)
+    more = (*grouping.describe_chance(every), *grouping.describe_omitted_parts(every), *_EQUAL, _FAMILY)
+    differences = (
+        f"difference to {RAG}",
+        grouping.P_COLUMN,
+        f"difference to {BRIEF_CONTEXT}",
+        f"{grouping.P_COLUMN} of that",
+    )
+    columns = ("model", LIMIT, "arm", *grouping.FIGURES, SPENT, OVER, *differences)
+    return Table(f"Accuracy at equal tokens: {dataset}", columns, tuple(cells), grouping.make_notes(comparisons, more))
+
+
+def _sort_rows(groups: Iterable[tuple[int | None, str]]) -> list[tuple[int | None, str]]:
+    """Return the groups by limit, the bound without one first; arms stay in their order."""
+    return sorted(groups, key=lambda group: group[0] or 0)
+
+
+def _measure_spending(cases: Sequence[CaseCost], limit: int | None) -> tuple[Mean | None, int | None]:
+    """Return the mean of the prompt tokens, and the number of cases above the limit."""
+    inputs = [case.total.input for case in cases if case.counted]
+    questions = [case.question for case in cases if case.counted]
+    if not inputs:
+        return None, None
+    above = None if limit is None else sum(tokens > limit for tokens in inputs)
+    return estimate_mean(inputs, questions, shares=False), above
+
+
+def place_table(dataset: str, runs: outcome_groups.OutcomesByModel) -> Table:
+    """Build the table of accuracy by the place of the evidence in its document."""
+
+    def build_groups(model: str, outcomes: Sequence[Outcome]) -> Iterable[grouping.Group]:
+        groups = outcome_groups.group_conditions(outcomes, "prompt_tokens", "arm", "evidence")
+        for limit, arm in _sort_rows(outcome_groups.group_conditions(outcomes, "prompt_tokens", "arm")):
+            for place in ("beginning", "middle", "end", "several"):
+                here = groups.get((limit, arm, place))
+                if here:
+                    against = groups.get((limit, RAG, place), ()) if limit and arm != RAG else ()
+                    yield grouping.Group((model, limit, arm, place), here, against, ("repeat",))
+
+    about = (
+        "Place: the third of the document in which the middle of the marked evidence lies; `several` if marks are in "
+        "different thirds. Other questions have their evidence at other places: differences between arms at one place "
+        "are paired, those between places are not.",
+    )
+    return grouping.make_accuracy_table(
+        f"Accuracy by the place of the evidence: {dataset}",
+        ("model", LIMIT, "arm", "evidence"),
+        outcome_groups.collect_groups(runs, build_groups),
+        baseline=f"{RAG} at that place",
+        remarks=(*about, *_EQUAL),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Score and tokens of an arm at a limit, by question."""
+
+    limit: int | None
+    arm: str
+    scores: Mapping[grouping.PairingKey, float]
+    tokens: Mapping[str, float]
+    calls: Mapping[str, float]
+
+
+def frontier_table(
+    dataset: str, runs: outcome_groups.OutcomesByModel, costs: Mapping[str, Sequence[CaseCost]]
+) -> Table:
+    """Build the accuracy-cost frontier of each model, by the tokens of prompts and replies, cheapest first."""
+    rows: list[tuple[Cell, ...]] = []
+    notes: list[str] = []
+    for model, outcomes in runs.items():
+        measured = _measure(outcomes, costs[model])
+        shared = _list_shared_questions(measured)
+        total = len(set(map(attrgetter("question"), outcomes)))
+        notes.append(f"{model}: {len(shared)} of {total} questions.")
+        if not shared:
+            continue
+        points = compare_points(
+            [[each.tokens[question] for question in shared] for each in measured],
+            [[each.scores[(question,)] for question in shared] for each in measured],
+        )
+        for each, point in sorted(zip(measured, points, strict=True), key=lambda pair: pair[1].cost):
+            scores = [each.scores[(question,)] for question in shared]
+            calls = sum(each.calls[question] for question in shared) / len(shared)
+            rows.append(
+                (
+                    model,
+                    each.arm,
+                    each.limit,
+                    round(point.cost),
+                    round(calls, 2),
+                    estimate_mean(scores),
+                    "yes" if point.is_on_frontier else "no",
+                    f"{100 * point.share_of_resamples:.0f} %",
+                )
+            )
+    columns = ("model", "arm", LIMIT, TOKENS, "calls", grouping.SHARE_COLUMN, FRONTIER, RESAMPLED)
+    title = f"Accuracy and cost: {dataset}"
+    return Table(title, columns, tuple(rows), (*_FRONTIER, *notes, grouping.INTERVALS))
+
+
+def _measure(outcomes: Sequence[Outcome], costs: Sequence[CaseCost]) -> list[_Measured]:
+    spent = outcome_groups.group_conditions(costs, "prompt_tokens", "arm")
+    groups = outcome_groups.group_conditions(outcomes, "prompt_tokens", "arm")
+    measured: list[_Measured] = []
+    for limit, arm in _sort_rows(groups):
+        counted = [case for case in spent.get((limit, arm), ()) if case.counted]
+        tokens = grouping.mean_by(counted, attrgetter("question"), lambda case: case.total.input + case.total.output)
+        calls = grouping.mean_by(counted, attrgetter("question"), attrgetter("total.calls"))
+        scores = grouping.mean_by_pair(groups[limit, arm], ())
+        measured.append(_Measured(limit, arm, scores, tokens, calls))
+    return measured
+
+
+def _list_shared_questions(measured: Sequence[_Measured]) -> list[str]:
+    """Return the questions with a score and known tokens in every row, in an order that does not depend on the run."""
+    if not measured:
+        return []
+    shared = set(measured[0].tokens)
+    for each in measured:
+        shared &= {question for question in each.tokens if (question,) in each.scores}
+    return sorted(shared)
+
+
+PLOTS = (
+    (
+        PlotSpec(
+            "Share right by the place of the evidence",
+            "points",
+            (grouping.SHARE_COLUMN,),
+            ("evidence",),
+            ("arm",),
+            panel=("model", LIMIT),
+        ),
+    ),
+    (
+        PlotSpec(
+            "Accuracy and cost",
+            "line",
+            (grouping.SHARE_COLUMN,),
+            (TOKENS,),
+            ("arm",),
+            panel=("model",),
+            axis_title="tokens of a question, prompts and replies",
+            log2=True,
+        ),
+    ),
+    (
+        PlotSpec(
+            "Share right at equal tokens",
+            "points",
+            (grouping.SHARE_COLUMN,),
+            ("arm",),
+            ("arm",),
+            panel=("model", LIMIT),
+        ),
+        PlotSpec(
+            "Differences at equal tokens", "points", ("difference to *",), ("arm",), ("arm",), panel=("model", LIMIT)
+        ),
+    ),
+)
