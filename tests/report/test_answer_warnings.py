@@ -26,7 +26,7 @@ def answer_with(choice: str | None, quotation: str, text: str = "It did.", **fie
 
 def test_option_in_no_quotation_is_named() -> None:
     answer = answer_with("C", "Deaths from heart disease were fewer.")
-    assert list(list_warnings(answer)) == ["None of its quoted sentences names “propranolol”: read them."]
+    assert list(list_warnings(answer)) == ["Its quoted sentences do not name “propranolol”: read them."]
     assert build_answer_content(answer).warnings == tuple(list_warnings(answer))
 
 
@@ -73,3 +73,19 @@ def test_answer_without_citation_or_without_documents() -> None:
     assert list(list_warnings(answer_with("A", "x", citations=()))) == ["It cites nothing: do not rely on it."]
     assert list(list_warnings(answer_with("A", "x", citations=(), strategy="closed-book"))) == []
     assert list(list_warnings(answer_with("A", "x", state="abstained"))) == []
+
+
+def test_option_with_fewer_than_half_of_its_words_quoted_is_named() -> None:
+    question = replace(QUESTION, options={"A": "stroke", "B": "coronary heart disease"})
+    answer = replace(answer_with("B", "It was not recommended to prevent chronic disease."), question=question)
+    assert list(list_warnings(answer)) == ["Its quoted sentences do not name “coronary heart disease”: read them."]
+    named = replace(answer_with("B", "Heart disease was less frequent."), question=question)
+    assert not list(list_warnings(named))
+
+
+@pytest.mark.parametrize(("choice", "warned"), [("A", True), ("B", False)])
+def test_yes_beside_a_quotation_without_benefit_is_a_warning(choice: str, warned: bool) -> None:
+    question = replace(QUESTION, options={"A": "Yes", "B": "No"})
+    answer = replace(answer_with(choice, "Without oxygen there was no benefit."), question=question)
+    expected = ["It says yes, and a quoted sentence speaks of no effect, benefit or difference: read it."]
+    assert list(list_warnings(answer)) == (expected if warned else [])

@@ -210,6 +210,11 @@ def shows_effect(text: str) -> bool:
     return _EFFECT.search(clean) is not None and not denies
 
 
+def denies_effect(text: str) -> bool:
+    """Return whether a text states that there is no difference, effect or benefit."""
+    return _NO_DIFFERENCE.search(_normalise(text)) is not None
+
+
 def mentions_outcome(text: str, comparison: Comparison) -> bool:
     """Return whether a text shares a content word with the outcome. True for an outcome without content words."""
     outcome_stems = list_stems(comparison.outcome)

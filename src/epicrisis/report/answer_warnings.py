@@ -1,6 +1,6 @@
 """Reasons not to rely on a written answer, found in its own words and its quotations. No model is called.
 
-    list_warnings(answer)  # ("None of its quoted sentences names “propranolol”: read them.",)
+    list_warnings(answer)  # ("Its quoted sentences do not name “propranolol”: read them.",)
 
 These are no checks of support: an answer without a warning may be wrong. How many wrong answers have one:
 benchmarks/RESULTS.md.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from epicrisis.answering.directions import list_stems
+from epicrisis.answering.directions import denies_effect, list_stems
 from epicrisis.answering.document_answers import denies_answer
 from epicrisis.answers import Answer
 from epicrisis.question_options import is_unanswerable
@@ -21,6 +21,7 @@ READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})
 _PLAIN_OPTION = re.compile(
     r"\W*(?:yes|no|maybe|uncertain|unclear|unknown|true|false|none|all|both|neither)\b", re.IGNORECASE
 )
+_YES = re.compile(r"\W*yes\b", re.IGNORECASE)
 _BEFORE_SOURCE = re.compile(r" \((?:\d{4}\b|[^()]*\btrial\b).*$")
 """What a prompt adds to the title of a document: its year and type of study."""
 
@@ -35,7 +36,9 @@ def list_warnings(answer: Answer) -> Iterable[str]:
     if _denies_chosen_option(answer):
         yield "It says that the documents do not answer the question, and yet it chose an option."
     if _leaves_option_unnamed(answer):
-        yield f"None of its quoted sentences names “{answer.question.options[answer.choice or '']}”: read them."
+        yield f"Its quoted sentences do not name “{answer.question.options[answer.choice or '']}”: read them."
+    if _affirms_beside_denial(answer):
+        yield "It says yes, and a quoted sentence speaks of no effect, benefit or difference: read it."
     if _repeats_title(answer):
         yield "A claim only repeats the title of its source, which states nothing."
 
@@ -48,14 +51,22 @@ def _denies_chosen_option(answer: Answer) -> bool:
 
 
 def _leaves_option_unnamed(answer: Answer) -> bool:
-    """Return whether no quotation has a word of the chosen option. Yes, no and the like need none."""
+    """Return whether the quotations have fewer than half of the option's words. Yes, no and the like need none."""
     options = answer.question.options
     option = options.get(answer.choice or "", "")
     if _PLAIN_OPTION.match(option) or is_unanswerable(answer.choice, options):
         return False
     stems = list_stems(option)
     quoted = " ".join(citation.quotation for citation in answer.citations)
-    return bool(stems) and not stems & list_stems(quoted)
+    return 2 * len(stems & list_stems(quoted)) < len(stems)
+
+
+def _affirms_beside_denial(answer: Answer) -> bool:
+    """Return whether the choice is `yes`, and a quotation denies an effect."""
+    option = answer.question.options.get(answer.choice or "", "")
+    if _YES.match(option) is None:
+        return False
+    return any(denies_effect(citation.quotation) for citation in answer.citations)
 
 
 def _repeats_title(answer: Answer) -> bool:
