@@ -11,9 +11,9 @@ Prints one row for each file of answers, and below the table each answer that is
 * Verbatim: the answer cites at least one quotation, and every quotation is in the document that it names.
 * Abstained: no answer, by the model or because it was not trusted. Failed answers are counted apart.
 * Warning: something on the screen that tells a reader not to rely on this answer: it cites nothing, a quotation was not
-  found, an article is marked (retracted), a claim is not fully supported by its sentences, sources disagree, the model
-  chose sentences by their position, or the confidence is below `--confidence`. A remark that every answer of the model
-  has, such as "for demonstration only", is no warning.
+  found, an article is marked (retracted), its own words speak against it (`report/answer_warnings.py`), a claim is not
+  fully supported by its sentences, sources disagree, the model chose sentences by their position, or the confidence is
+  below `--confidence`. A remark that every answer of the model has, such as "for demonstration only", is no warning.
 * Key sentences: quotations from the document that answers the question.
 """
 
@@ -118,11 +118,12 @@ def grade_file(path: Path, overruled: Mapping[str, Outcome], least_confidence: f
 def format_row(name: str, graded: Sequence[GradedAnswer]) -> str:
     """Return the row of one file. Tokens and seconds are means of the questions."""
     counts: dict[str, int] = dict.fromkeys(("right", "abstained", "wrong", "failed"), 0)
-    verbatim = silent = cited = verified = key = prompt = completion = 0
+    verbatim = warned = silent = cited = verified = key = prompt = completion = 0
     seconds = 0.0
     for item in graded:
         counts[item.outcome] += 1
         verbatim += item.outcome == "right" and item.is_verbatim
+        warned += item.outcome == "right" and bool(item.warnings)
         silent += item.outcome == "wrong" and not item.warnings
         for citation in item.answer.citations:
             cited += 1
@@ -136,6 +137,7 @@ def format_row(name: str, graded: Sequence[GradedAnswer]) -> str:
         name,
         n,
         f"{counts['right']} ({verbatim})",
+        warned,
         counts["abstained"],
         counts["wrong"],
         silent,
@@ -175,10 +177,11 @@ def main() -> None:
     for path in options.files:
         runs[path] = grade_file(path, overruled, options.confidence)
     print(
-        "| answers | n | right (with verbatim quotations) | abstained | wrong | wrong without a warning | failed "
+        "| answers | n | right (with verbatim quotations) | right with a warning | abstained | wrong "
+        "| wrong without a warning | failed "
         "| quotations verbatim | from the key document | prompt tokens | completion tokens | seconds |"
     )
-    print(f"|{'---|' * 12}")
+    print(f"|{'---|' * 13}")
     for path, graded in runs.items():
         print(format_row(path.stem, graded))
     for path, graded in runs.items():

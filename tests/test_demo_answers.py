@@ -87,4 +87,4 @@ def test_wrong_answer_beside_a_general_note_counts_as_unwarned(demo_answers: Mod
 
     row = demo_answers.format_row("run", graded)
 
-    assert row == "| run | 3 | 1 (1) | 0 | 2 | 1 | 0 | 3/3 | 2/3 | 0 | 0 | 0.0 |"
+    assert row == "| run | 3 | 1 (1) | 0 | 0 | 2 | 1 | 0 | 3/3 | 2/3 | 0 | 0 | 0.0 |"

@@ -193,7 +193,7 @@ def test_medprompt_without_library_fails_before_any_call(tmp_path: Path) -> None
 def test_preset_matches_study_and_explicit_settings_override_it() -> None:
     settings = load_settings({"preset": "cr"})
     assert settings.strategy == "medprompt"
-    assert (settings.votes.n, settings.votes.shuffle, settings.votes.tie) == (5, True, "abstain")
+    assert (settings.votes.n, settings.votes.shuffle, settings.votes.tie) == (5, True, "first-vote")
     assert (settings.examples.k, settings.examples.encoder, settings.examples.rerank) == (5, "pubmedbert", None)
     assert load_settings({"preset": "cr-benchmark"}).votes.n == 20
     changed = load_settings({"preset": "cr", "votes": {"n": 3}})

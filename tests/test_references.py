@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.answering.citations import cite
+from epicrisis.answers import Quotation
 from epicrisis.corpus.reader_base import FileDocument
 from epicrisis.corpus.readers import read_sources
-from epicrisis.references import build_reference
+from epicrisis.references import build_reference, join_places
 from epicrisis.types import Document, Passage
 
 ARTICLE = Passage(
@@ -126,3 +128,43 @@ def test_unexpected_metadata_gives_an_empty_reference(value: object) -> None:
     keys = ("authors", "journal", "doi", "pmid", "pmcid", "section", "note_type", "publication_types")
     reference = build_reference(replace(ARTICLE, metadata=dict.fromkeys(keys, value), document_id="x"))
     assert (reference.authors, reference.journal, reference.section) == ((), "", "")
+
+
+def test_citation_states_page_and_section_of_its_sentence() -> None:
+    """Not those of the beginning of the passage; a passage without offsets has its own."""
+    text = "Methods were sound. Results were good."
+    places = {"page": 3, "section": "Methods", "page_starts": [[120, 4]], "section_starts": [[120, "Results"]]}
+    passage = Passage("d#0", "d", 0, 100, 100 + len(text), text, metadata=places)
+    quotations = [
+        Quotation("d#0", text[:19], 100, 119),
+        Quotation("d#0", text[20:], 120, 138),
+        Quotation("d#0", "None."),
+    ]
+    _, citations = cite("", quotations, [passage])
+    assert [citation.reference.describe_place() for citation in citations] == [
+        "section Methods, page 3",
+        "section Results, page 4",
+        "section Methods, page 3",
+    ]
+    older = replace(passage, metadata={"page": 3, "section": "Methods"})
+    _, citations = cite("", quotations[1:2], [older])
+    assert citations[0].reference.describe_place() == "section Methods, page 3"
+
+
+@pytest.mark.parametrize("starts", [None, "x", [5], [["a", 4]], [[120]], [[120, True]], {"120": 4}])
+def test_page_starts_of_unexpected_types_are_ignored(starts: object) -> None:
+    passage = Passage("d#0", "d", 0, 100, 200, "Text.", metadata={"page": 3, "page_starts": starts})
+    assert build_reference(passage, 150).page in (3, None)
+    assert build_reference(passage).page == 3
+
+
+def test_joined_passages_keep_their_pages() -> None:
+    first = Passage("d#0", "d", 0, 0, 50, "a" * 50, metadata={"page": 1, "page_starts": [[30, 2]], "journal": "BMJ"})
+    second = Passage("d#1", "d", 1, 40, 90, "a" * 50, metadata={"page": 2, "section": "End", "page_starts": [[60, 3]]})
+    metadata = join_places((first, second))
+    assert metadata == {
+        "page": 1,
+        "journal": "BMJ",
+        "page_starts": [[30, 2], [60, 3]],
+        "section_starts": [[40, "End"]],
+    }

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from epicrisis import components
 from epicrisis.answers import Notice
 from epicrisis.components import open_library_search
 from epicrisis.configuration import load_settings
@@ -21,7 +22,7 @@ from epicrisis.patient_data_policy import protect_patient_data, protect_run_fold
 from epicrisis.pipeline import Pipeline
 from epicrisis.settings import Settings
 from epicrisis.types import Question
-from tests.support.patient_records import PATIENTS, library, notes, papers
+from tests.support.patient_records import ENCODER, PATIENTS, library, notes, papers
 
 REMOTE = "https://user:secret@models.example.org/v1?key=hidden#m"
 HOST = "models.example.org"
@@ -115,6 +116,17 @@ def test_search_is_protected_only_for_reranker(ward: Path) -> None:
         open_library_search(reranked, ward)
     with pytest.raises(SettingsError, match=r"setting rerank\.name"), open_rankers(reranked, ward):
         pass
+
+
+def test_evidence_does_not_call_the_remote_model_and_is_protected(ward: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A settings file may name an endpoint for other questions. The reranker would be called, and is rejected."""
+    monkeypatch.setattr(components, "load_encoder", lambda *_: ENCODER)
+    recipe = opened(settings(strategy="evidence"), ward)
+    assert (recipe["models"], "remote" in recipe) == ({}, False)
+    assert held()
+    assert not (ward / NAME).exists()
+    with pytest.raises(SettingsError, match=r"setting rerank\.name"):
+        opened(settings(strategy="evidence", rerank={"name": f"https://{HOST}"}), ward)
 
 
 def test_permission_is_recorded_and_persists(ward: Path) -> None:

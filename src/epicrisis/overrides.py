@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from epicrisis.answering.briefcontext_prompts import PaperPrompts
+from epicrisis.answering.paper_prompts import PaperPrompts
 from epicrisis.answering.prompt_budget import cut_ranking
 from epicrisis.answering.strategy_context import Context, RefiningOptions, SentenceSelection, VotingOptions
 from epicrisis.prompts import TIME_ORDER_STATEMENT

@@ -58,7 +58,7 @@ from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import list_sentences
 from epicrisis.serialization import to_json
-from epicrisis.settings import Settings
+from epicrisis.settings import ModelsByRole, Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
@@ -146,6 +146,9 @@ class Pipeline:
         """
         needed = {settings.strategy, *strategies}
         silence_dependency_logs()
+        if not needed - WITHOUT_MODEL:
+            # No chat model is called, so its address does not count.
+            settings = settings.model_copy(update={"models": ModelsByRole()})
         settings = protect_patient_data(settings, library)
         with ExitStack() as resources:
             if settings.log is not None:

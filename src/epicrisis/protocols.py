@@ -197,6 +197,10 @@ class Message:
     content: str
 
 
+ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+"""The schema of any JSON object. Endpoints have a mode of their own for it, which asks for no properties."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """Everything that changes a reply. With the fingerprint of the model it is the key of the cache."""
@@ -210,7 +214,8 @@ class ChatRequest:
     sample: int = 0
     """Distinguishes several samples of the same prompt."""
     schema: Mapping[str, Any] | None = None
-    """The JSON schema of the reply, enforced if the model can. See `ChatReply.conforms`."""
+    """The JSON schema of the reply, enforced if the model can; ANY_OBJECT for any JSON object. See
+    `ChatReply.conforms`."""
     options: tuple[str, ...] = ()
     """Option letters: return the probability of each as the next token, and generate no text. Not with `schema`, as
     probabilities under a grammar are not those of the next token."""

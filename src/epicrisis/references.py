@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 from epicrisis.study_types import StudyTypeMatch, find_study_type
 from epicrisis.types import Metadata, Passage
 
+STARTS = "_starts"
+"""Ends the keys `page_starts` and `section_starts`, lists of [offset in the document, value] within a passage."""
 _MAX_AUTHORS = 3
 _PMID = re.compile(r"pubmed:(\d{1,9})")
 _PMCID = re.compile(r"pmc:(PMC\d{1,9})")
@@ -46,9 +50,9 @@ class Reference:
     note_type: str = ""
     """Of a note in a patient's record."""
     section: str = ""
-    """The heading above the passage, in a full text or a note."""
+    """The heading above the cited words, in a full text or a note."""
     page: int | None = None
-    """The page of a PDF file on which the passage begins, from 1."""
+    """The page of a PDF file on which the cited words begin, from 1."""
 
     def describe(self, title: str, source: str, date: str | None) -> str:
         """Return the reference on one line: authors, title, journal or source, year or date of the note."""
@@ -63,11 +67,15 @@ class Reference:
         return ", ".join(filter(None, (section, page)))
 
 
-def build_reference(passage: Passage) -> Reference:
-    """Return the reference of a passage from its metadata. Values of an unexpected type are ignored."""
+def build_reference(passage: Passage, start: int | None = None) -> Reference:
+    """Return the reference of the words at `start` in the document, or of the beginning of the passage.
+
+    It comes from the metadata. Values of an unexpected type are ignored.
+    """
     metadata = passage.metadata
     note_type = _text(metadata, "note_type")
-    page = metadata.get("page")
+    offset = passage.start if start is None else start
+    page, section = _find_value(metadata, "page", offset), _find_value(metadata, "section", offset)
     is_record = passage.patient is not None
     return Reference(
         authors=_authors(metadata),
@@ -76,9 +84,47 @@ def build_reference(passage: Passage) -> Reference:
         links=() if is_record else _links(passage),
         study=find_passage_study(passage),
         note_type=note_type if is_record else "",
-        section=_text(metadata, "section"),
+        section=" ".join(section.split()) if isinstance(section, str) else "",
         page=page if isinstance(page, int) and not isinstance(page, bool) else None,
     )
+
+
+def join_places(passages: Sequence[Passage]) -> dict[str, Any]:
+    """Return the metadata of one passage made of these, in the order of their text, with their pages and sections."""
+    metadata = {key: value for key, value in passages[0].metadata.items() if not key.endswith(STARTS)}
+    for key, unknown in (("page", None), ("section", "")):
+        values: dict[int, object] = {}
+        for passage in passages:
+            values[passage.start] = passage.metadata.get(key, unknown)
+            values.update(_list_starts(passage.metadata, key))
+        starts: list[list[object]] = []
+        last = passages[0].metadata.get(key, unknown)
+        for offset in sorted(values):
+            if values[offset] != last:
+                last = values[offset]
+                starts.append([offset, last])
+        if starts:
+            metadata[key + STARTS] = starts
+    return metadata
+
+
+def _list_starts(metadata: Metadata, key: str) -> dict[int, object]:
+    """Return the pages or sections that begin within a passage, by their offset in the document."""
+    rows = metadata.get(key + STARTS)
+    starts: dict[int, object] = {}
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], int):
+            starts[row[0]] = row[1]
+    return starts
+
+
+def _find_value(metadata: Metadata, key: str, offset: int) -> object:
+    """Return the page or the section at an offset in the document, or None if unknown."""
+    value = metadata.get(key)
+    for start, following in sorted(_list_starts(metadata, key).items()):
+        if start <= offset:
+            value = following
+    return value
 
 
 def find_passage_study(passage: Passage) -> StudyTypeMatch | None:

@@ -10,6 +10,7 @@ import pytest
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS, PROMPTS, render_question
 from epicrisis.answers import MapFinished
 from epicrisis.components import describe_optional_prompts
 from epicrisis.protocols import ChatRequest
@@ -191,3 +192,18 @@ def test_recipe_names_the_setting_and_its_prompts_only_when_it_is_on() -> None:
 def test_isolated_votes_with_map_confidence_are_rejected() -> None:
     with pytest.raises(ValueError, match="map_confidence"):
         Settings.model_validate({"map_confidence": True, "defence": {"isolated_votes": True}})
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("name", ["map", "reduce"])
+def test_prompts_differ_from_those_without_confidence_in_the_instruction_only(name: str, numbered: bool) -> None:
+    """A comparison of both must not compare the place of the question as well."""
+    values: dict[str, Any] = {"documents": "DOCUMENTS", "about": ("About.",)}
+    plain = render_question(name, QUESTION, NUMBERED_PROMPTS if numbered else PROMPTS, **values)
+    changed = render_question(name, QUESTION, CONFIDENCE_PROMPTS, **values, numbered=numbered, is_half=False)
+    assert changed.messages[0] == plain.messages[0]
+    lines, other_lines = (prompt.messages[1].content.splitlines() for prompt in (plain, changed))
+    kept = [line for line in lines if line not in other_lines]
+    assert len(kept) == (2 if name == "map" else 1)
+    assert all(line.startswith(("Report", "The JSON", "Sum up")) for line in kept)
+    assert [line for line in other_lines if line in lines] == [line for line in lines if line not in kept]

@@ -86,6 +86,16 @@ def test_doctor_shows_reason_key_encryption_and_proxy_of_every_host(
     assert SECRET not in result.stdout + text.stdout
 
 
+def test_doctor_says_that_ask_calls_no_model_unless_one_is_named(run: Run, tmp_path: Path) -> None:
+    line = "`ask` calls none of these under these settings"
+    assert line in run("doctor").stdout
+    assert read_report(run)["ask_calls_model"] is False
+    for text in ('strategy = "rag"\n', '[models.writer]\nname = "smollm2-135m"\n'):
+        write_settings(tmp_path, text)
+        assert line not in run("doctor").stdout
+        assert read_report(run)["ask_calls_model"] is True
+
+
 def test_doctor_with_shared_model_shows_one_line_for_all_roles(run: Run, tmp_path: Path) -> None:
     write_settings(tmp_path, '[models.writer]\nname = "https://one.example.org/v1"\n')
     rows = read_report(run)["contacts"]

@@ -203,6 +203,27 @@ def test_record_longer_than_window_is_counted_and_not_asked_again(
     assert manifest["states"]["over-window"] == sum(case.ending == "over-window" for case in cases) > 0
 
 
+def test_ehr_study_as_published_has_its_prompts_and_says_so(
+    record_folder: Path, records: RecordSet, tmp_path: Path, model_home: Path
+) -> None:
+    """The notes before the question, no quotations; the plan and the notes of the tables name the prompts."""
+    kept = tmp_path / "prompts.jsonl"
+    options = ("--protocol", "published", "--arm", record_arms.FULL, "--arm", record_arms.BRIEF, "-n", "2")
+    with serve_reader(records, u_curve()) as model:
+        result = ask(record_folder, model, tmp_path / "run", "ehr", *options, "--setting", f"record={kept}")
+    assert result.exit_code == 0, result.stderr
+    shown = json.loads(result.stdout)
+    assert shown["manifest"]["plan"]["arguments"]["prompts"]["name"] == "ehr"
+    notes = {note for table in shown["findings"][0]["tables"] for note in table["notes"]}
+    assert any(note.startswith("Protocol published: the prompts of the study") for note in notes)
+    requests = [json.loads(line)["request"] for line in kept.read_text(encoding="utf-8").splitlines()]
+    users = [request["messages"][-1]["content"] for request in requests]
+    asked_last = [text for text in users if "\nQuestion: " in text.rpartition("</documents>")[2]]
+    asked_first = [text for text in users if text.startswith("Question: ")]
+    assert len(asked_last) == 2, "the study's prompt"
+    assert len(asked_first) == len(users) - 2 > 0, "ours in the arm brief-context"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -211,6 +232,8 @@ def test_record_longer_than_window_is_counted_and_not_asked_again(
         (("--population", "table-3"), "table-3 of the EHR study is not about generated"),
         (("--arm", "rag-5+splade"), "need a sparse encoder: give one with --sparse"),
         (("-k", "3"), "does not vary that: leave -k out"),
+        (("--protocol", "as-coded"), "ehr-retrieval has no protocol as-coded"),
+        (("--protocol", "published", "--setting", "citing=numbers"), "which know no citing=numbers"),
     ],
 )
 def test_ehr_experiment_with_invalid_options_reports_one_line(

@@ -10,6 +10,7 @@ import pytest
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.splitters import split_document
+from epicrisis.references import build_reference
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
 
@@ -35,7 +36,20 @@ def test_split_document_passage_has_own_page_and_section() -> None:
     for passage in split_document(document, "tokens", ENCODER.token_spans, 40, 0):
         page = 1 + (passage.start >= 700) + (passage.start >= 1400)
         section = "Methods" if passage.start < 900 else "Results / Harms"
-        assert passage.metadata == {"page": page, "section": section}
+        assert (passage.metadata["page"], passage.metadata["section"]) == (page, section)
+        for offset in (passage.start, passage.end - 1):
+            reference = build_reference(passage, offset)
+            assert reference.page == 1 + (offset >= 700) + (offset >= 1400)
+            assert reference.section == ("Methods" if offset < 900 else "Results / Harms")
+        within = [700] if passage.start < 700 < passage.end else [1400] if passage.start < 1400 < passage.end else []
+        assert [offset for offset, _ in passage.metadata.get("page_starts", [])] == within
+
+
+def test_text_between_sections_has_none() -> None:
+    metadata = {"sections": [[40, 80, "Methods"], [120, 160, "Results"]]}
+    (passage,) = split_document(Document("d", TEXT[:200], metadata=metadata), "whole", ENCODER.token_spans, 40, 0)
+    sections = [build_reference(passage, offset).section for offset in (0, 40, 79, 80, 120, 160)]
+    assert sections == ["", "Methods", "Methods", "", "Results", ""]
 
 
 @pytest.mark.parametrize(("splitter", "cut_off"), [("tokens", 0), ("medrag", 3), ("whole", 1)])

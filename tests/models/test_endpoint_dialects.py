@@ -18,7 +18,7 @@ from epicrisis.models.chat.endpoints.endpoint import Endpoint as Address
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.endpoints.failures import parse_error_body
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, build_body, find_rejected_parameter
-from epicrisis.protocols import ChatReply, ChatRequest, Message
+from epicrisis.protocols import ANY_OBJECT, ChatReply, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
 from tests.support.loopback import USAGE, Endpoint, Scripted, completion
 
@@ -41,6 +41,17 @@ def ask(url: str | Address, request: ChatRequest = REQUEST, times: int = 1, **se
     return asyncio.run(
         complete_concurrently(OpenAICompatibleModel(url, "m", timeout_seconds=5, **settings), request, times)
     )
+
+
+# -- any JSON object ------------------------------------------------------------------------------------------------
+
+
+def test_schema_of_any_object_is_sent_as_json_mode() -> None:
+    """As BriefContext's notebooks ask GPT-3.5 (errata C12); a strict schema would need properties."""
+    sent = build_body(replace(REQUEST, schema=ANY_OBJECT), "m", {}, frozenset(), stream=False)
+    assert sent["response_format"] == {"type": "json_object"}
+    sent = build_body(replace(REQUEST, schema=SCHEMA), "m", {}, frozenset(), stream=False)
+    assert sent["response_format"]["type"] == "json_schema"
 
 
 # -- parameters -----------------------------------------------------------------------------------------------------

@@ -68,7 +68,8 @@ def test_overlap_appears_once_and_gaps_keep_length() -> None:
     (note,) = restore_notes(parts)
     assert note.text == text
     assert (note.start, note.end, note.ordinal) == (0, len(text), 0)
-    assert note.metadata == {"note_type": "radiology"}, "a section is a passage's"
+    starts = [[start, str(i)] for i, (start, _) in enumerate(spans)]
+    assert note.metadata == {"note_type": "radiology", "section": "0", "section_starts": starts[1:]}
 
 
 def test_notes_match_documents_and_keep_text() -> None:

@@ -244,8 +244,8 @@ def test_event_without_search_is_not_resolved() -> None:
 def test_notice_names_choice_and_reason() -> None:
     assert asked("final diagnoses?").explanations == ("final diagnoses: of 3 discharge summaries the last, 2151-06-20",)
     assert asked("the second stay?").explanations == (
-        "the second stay: of 3 stays the 2nd, 2150-03-04 to 2150-03-12, with 1 written about then, dated so in the "
-        "text, or without a time",
+        "the second stay: of 3 stays the 2nd, 2150-03-04 to 2150-03-12, and 1 more note of about that time, with a "
+        "date of it in the text, or without a time",
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from epicrisis.answering.briefcontext_prompts import NotebookReply
 from epicrisis.answering.document_answers import answer_from_documents, conclude
 from epicrisis.answering.one_prompt import answer_in_one_prompt, check_route
+from epicrisis.answering.paper_prompts import NotebookReply
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import TIE, Context, make_unanswered, render_question
 from epicrisis.answering.structured_request import Unreadable

@@ -12,7 +12,6 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Literal
 
-from epicrisis.answering.briefcontext_prompts import NotebookReply
 from epicrisis.answering.document_answers import (
     DocumentsRequest,
     answer_from_documents,
@@ -23,6 +22,7 @@ from epicrisis.answering.document_answers import (
     wants_confidence,
     wants_span,
 )
+from epicrisis.answering.paper_prompts import NotebookReply
 from epicrisis.answering.reply_parsing import MAX_CONFIDENCE, AnswerFormat, ParsedReply
 from epicrisis.answering.sentence_numbers import (
     CitedText,
@@ -266,8 +266,8 @@ def build_reduce_request(
     they would make the prompt as long as a map call. With `map_confidence` findings have confidence and rationale, and
     so has the reply to a half of them (LLM x MapReduce, Zhou et al. 2024, sections 3.2 and 3.3).
     """
-    if context.paper_prompts is not None and not wants_span(question, context):
-        return context.paper_prompts.build_reduce(question, list(map(attrgetter("text"), findings)))
+    if context.map_reduce_prompts is not None and not wants_span(question, context):
+        return context.map_reduce_prompts.build_reduce(question, list(map(attrgetter("text"), findings)))
     items: list[str] = []
     marks: list[list[ArticleMark]] = []
     places: list[dict[int, int]] = []

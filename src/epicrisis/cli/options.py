@@ -19,11 +19,16 @@ SETTINGS = "Settings and privacy"
 # Arguments and options that are no settings.
 
 LibraryPath = Annotated[Path, Argument(metavar="LIBRARY", help="Folder of the library.")]
-LibraryOption = Annotated[Path | None, Option("--library", metavar="FOLDER", help="Folder of the library.")]
+LibraryOption = Annotated[
+    Path | None,
+    Option("--library", metavar="FOLDER", help="Folder of the library. Strategies without documents need none."),
+]
 Json = Annotated[bool, Option("--json", help="Print JSON for programs instead of text.")]
 Yes = Annotated[bool, Option("--yes", help="Start a large run without asking first.")]
-Patient = Annotated[str | None, Option("--patient", help="Also read the record of this patient (id or number).")]
-Choices = Annotated[str | None, Option("--options", help="Options of a multiple-choice question: yes,no,maybe.")]
+Patient = Annotated[
+    str | None, Option("--patient", help="Read this patient's record (id or number). Without it no record is read.")
+]
+Choices = Annotated[str | None, Option("--options", help="What the answer may be, with commas: yes,no,maybe.")]
 QuestionFile = Annotated[Path | None, Option("--file", help="Read questions from a file: one JSON object per line.")]
 Data = Annotated[
     Path | None, Option("--data", envvar="EPICRISIS_DATA", help="Folder of question sets that you downloaded yourself.")
@@ -48,8 +53,8 @@ STRATEGY = _setting(
     "strategy",
     StrategyName | None,
     ANSWERING,
-    f"Answering strategy: {', '.join(get_args(StrategyName))}. Default: brief-context, and evidence for a question of "
-    "`ask` without --model.",
+    f"Answering strategy: {', '.join(get_args(StrategyName))}. Default: evidence for `ask` without "
+    "--model, else brief-context.",
     metavar="NAME",
 )
 MODEL = _setting(
@@ -57,8 +62,8 @@ MODEL = _setting(
     "models.writer.name",
     str | None,
     ANSWERING,
-    "Chat model: catalogue name, .gguf file, or endpoint URL#model. Default: smollm2-135m (demo only), and none for "
-    "`ask` without --strategy.",
+    "Chat model: catalogue name, .gguf file, or endpoint URL#model. Default: none for `ask` without "
+    "--strategy, else smollm2-135m (demo only).",
 )
 SEED = _setting("--seed", "seed", int | None, ANSWERING, "Seed of the model. Default: 0.")
 BY = _setting("--by", "by", SearchMode | None, SEARCHING, "Search method. Default: hybrid.")

@@ -7,14 +7,15 @@ vectors of MedCPT).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_characters
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.errors import InputError
 from epicrisis.protocols import Encoder
+from epicrisis.references import STARTS
 from epicrisis.types import Document, Passage, SplitterName
 
 
@@ -37,13 +38,34 @@ def split_document(
         metadata = dict(passage.metadata)
         pages, sections = metadata.pop("pages", None), metadata.pop("sections", None)
         if isinstance(pages, list):
-            metadata["page"] = bisect_right(pages, passage.start)
-        for start, end, title in sections if isinstance(sections, list) else ():
-            if start <= passage.start < end:
-                metadata["section"] = title
-                break
+            _add_places(metadata, "page", passage, [[start, number] for number, start in enumerate(pages, 1)])
+        if isinstance(sections, list):
+            _add_places(metadata, "section", passage, _list_section_changes(sections))
         passages.append(replace(passage, metadata=metadata))
     return tuple(passages)
+
+
+def _list_section_changes(sections: Sequence[tuple[int, int, str]]) -> list[list[Any]]:
+    """Return where sections begin, with their titles, and where text without a section begins, with an empty one."""
+    changes: dict[int, str] = {}
+    for start, end, title in sections:
+        changes[start] = title
+        changes.setdefault(end, "")
+    return [[offset, changes[offset]] for offset in sorted(changes)]
+
+
+def _add_places(metadata: dict[str, Any], key: str, passage: Passage, changes: Sequence[list[Any]]) -> None:
+    """Set the value at the passage's start, and under `<key>_starts` those that begin within it."""
+    within: list[list[Any]] = []
+    for offset, value in changes:
+        if offset <= passage.start:
+            metadata[key] = value
+        elif offset < passage.end:
+            within.append([offset, value])
+    if not metadata.get(key):
+        metadata.pop(key, None)
+    if within:
+        metadata[key + STARTS] = within
 
 
 def check_chunks(

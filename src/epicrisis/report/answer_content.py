@@ -15,6 +15,7 @@ from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice, Suppo
 from epicrisis.printable import printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link
+from epicrisis.report.answer_warnings import list_warnings
 from epicrisis.types import ArticleMark
 
 EVIDENCE = "evidence"
@@ -23,7 +24,6 @@ QUIET_NOTICES = frozenset({"retried", "asked-again", "restarted", "cache"})
 """Kinds of notices about the path of an answer. They change nothing that a reader relies on."""
 _GAPS = frozenset({"left-out", "re-partitioned", "search", "timeline"})
 """Kinds of notices about evidence that was not read, or not at once."""
-_READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})
 _SUPPORT: Mapping[SupportState, str] = {
     "supported": "supported by its sentences",
     "partly-supported": "only PARTLY supported by its sentences",
@@ -184,8 +184,7 @@ def describe_marks(marks: Iterable[ArticleMark]) -> str:
 
 
 def _warn(answer: Answer) -> Iterable[str]:
-    if answer.state == "answered" and not answer.citations and answer.strategy in _READS_DOCUMENTS:
-        yield "It cites nothing: do not rely on it."
+    yield from map(printable, list_warnings(answer))
     if answer.withheld is not None:
         choice = _describe_choice(answer, answer.withheld.choice)
         yield printable(f"The model answered: {choice + ' — ' if choice else ''}{answer.withheld.text}")
@@ -284,7 +283,8 @@ def _list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
 
 def _describe_reference(citation: Citation) -> str:
     reference = citation.reference
-    kind = f" ({reference.note_type})" if reference.note_type else ""
+    is_in_title = citation.title.casefold().startswith(reference.note_type.casefold())
+    kind = "" if is_in_title else f" ({reference.note_type})"
     return printable(reference.describe(citation.title, citation.source, citation.date) + kind) or printable(
         citation.document_id
     )

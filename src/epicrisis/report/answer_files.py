@@ -25,14 +25,44 @@ HTML_MARK = '<meta name="generator" content="epicrisis ask">'
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|~&!$@]|:(?=//)|(?<=\bwww)\.")
 _LIST_ITEM = re.compile(r"^(\d*)([-+=:.)])")
 _STYLE = """
-:root { color-scheme: light dark; }
-body { font: 1rem/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.verdict { font-size: 1.15rem; }
-.warning, .mark { border: 2px solid; padding: 0 .3rem; }
-.entries { list-style: none; padding: 0; } .entries > li { margin-bottom: 1rem; }
-.label { font-weight: bold; }
-li, p { overflow-wrap: anywhere; }
+:root {
+  color-scheme: light dark; --paper: #fff; --ink: #1b1b1b; --soft: #55595e; --line: #d0d0d0; --tint: #f4f5f6;
+  --link: #0057a8; --alert: #b34700;
+}
+@media screen and (prefers-color-scheme: dark) {
+  :root {
+    --paper: #15181c; --ink: #e9e7e4; --soft: #a9aeb4; --line: #3d434a; --tint: #1e2227; --link: #86c5ff;
+    --alert: #ff9b63;
+  }
+}
+* { box-sizing: border-box; }
+html { background: var(--paper); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
+html { -webkit-text-size-adjust: 100%; }
+body { max-width: 46rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; overflow-wrap: anywhere; }
+h1, h2 { line-height: 1.25; text-wrap: balance; }
+h1 { font-size: 1.3rem; margin: 0 0 1rem; }
+h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; padding-top: .75rem; border-top: 1px solid var(--line); }
+a { color: var(--link); }
+p { margin: .5rem 0; }
+.answer { background: var(--tint); border-left: 5px solid var(--link); padding: .75rem 1rem; }
+.answer.none { border-left: 5px double var(--alert); }
+.answer h2 { border: 0; margin: 0; padding: 0; font-size: .9rem; color: var(--soft); }
+.verdict { font-size: 1.25rem; line-height: 1.35; font-weight: 600; margin: .1rem 0 .5rem; }
+.claims { padding-left: 1.1rem; margin: .5rem 0; } .claims li { margin-bottom: .4rem; }
+.remark { color: var(--soft); font-size: .9rem; }
+.warning { border: 2px solid var(--alert); padding: .3rem .6rem; }
+.mark { border: 2px solid var(--alert); padding: 0 .3rem; }
+.entries { list-style: none; padding: 0; margin: 0; } .entries > li { margin-bottom: 1.25rem; }
+.entries ul { list-style: none; padding: 0 0 0 .75rem; margin: .3rem 0 0; border-left: 2px solid var(--line); }
+.entries ul li { margin-bottom: .2rem; }
+.label { font-weight: 600; }
+.detail, .lines { font-size: .9rem; } .detail { color: var(--soft); }
+.lines { padding-left: 1.1rem; margin: 0; } .lines li { margin-bottom: .3rem; }
+summary h2 { display: inline; border: 0; } summary { cursor: pointer; margin-top: 2rem; }
+.path { list-style: none; padding: 0; font: .8rem/1.45 ui-monospace, monospace; } .path li { white-space: pre-wrap; }
+footer { margin-top: 2.5rem; padding-top: .75rem; border-top: 1px solid var(--line); font-size: .85rem; }
+footer { color: var(--soft); }
+@media print { .answer { border: 1px solid; } .entries > li { break-inside: avoid; } }
 """
 
 

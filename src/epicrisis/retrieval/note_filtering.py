@@ -190,7 +190,10 @@ def _admit_stays(
         if has_no_place or note.document_id in with_date or any(stay.may_include(note) for stay in stays):
             others.append(note)
     days = " and ".join(map(str, stays))
-    addition = f", with {len(others)} written about then, dated so in the text, or without a time" if others else ""
+    addition = ""
+    if others:
+        more = "1 more note" if len(others) == 1 else f"{len(others)} more notes"
+        addition = f", and {more} of about that time, with a date of it in the text, or without a time"
     return _admit([*notes, *others], f"{expression.text}: {reason}, {days}{addition}", notes)
 
 

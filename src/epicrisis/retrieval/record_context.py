@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from epicrisis.dates import time_range
+from epicrisis.references import join_places
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
 PASSAGES_PER_NOTE = 5
 """Passages to rank for each complete note; more are ranked if they are of fewer notes."""
-_PASSAGE_METADATA = ("section", "page")
 
 
 def restore_notes(passages: Sequence[Passage]) -> tuple[Passage, ...]:
@@ -33,8 +33,9 @@ def restore_notes(passages: Sequence[Passage]) -> tuple[Passage, ...]:
             gap = part.start - end
             text += (" " if gap == 1 else "\n" * gap) + part.text[max(0, -gap) :]
             end = max(end, part.end)
-        metadata = {name: value for name, value in parts[0].metadata.items() if name not in _PASSAGE_METADATA}
-        notes.append(replace(parts[0], id=f"{document_id}#whole", ordinal=0, end=end, text=text, metadata=metadata))
+        notes.append(
+            replace(parts[0], id=f"{document_id}#whole", ordinal=0, end=end, text=text, metadata=join_places(parts))
+        )
     return tuple(notes)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.answering.briefcontext_prompts import TEXT, describe_prompts
+from epicrisis.answering.paper_prompts import TEXT, describe_prompts
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold

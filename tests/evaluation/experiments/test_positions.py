@@ -22,7 +22,10 @@ from epicrisis.evaluation.experiments.placement import PLACES, first_rank
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.record import read_records
+from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.prompts import unfence
+from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
 from epicrisis.types import Question, Ranking
@@ -134,6 +137,37 @@ def test_cases_as_coded_partition_retrieved_order() -> None:
             assert (case.treatment.partition, case.treatment.temperature) == (8, 0.2)
         else:
             assert key_rank(case) == first_rank(int(case.condition["place"]), 16)
+
+
+@pytest.mark.parametrize("protocol", ["as-coded", "as-coded-mixtral", "as-coded-llama-3"])
+def test_run_as_coded_asks_and_reads_as_notebooks(tmp_path: Path, protocol: str) -> None:
+    """Through the pipeline: sampling, parts, raw partial answers, choices in a format of the model's choice."""
+    sample = questions(2)
+    partial = '{"answer": "A. yes", "explanation": "One trial."}'
+    texts: list[str] = []
+
+    def script(request: ChatRequest) -> str:
+        text = request.messages[-1].content
+        texts.append(text)
+        assert (request.temperature, request.max_tokens) == (0.2, 512)
+        return "B. no\nThe trials differ." if "was extracted" in text else partial
+
+    arms = ("rag", "brief-context", "closed-book")
+    cases = positions.cases(sample, make_study(protocol), ks=(8,), places=(50,), arms=arms)
+    run(cases, ScriptedModel(script), tmp_path)
+    answers = {
+        (record.condition["arm"], record.answer.state, record.answer.choice)
+        for record in read_records(tmp_path / RECORDS)
+    }
+    assert answers == {
+        ("rag", "answered", "A"),
+        ("brief-context", "answered", "B"),
+        ("closed-book", "answered", "A"),
+    }
+    reduces = [text for text in texts if "was extracted" in text]
+    assert len(reduces) == len(sample)
+    assert all(f"{partial}\n\n{partial}" in text for text in reduces), "8 documents are two parts"
+    assert not any(key_of(question).text in text for question in sample for text in reduces)
 
 
 def test_cases_as_published_leave_temperature_to_settings() -> None:

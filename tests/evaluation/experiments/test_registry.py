@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.briefcontext_prompts import FOLDER
+from epicrisis.answering.paper_prompts import FOLDER
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.published import load_published

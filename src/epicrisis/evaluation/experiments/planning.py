@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from epicrisis.answering.briefcontext_prompts import describe_prompts
+from epicrisis.answering.paper_prompts import describe_prompts
 from epicrisis.components import (
     ExampleSearch,
     LibrarySearch,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from epicrisis.answering.paper_prompts import PaperPrompts
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
 from epicrisis.evaluation.experiments.arms import repeat_case
@@ -83,6 +84,8 @@ class RecordStudy:
     repeats: int = 1
     seed: int = 0
     partition: int | None = None
+    prompts: PaperPrompts | None = None
+    """The prompts of arms that read in one prompt or not at all; None: ours."""
 
 
 def build_record_cases(
@@ -143,6 +146,7 @@ def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides |
         partition=study.partition,
         count="passages",
         about=(TIME_ORDER_STATEMENT,),
+        paper_prompts=study.prompts,
     )
     if arm == NONE:
         return replace(common, strategy="closed-book", about=())

@@ -14,6 +14,7 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from epicrisis.answering.paper_prompts import EHR, describe_prompts
 from epicrisis.components import LibrarySearch, build_scope, load_ingest_encoder
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
@@ -100,7 +101,13 @@ async def plan_record_experiment(
     search = _build_search(library_search, settings, request, note_tokens)
     # `published`: a short sentence; `corrected`: as in the settings, by default a span.
     extract = "sentence" if request.protocol == "published" else settings.extract
-    study = record_arms.RecordStudy(search, extract, request.repeats, settings.seed, settings.partition)
+    prompts = EHR if request.protocol == "published" else None
+    if prompts is not None and settings.citing == "numbers":
+        raise InputError(
+            "protocol published has the prompts of the study, which know no citing=numbers: leave the setting out, or "
+            "use --protocol corrected"
+        )
+    study = record_arms.RecordStudy(search, extract, request.repeats, settings.seed, settings.partition, prompts)
     arms = request.grid.arms or experiment.grid.arms
     cases: list[Case] = []
     for record_set, dataset in zip(sets, chosen, strict=True):
@@ -200,6 +207,8 @@ def _describe_arguments(
         "chunk_tokens": manifest.max_tokens,
         "overlap": manifest.overlap,
     }
+    if request.protocol == "published":
+        arguments["prompts"] = describe_prompts(EHR)
     if request.sparse:
         arguments["sparse"] = request.sparse
     return {**arguments, "repeats": request.repeats}

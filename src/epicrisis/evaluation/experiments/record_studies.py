@@ -33,10 +33,17 @@ TableBuilder: TypeAlias = Callable[[MeasuredByModel, Sequence[str], str], Iterat
 _BY_LENGTH = ("set", "form", "bin")
 """Conditions of the rows of tables, besides the arm."""
 PROTOCOL_NOTES = {
-    "published": "Protocol published: an extractive question is answered with a short sentence, as the study asks it.",
+    "published": "Protocol published: the prompts of the study (Appendix C.3) except in the arms brief-context, which "
+    "it does not have: notes in order of time, then the question, and one short sentence, without quotations. Ours: "
+    "the wording, JSON in place of field markers, the fence around notes, a way to give no answer, and the prompt of "
+    "multiple-choice questions, which is not printed.",
     "corrected": "Protocol corrected: an extractive question is answered with words of a note that occur in it; others "
     "are no answer.",
 }
+_OLD_PUBLISHED = (
+    "Protocol published, in a run made before it had prompts of its own: an extractive question is answered with a "
+    "short sentence, as the study asks it. The prompts are ours."
+)
 _PANEL = ("model", "set", "form")
 _METRICS = {
     "accuracy": "Accuracy",
@@ -150,7 +157,8 @@ def _describe_run(run: RecordedRun) -> Iterator[str]:
     plan, settings = run.manifest.plan, run.recipe.get("settings", {})
     arguments: Mapping[str, Any] = plan.arguments
     protocol = str(arguments.get("protocol"))
-    yield PROTOCOL_NOTES.get(protocol, f"Protocol {protocol}.")
+    is_old = protocol == "published" and "prompts" not in arguments
+    yield _OLD_PUBLISHED if is_old else PROTOCOL_NOTES.get(protocol, f"Protocol {protocol}.")
     for name, lines in (plan.sample.get("notices") or {}).items():
         for line in lines:
             yield f"{run.name}, {name}: {line}."

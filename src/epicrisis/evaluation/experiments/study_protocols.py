@@ -1,7 +1,7 @@
 """The protocols of a BriefContext experiment: as its text says, as its notebooks do it, and corrected.
 
-They differ in some rows of errata B and C, and in the prompts. docs/design/experiments.md lists each fact of the paper
-and its notebooks, where it comes from, and the field that reproduces it.
+They differ in some rows of errata B and C, and in the prompts. docs/design/paper-presets.md lists each fact of the
+paper and its notebooks, where it comes from, and the field that reproduces it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from epicrisis.answering.briefcontext_prompts import GPT_35, LLAMA_2, LLAMA_3, MIXTRAL, TEXT, PaperPrompts
+from epicrisis.answering.paper_prompts import GPT_35, LLAMA_2, LLAMA_3, MIXTRAL, TEXT, MapReducePrompts
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_as_coded, sample_at_random
 from epicrisis.evaluation.experiments.passage_source import WordStatistics
@@ -50,7 +50,7 @@ class StudyProtocol:
     """Ranking of BriefContext's map calls: the placed one, or the retrieved one at every place (C1)."""
     top_p: float | None = None
     """Nucleus sampling of every call (C12); None: not stated, so that of the settings."""
-    prompts: PaperPrompts | None = None
+    prompts: MapReducePrompts | None = None
     """The prompts of rag, brief-context and closed-book (C5); None: ours."""
     word_statistics: WordStatistics = "library"
     """Where BM25 over found passages takes its statistics from (C6)."""
@@ -133,7 +133,9 @@ def _describe_as_coded(name: str, sampling: str, family: str) -> tuple[str, ...]
     )
 
 
-def _make_variant(name: str, prompts: PaperPrompts, top_p: float | None, sampling: str, family: str) -> StudyProtocol:
+def _make_variant(
+    name: str, prompts: MapReducePrompts, top_p: float | None, sampling: str, family: str
+) -> StudyProtocol:
     return replace(_AS_CODED, name=name, prompts=prompts, top_p=top_p, notes=_describe_as_coded(name, sampling, family))
 
 

@@ -33,7 +33,15 @@ from epicrisis.models.chat.endpoints.reply import (
     read_whole_reply,
 )
 from epicrisis.printable import SURROGATES_REPLACED
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
+from epicrisis.protocols import (
+    ANY_OBJECT,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    DeltaCallback,
+    Message,
+    OptionLogprobs,
+)
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
@@ -365,7 +373,9 @@ def build_body(
             body["top_logprobs"] = count
     else:
         body |= {"temperature": request.temperature, "top_p": request.top_p, "seed": derive_seed(request)}
-    if request.schema is not None:
+    if request.schema == ANY_OBJECT:
+        body["response_format"] = {"type": "json_object"}
+    elif request.schema is not None:
         schema = {"name": "reply", "strict": True, "schema": dict(request.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if stream:

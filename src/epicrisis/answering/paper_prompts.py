@@ -1,8 +1,8 @@
-"""The prompts of the BriefContext paper, by the facts in its text, and in its notebooks by model family.
+"""The prompts of papers: BriefContext's by its text and by its notebooks, and those of the EHR study.
 
-The wording is ours. What a prompt asks, shows and leaves out, and in which order, is theirs: docs/design/prompts.md
-lists each fact with its source. Documents stand inside the fence, as in every prompt. The notebooks' control tokens are
-left out, since prompts are chat messages here (errata C5).
+The wording is ours. What a prompt asks, shows and leaves out, and in which order, is theirs:
+docs/design/paper-presets.md lists each fact with its source. Documents stand inside the fence, as in every prompt. The
+notebooks' control tokens are left out, since prompts are chat messages here (errata C5).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, Literal, TypeAlias
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
 from epicrisis.answering.stated_choice import ChoiceReader, read_free_reply
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects
-from epicrisis.prompts import Prompt, check_scope, fence, fence_text, hash_prompts, render
+from epicrisis.prompts import Prompt, check_scope, fence, fence_passages, fence_text, hash_prompts, render
+from epicrisis.protocols import ANY_OBJECT
 from epicrisis.types import Passage, Question, Scope
 
-FOLDER = "epicrisis.answering.prompts.briefcontext"
+FOLDER = "epicrisis.answering.prompts.papers"
 EXTRACT_CHARACTERS = 1000
 """Room for what a map call extracts under the prompts of the text, which state no limit."""
 NOTEBOOK_TOKENS = 512
 """New tokens per call in the notebooks (errata C12). They set none for GPT-3.5."""
 NO_INFORMATION = "no information detected"
 """The notebooks leave partial answers with this phrase out of the reduce call; no map prompt asks for it (C3)."""
-_ANY_OBJECT = {"type": "object"}
 _REASON_WORDS = ("expla", "reason", "justif", "rational")
 
 Stage: TypeAlias = Literal["map", "rag", "reduce", "closed-book"]
@@ -43,14 +43,14 @@ class NotebookReply:
     options: Mapping[str, str]
     is_partial: bool
     """Whether the reply is a partial answer. It is passed on as it is, with or without a choice."""
-    as_json: bool
+    enforces_json: bool = False
     max_tokens: int = NOTEBOOK_TOKENS
     takes_first_reply: bool = True
     """A reply that was cut counts as it is, and nothing is requested again."""
 
     def schema(self) -> Mapping[str, Any] | None:
-        """Return the JSON schema of any object, or None for prose."""
-        return _ANY_OBJECT if self.as_json else None
+        """Return the JSON schema of any object, or None if no format is enforced."""
+        return ANY_OBJECT if self.enforces_json else None
 
     def read(self, text: str) -> ParsedReply:
         """Return the choice of a reply, with the text of a partial answer unchanged. Raises Unreadable."""
@@ -107,7 +107,12 @@ class TextPrompts:
     name: str = "text"
 
     def build_reading(
-        self, question: Question, passages: Sequence[Passage], scope: Scope, stage: Literal["map", "rag"]
+        self,
+        question: Question,
+        passages: Sequence[Passage],
+        scope: Scope,
+        stage: Literal["map", "rag"],
+        about: Sequence[str] = (),
     ) -> PromptAndFormat:
         """Return the request that reads these passages. Raises ScopeViolation."""
         check_scope(passages, scope)
@@ -142,6 +147,8 @@ class NotebookPrompts:
     name: str
     json_stages: frozenset[Stage] = frozenset()
     """Stages whose prompt asks for JSON."""
+    enforces_json: bool = False
+    """Whether the request asks the endpoint for a JSON object, which the notebooks do for GPT-3.5 only."""
     has_system: bool = True
     repeats_question: bool = True
     """Whether the question follows the partial answers of the reduce prompt once more."""
@@ -149,7 +156,12 @@ class NotebookPrompts:
     """Whether the role in the reduce prompt speaks of what was extracted, and not of documents."""
 
     def build_reading(
-        self, question: Question, passages: Sequence[Passage], scope: Scope, stage: Literal["map", "rag"]
+        self,
+        question: Question,
+        passages: Sequence[Passage],
+        scope: Scope,
+        stage: Literal["map", "rag"],
+        about: Sequence[str] = (),
     ) -> PromptAndFormat:
         """Return the request that reads these passages. Raises ScopeViolation."""
         check_scope(passages, scope)
@@ -164,27 +176,70 @@ class NotebookPrompts:
         return self._build("notebook_read", question, "closed-book", "")
 
     def _build(self, template: str, question: Question, stage: Stage, documents: str) -> PromptAndFormat:
-        as_json = stage in self.json_stages
         prompt = render(
             FOLDER,
             template,
             question=question.text,
             options=list_options(question.options),
             documents=documents,
-            as_json=as_json,
+            as_json=stage in self.json_stages,
             has_system=self.has_system,
             repeats_question=self.repeats_question,
             names_extraction=self.names_extraction,
         )
         messages = tuple(message for message in prompt.messages if message.content)
-        return replace(prompt, messages=messages), NotebookReply(question.options, stage == "map", as_json)
+        return replace(prompt, messages=messages), NotebookReply(
+            question.options, is_partial=stage == "map", enforces_json=self.enforces_json
+        )
 
 
-PaperPrompts: TypeAlias = TextPrompts | NotebookPrompts
+@dataclass(frozen=True, slots=True)
+class RecordPrompts:
+    """The prompts of the EHR study (its Appendix C.3): the notes, then the question, and one short sentence.
 
-TEXT = TextPrompts()
+    They serve answers from one prompt. The study reads no record in parts.
+    """
+
+    name: str = "ehr"
+
+    def build_reading(
+        self,
+        question: Question,
+        passages: Sequence[Passage],
+        scope: Scope,
+        stage: Literal["map", "rag"],
+        about: Sequence[str] = (),
+    ) -> PromptAndFormat:
+        """Return the request that reads these notes, after the lines of `about`. Raises ScopeViolation."""
+        return self._build(question, fence_passages(passages, scope), about)
+
+    def build_closed_book(self, question: Question) -> PromptAndFormat:
+        """Return the request with the question alone."""
+        return self._build(question, "", ())
+
+    def _build(self, question: Question, documents: str, about: Sequence[str]) -> PromptAndFormat:
+        prompt = render(
+            FOLDER,
+            "record_read",
+            question=question.text,
+            options=question.options,
+            documents=documents,
+            about=about,
+            is_extractive=question.form == "extractive" and bool(documents),
+        )
+        return prompt, AnswerFormat(question.options)
+
+
+MapReducePrompts: TypeAlias = TextPrompts | NotebookPrompts
+"""Prompts of a paper that reads documents in parts."""
+PaperPrompts: TypeAlias = MapReducePrompts | RecordPrompts
+
+TEXT, EHR = TextPrompts(), RecordPrompts()
 GPT_35 = NotebookPrompts(
-    "gpt-3.5", json_stages=frozenset({"map", "rag", "reduce", "closed-book"}), names_extraction=False
+    "gpt-3.5",
+    json_stages=frozenset({"map", "rag", "reduce", "closed-book"}),
+    enforces_json=True,
+    names_extraction=False,
 )
 MIXTRAL = NotebookPrompts("mixtral", json_stages=frozenset({"map"}), has_system=False)
 LLAMA_2 = NotebookPrompts("llama-2", json_stages=frozenset({"map"}))

@@ -1,0 +1,78 @@
+"""Reasons not to rely on a written answer, found in its own words and its quotations. No model is called.
+
+    list_warnings(answer)  # ("None of its quoted sentences names “propranolol”: read them.",)
+
+These are no checks of support: an answer without a warning may be wrong. How many wrong answers have one:
+benchmarks/RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from epicrisis.answering.directions import list_stems
+from epicrisis.answers import Answer
+from epicrisis.question_options import is_unanswerable
+
+READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})
+"""The strategies whose answers quote documents."""
+_PLAIN_OPTION = re.compile(
+    r"\W*(?:yes|no|maybe|uncertain|unclear|unknown|true|false|none|all|both|neither)\b", re.IGNORECASE
+)
+_DENIAL = re.compile(
+    r"\b(?:documents?|passages?|sentences?|texts?|notes?|records?|evidence|sources?) (?:provided )?"
+    r"(?:do|does)(?: not|n['’]t) (?:\w+ly )?"
+    r"(?:answer|provide|contain|say|state|address|mention|tell|specify|give|include)\b",
+    re.IGNORECASE,
+)
+_BEFORE_SOURCE = re.compile(r" \((?:\d{4}\b|[^()]*\btrial\b).*$")
+"""What a prompt adds to the title of a document: its year and type of study."""
+
+
+def list_warnings(answer: Answer) -> Iterable[str]:
+    """Yield the reasons not to rely on an answer, each as one sentence."""
+    if answer.state != "answered" or answer.strategy not in READS_DOCUMENTS:
+        return
+    if not answer.citations:
+        yield "It cites nothing: do not rely on it."
+        return
+    if _denies_chosen_option(answer):
+        yield "Its text says that the documents do not answer the question, and yet it chose an option."
+    if _leaves_option_unnamed(answer):
+        yield f"None of its quoted sentences names “{answer.question.options[answer.choice or '']}”: read them."
+    if _repeats_title(answer):
+        yield "A claim only repeats the title of its source, which states nothing."
+
+
+def _denies_chosen_option(answer: Answer) -> bool:
+    """Return whether the text denies that the documents answer, beside a choice that does not say so."""
+    if answer.choice is None or is_unanswerable(answer.choice, answer.question.options):
+        return False
+    return _DENIAL.search(answer.text) is not None
+
+
+def _leaves_option_unnamed(answer: Answer) -> bool:
+    """Return whether no quotation has a word of the chosen option. Yes, no and the like need none."""
+    options = answer.question.options
+    option = options.get(answer.choice or "", "")
+    if _PLAIN_OPTION.match(option) or is_unanswerable(answer.choice, options):
+        return False
+    stems = list_stems(option)
+    quoted = " ".join(citation.quotation for citation in answer.citations)
+    return bool(stems) and not stems & list_stems(quoted)
+
+
+def _repeats_title(answer: Answer) -> bool:
+    """Return whether a claim is the title of a document that it cites, with or without year and type of study."""
+    titles = {citation.number: _simplify(citation.title) for citation in answer.citations}
+    for claim in answer.claims:
+        text = _simplify(_BEFORE_SOURCE.sub("", claim.text))
+        if text and any(titles.get(number) == text for number in claim.citations):
+            return True
+    return False
+
+
+def _simplify(text: str) -> str:
+    """Return the text in lower case, with single blanks and without a full stop."""
+    return " ".join(text.casefold().split()).rstrip(".")

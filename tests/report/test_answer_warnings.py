@@ -1,0 +1,85 @@
+"""Warnings that an answer's own words and quotations give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from epicrisis.answers import Answer, Citation, Claim
+from epicrisis.report.answer_content import build_answer_content
+from epicrisis.report.answer_warnings import list_warnings
+from epicrisis.types import Question
+
+DRUGS = {"A": "amiodarone", "B": "flecainide", "C": "propranolol", "D": "The record does not say"}
+QUESTION = Question("Which drug increased mortality?", DRUGS, "choice")
+
+
+def cite(quotation: str, title: str = "Drugs after infarction") -> Citation:
+    return Citation(1, "d#0", "d", title, "", "1991", 0, len(quotation), quotation, True)
+
+
+def answer_with(choice: str | None, quotation: str, text: str = "It did.", **fields: object) -> Answer:
+    answer = Answer(QUESTION, "focused", "answered", text, choice, (cite(quotation),))
+    return replace(answer, **fields)  # type: ignore[arg-type]
+
+
+def test_option_in_no_quotation_is_named() -> None:
+    answer = answer_with("C", "Deaths from heart disease were fewer.")
+    assert list(list_warnings(answer)) == ["None of its quoted sentences names “propranolol”: read them."]
+    assert build_answer_content(answer).warnings == tuple(list_warnings(answer))
+
+
+@pytest.mark.parametrize(
+    ("choice", "options"),
+    [
+        ("B", DRUGS),
+        ("D", DRUGS),
+        ("A", {"A": "yes", "B": "no"}),
+        ("A", {"A": "No difference", "B": "Lower"}),
+        (None, {}),
+    ],
+)
+def test_option_in_quotation_or_without_term_gives_no_warning(choice: str | None, options: dict[str, str]) -> None:
+    question = Question("Q?", options, "choice" if options else "open")
+    answer = answer_with(choice, "More died on flecainide.", question=question)
+    assert list(list_warnings(answer)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The documents do not answer the question directly.",
+        "The evidence doesn't directly address it.",
+        "The notes do not say.",
+    ],
+)
+def test_text_that_denies_its_choice_is_warned_of(text: str) -> None:
+    (warning,) = list_warnings(answer_with("B", "More died on flecainide.", text))
+    assert "yet it chose an option" in warning
+    assert list(list_warnings(answer_with("D", "More died on flecainide.", text))) == []
+    assert list(list_warnings(answer_with(None, "More died on flecainide.", text))) == []
+
+
+def test_text_about_what_a_drug_does_not_do_is_no_denial() -> None:
+    assert list(list_warnings(answer_with("B", "On flecainide more died.", "Aspirin does not include a risk."))) == []
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_title"),
+    [
+        ("Drugs after infarction", True),
+        ("drugs after infarction (1991, randomised trial (by its abstract)).", True),
+        ("Drugs after infarction (1991)", True),
+        ("Drugs after infarction increased mortality.", False),
+    ],
+)
+def test_claim_that_repeats_title_is_warned_of(claim: str, is_title: bool) -> None:
+    answer = answer_with(None, "More died.", claims=(Claim(claim, (1,)),))
+    assert bool(list(list_warnings(answer))) == is_title
+
+
+def test_answer_without_citation_or_without_documents() -> None:
+    assert list(list_warnings(answer_with("A", "x", citations=()))) == ["It cites nothing: do not rely on it."]
+    assert list(list_warnings(answer_with("A", "x", citations=(), strategy="closed-book"))) == []
+    assert list(list_warnings(answer_with("A", "x", state="abstained"))) == []
