@@ -81,7 +81,7 @@ def pull(
         files = [str(settings.home / FOLDER / file.path) for file in question_set.files]
         rows[question_set.name] = {"questions": question_set.count, "files": files}
         if not json:
-            say(f"{question_set.name}: {question_set.count} questions in {', '.join(files)} ({question_set.licence})")
+            say(f"{question_set.name}: {question_set.count:,} questions in {', '.join(files)} ({question_set.licence})")
     if json:
         show_json(rows)
 

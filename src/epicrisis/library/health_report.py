@@ -211,7 +211,7 @@ def _notices_of_duplicates(texts: Texts, passages: int) -> Iterator[str]:
     elif texts.near.count:
         yield f"{texts.near.count:,} {of_passages} {fact}"
     if texts.crowded:
-        yield f"{texts.crowded} passages had too many candidates to compare them all, so there may be more"
+        yield f"{texts.crowded:,} passages had too many candidates to compare them all, so there may be more"
 
 
 def _describe(finding: Finding, text: str) -> str:
