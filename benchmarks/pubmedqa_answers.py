@@ -1,4 +1,4 @@
-"""Thirty PubMedQA questions, k = 8, answered by a real model: plain RAG and BriefContext, with tokens and seconds.
+"""PubMedQA questions, k = 8, answered by a real model: plain RAG, BriefContext and focused, with tokens and seconds.
 
 `map-reduce` is BriefContext without its preflight, so that every question is read in parts. The arms `...-kept` count
 answers without a verified quotation; they read the same replies, out of the cache.
@@ -6,7 +6,7 @@ answers without a verified quotation; they read the same replies, out of the cac
 Says that the machinery is real, and nothing of quality: the models are small and the sample smaller. Resumable: killed
 and started again it asks only what has no record in the folder.
 
-    EPICRISIS_DATA=... python benchmarks/pubmedqa_answers.py FOLDER [MODEL [ARM...]]
+    EPICRISIS_DATA=... python benchmarks/pubmedqa_answers.py FOLDER [MODEL [N [ARM...]]]
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ ARMS: dict[str, dict[str, object]] = {
     "rag-unverified-kept": {"strategy": "rag", "unverified": "keep"},
     "map-reduce": {"strategy": "brief-context", "preflight": {"enabled": False}},
     "brief-context": {"strategy": "brief-context"},
+    "focused": {"strategy": "focused", "citing": "numbers", "sentences": 5},
     "brief-context-unverified-kept": {"strategy": "brief-context", "unverified": "keep"},
 }
 
@@ -85,14 +86,15 @@ def main() -> None:
     file = Path(os.environ["EPICRISIS_DATA"]) / "pubmedqa" / "ori_pqal.json"
     folder.mkdir(parents=True, exist_ok=True)
     library = library_in(folder, file)
-    questions = [item for item in read_questions(file) if isinstance(item, Question)][:QUESTIONS]
+    n = int(sys.argv[3]) if len(sys.argv) > 3 else QUESTIONS
+    questions = [item for item in read_questions(file) if isinstance(item, Question)][:n]
     rows = []
-    for name in sys.argv[3:] or ARMS:
+    for name in sys.argv[4:] or ARMS:
         settings = load_settings({**ARMS[name], "k": K, "models": {"writer": {"name": model}}})
         output = folder / f"{Path(model).name}-{name}.jsonl"
         asyncio.run(run(settings, library, questions, output))
         rows.append(summary(name, output))
-    print(f"{model}, {QUESTIONS} questions, k = {K}")
+    print(f"{model}, {n} questions, k = {K}")
     print(
         "| arm | n | states | right | withheld (would be right) | quotations verified | prompt tokens (cached) "
         "| completion tokens | seconds |"

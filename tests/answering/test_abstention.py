@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from epicrisis.answering.document_answers import withhold_unverified
-from epicrisis.answers import Answer, Citation
+from epicrisis.answering.document_answers import denies_answer, withhold_unverified
+from epicrisis.answers import Answer, Citation, Claim
 from epicrisis.types import AnswerState
 from tests.support.strategies import QUESTION
 
@@ -51,3 +51,46 @@ def test_unanswerable_option_is_kept_without_quotation() -> None:
     untold = dataclasses.replace(answer_with(NOT_THERE), question=question, choice="B")
     assert withhold_unverified(untold) is untold
     assert withhold_unverified(dataclasses.replace(untold, choice="A")).state == "abstained"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The documents do not answer the question.",
+        "The documents do not directly answer the question about landing. They only discuss taking off.",
+        "These abstracts do not explicitly state whether aspirin is safe in children.",
+        "The provided evidence does not provide information on the dose.",
+    ],
+)
+def test_choice_of_answer_that_denies_an_answer_is_withheld(text: str) -> None:
+    answer = dataclasses.replace(answer_with(THERE), claims=(Claim(text, (2,)),))
+    withheld = withhold_unverified(answer).withheld
+    assert withheld is not None
+    assert withheld.reason == "its own words say that the documents do not answer the question"
+    assert withheld.choice == "A"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The documents do not answer the question directly, but they suggest that repair is justified.",
+        "The study did not report a difference in mortality.",
+        "Dexamethasone does not lower mortality.",
+        "The evidence does not support routine screening.",
+    ],
+)
+def test_claim_about_medicine_does_not_deny_an_answer(text: str) -> None:
+    assert not denies_answer(text)
+
+
+def test_answer_with_one_claim_besides_a_denial_is_kept() -> None:
+    claims = (Claim("The documents do not answer the question.", (2,)), Claim("Aspirin helps.", (2,)))
+    answer = dataclasses.replace(answer_with(THERE), claims=claims)
+    assert withhold_unverified(answer) is answer
+
+
+def test_unanswerable_option_is_kept_with_a_denial() -> None:
+    question = dataclasses.replace(QUESTION, options={"A": "5 mg", "B": "The record does not say"})
+    claims = (Claim("The record does not state which dose.", (2,)),)
+    untold = dataclasses.replace(answer_with(THERE), question=question, choice="B", claims=claims)
+    assert withhold_unverified(untold) is untold

@@ -46,23 +46,13 @@ def test_option_in_quotation_or_without_term_gives_no_warning(choice: str | None
     assert list(list_warnings(answer)) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The documents do not answer the question directly.",
-        "The evidence doesn't directly address it.",
-        "The notes do not say.",
-    ],
-)
-def test_text_that_denies_its_choice_is_warned_of(text: str) -> None:
-    (warning,) = list_warnings(answer_with("B", "More died on flecainide.", text))
+def test_claim_that_denies_the_choice_is_warned_of() -> None:
+    claims = (Claim("The documents do not answer the question directly.", (1,)), Claim("More died.", (1,)))
+    (warning,) = list_warnings(answer_with("B", "More died on flecainide.", claims=claims))
     assert "yet it chose an option" in warning
-    assert list(list_warnings(answer_with("D", "More died on flecainide.", text))) == []
-    assert list(list_warnings(answer_with(None, "More died on flecainide.", text))) == []
-
-
-def test_text_about_what_a_drug_does_not_do_is_no_denial() -> None:
-    assert list(list_warnings(answer_with("B", "On flecainide more died.", "Aspirin does not include a risk."))) == []
+    assert list(list_warnings(answer_with("D", "More died on flecainide.", claims=claims))) == []
+    assert list(list_warnings(answer_with(None, "More died on flecainide.", claims=claims))) == []
+    assert list(list_warnings(answer_with("B", "More died on flecainide.", claims=claims[1:]))) == []
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,16 @@ from epicrisis.types import Passage, Question
 
 SPAN_CHARACTERS = 400
 NOTHING_RETRIEVED = Failure("NothingRetrieved", "no passage of the library matches the question")
+_DENIAL = re.compile(
+    r"(?ix)^ (?:(?:the|these|this|provided|given|retrieved|available|above)\s+){0,4}"
+    r"(?:documents?|abstracts?|evidence|stud(?:y|ies)|texts?|findings?|notes?|records?|information|passages?|sources?"
+    r"|articles?) (?:\s+(?:provided|given|above))?"
+    r"\s+ (?:do|does|did)\s+not\s+ (?:[a-z]{1,20}ly\s+){0,2}"
+    r"(?: (?:answer|address)\b | (?:state|say|mention|provide|contain|specify|give|discuss|include|indicate)\b"
+    r"(?:\s+[a-z]{1,20}){0,3} \s+(?:whether|information|answers?|if|which|what|how)\b)"
+)
+"""The beginning of a claim such as `The documents do not state whether...`."""
+_INSTEAD = re.compile(r"(?i)\b(?:but|however|although|though|while|suggest\w{0,3})\b")
 
 
 def wants_span(question: Question, context: Context) -> bool:
@@ -263,15 +273,19 @@ class SpanFormat:
 def withhold_unverified(answer: Answer) -> Answer:
     """Return an answer from documents unchanged if a quotation is verified, else as an abstention.
 
-    Small models write quotations that are in no document. The abstention holds the model's answer under `withheld`,
-    with the reason. An answer with an option like "the record does not say" is unchanged: no words of a record can show
-    it.
+    Small models write quotations that are in no document, and choose an option although all that they write is that the
+    documents do not answer the question: that is an abstention too. It holds the model's answer under `withheld`, with
+    the reason. An answer with an option like "the record does not say" is unchanged: no words of a record can show it.
     """
-    is_verified = any(map(attrgetter("verified"), answer.citations))
-    if answer.state != "answered" or is_verified or chose_unanswerable(answer):
+    if answer.state != "answered" or chose_unanswerable(answer):
+        return answer
+    denies = bool(answer.claims) and all(denies_answer(claim.text) for claim in answer.claims)
+    if any(map(attrgetter("verified"), answer.citations)) and not denies:
         return answer
     n = len(answer.citations)
-    if not n:
+    if denies:
+        reason = "its own words say that the documents do not answer the question"
+    elif not n:
         reason = "it quotes no document"
     elif n == 1:
         reason = "its only quotation was not found in the document it cites"
@@ -279,6 +293,14 @@ def withhold_unverified(answer: Answer) -> Answer:
         reason = f"none of its {n} quotations was found in the document it cites"
     withheld = WithheldAnswer(answer.text, reason, answer.choice, answer.citations)
     return replace(answer, state="abstained", text="", choice=None, citations=(), claims=(), withheld=withheld)
+
+
+def denies_answer(text: str) -> bool:
+    """Return whether a claim says only that the documents do not answer the question.
+
+    A claim that goes on with what they say instead ("but they suggest...") is an answer.
+    """
+    return _DENIAL.match(text) is not None and _INSTEAD.search(text) is None
 
 
 def chose_unanswerable(answer: Answer) -> bool:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 from epicrisis.answering.directions import list_stems
+from epicrisis.answering.document_answers import denies_answer
 from epicrisis.answers import Answer
 from epicrisis.question_options import is_unanswerable
 
@@ -19,11 +20,6 @@ READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})
 """The strategies whose answers quote documents."""
 _PLAIN_OPTION = re.compile(
     r"\W*(?:yes|no|maybe|uncertain|unclear|unknown|true|false|none|all|both|neither)\b", re.IGNORECASE
-)
-_DENIAL = re.compile(
-    r"\b(?:documents?|passages?|sentences?|texts?|notes?|records?|evidence|sources?) (?:provided )?"
-    r"(?:do|does)(?: not|n['’]t) (?:\w+ly )?(?:answer|provide|contain|say|state|address|mention|tell|specify|give|include)\b",
-    re.IGNORECASE,
 )
 _BEFORE_SOURCE = re.compile(r" \((?:\d{4}\b|[^()]*\btrial\b).*$")
 """What a prompt adds to the title of a document: its year and type of study."""
@@ -37,7 +33,7 @@ def list_warnings(answer: Answer) -> Iterable[str]:
         yield "It cites nothing: do not rely on it."
         return
     if _denies_chosen_option(answer):
-        yield "Its text says that the documents do not answer the question, and yet it chose an option."
+        yield "It says that the documents do not answer the question, and yet it chose an option."
     if _leaves_option_unnamed(answer):
         yield f"None of its quoted sentences names “{answer.question.options[answer.choice or '']}”: read them."
     if _repeats_title(answer):
@@ -45,10 +41,10 @@ def list_warnings(answer: Answer) -> Iterable[str]:
 
 
 def _denies_chosen_option(answer: Answer) -> bool:
-    """Return whether the text denies that the documents answer, beside a choice that does not say so."""
+    """Return whether a claim denies that the documents answer, beside a choice that does not say so."""
     if answer.choice is None or is_unanswerable(answer.choice, answer.question.options):
         return False
-    return _DENIAL.search(answer.text) is not None
+    return any(denies_answer(claim.text) for claim in answer.claims)
 
 
 def _leaves_option_unnamed(answer: Answer) -> bool:
