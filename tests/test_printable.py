@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.errors import InputError
-from epicrisis.printable import REPLACEMENT, printable, printable_json, quote_for_shell, split_printable_lines
+from epicrisis.printable import (
+    REPLACEMENT,
+    count_noun,
+    printable,
+    printable_json,
+    quote_for_shell,
+    split_printable_lines,
+)
 from tests.support.unsafe_text import UNSAFE, unsafe_in
 
 ANY = st.text(st.characters())
@@ -79,3 +86,10 @@ def test_error_message_is_one_printable_line() -> None:
 
 def test_unsafe_character_table_is_complete() -> None:
     assert {unicodedata.category(character) for character in UNSAFE} == {"Cc", "Cf", "Cs"}
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 documents"), (1, "1 document"), (2, "2 documents"), (1234, "1,234 documents")]
+)
+def test_count_noun_agrees_with_its_number(count: int, text: str) -> None:
+    assert count_noun(count, "document") == text

@@ -142,8 +142,8 @@ def open_library_search(
     # Chat models are not opened here, so their addresses are not checked.
     protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
     if not search:
-        opened = Library.open(path)
-        return LibrarySearch(opened, Retriever(opened, None), rosters=(Roster(opened),))
+        whole_library = Library.open(path)
+        return LibrarySearch(whole_library, Retriever(whole_library, None), rosters=(Roster(whole_library),))
     selects_sentences = sentences or settings.strategy in WITH_SENTENCES or settings.citing == "numbers"
     needs_encoder = settings.by != "bm25" or selects_sentences
     needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
@@ -221,11 +221,11 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
     dollars with an unknown price.
     """
     budget = Budget(settings.budget)
-    opened: list[tuple[ModelSettings, ChatModel]] = []
+    models_by_settings: list[tuple[ModelSettings, ChatModel]] = []
     models: dict[str, ChatModel] = {}
     for role in settings.roles:
         key_settings = settings.model_for(role).model_copy(update=_REQUEST_PARAMETERS)
-        model = next((model for other, model in opened if other == key_settings), None)
+        model = next((model for other, model in models_by_settings if other == key_settings), None)
         if model is None:
             limits = key_settings
             if not limits.is_endpoint:
@@ -238,7 +238,7 @@ def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatM
                 record=settings.record,
                 log_text=settings.log_text,
             )
-            opened.append((key_settings, model))
+            models_by_settings.append((key_settings, model))
         models[role] = model
     return models
 

@@ -105,3 +105,8 @@ def _is_safe(character: str) -> bool:
 def _escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True))
+
+
+def count_noun(count: int, noun: str) -> str:
+    """Return a count with its noun, such as `1 document` or `1,000 documents`. The plural must be regular."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -107,7 +107,7 @@ def test_ask_file_after_failures_continues_and_repeats_only_failed_questions(
         f"{endpoint.url}/v1#m",
     )
     first = run(*arguments)
-    assert_one_line(first, "1 questions failed")
+    assert_one_line(first, "1 question failed")
     assert len(answers.read_text(encoding="utf-8").splitlines()) == 3
     calls_before = len(endpoint.bodies(CHAT))
     second = run(*arguments, "--json")

@@ -19,7 +19,7 @@ from epicrisis.settings import ROLES, ModelsByRole, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.scorers import TermOverlapVerifier
-from epicrisis.types import Document, Hit, Passage, Question, Ranking
+from epicrisis.types import Document, Hit, Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
 from tests.cli.conftest import Run
 from tests.support.patient_records import library
 
@@ -27,6 +27,8 @@ QUESTION = "Does aspirin prevent stroke?"
 SENTENCE = "Aspirin lowered the risk of stroke by 9 % in adults."
 WRONG = "Aspirin lowered the risk of stroke by 12 %."
 REASON = "its sentences do not say 12 %, but 9 %"
+
+PASSAGE = Passage("a#0", "a", 0, 0, len(SENTENCE), SENTENCE, title="Aspirin for primary prevention")
 
 
 @pytest.fixture
@@ -101,6 +103,37 @@ def test_nli_check_of_pipeline_decides_claims() -> None:
         models = dict.fromkeys(ROLES, ScriptedModel(lambda _, claim=claim: reply(claim)))  # type: ignore[misc]
         answer = answer_with(settings, models, verifier=TermOverlapVerifier())
         assert (answer.state, answer.claims[0].support, answer.claims[0].checked_by) == (state, support, "term-overlap")
+
+
+def test_confidence_has_the_share_of_supported_claims() -> None:
+    claims = [
+        {"text": text, "sentences": [1]} for text in ("Aspirin lowered stroke in adults.", "Zebras graze at dawn.")
+    ]
+    models = dict.fromkeys(ROLES, ScriptedModel(lambda _: json.dumps({"result": {"found": True, "claims": claims}})))
+    settings = Settings(strategy="rag", check="nli", check_model="term-overlap", citing="numbers", unverified="keep")
+    select = SentenceRanking((SentenceHit(Sentence(PASSAGE, 0, len(SENTENCE)), 1.0, 0),), {"encoder": "given"})
+
+    async def select_sentences(*_: Any) -> SentenceRanking:
+        return select
+
+    pipeline = Pipeline(settings, models, verifier=TermOverlapVerifier())
+    overrides = RunOverrides(ranking=Ranking((Hit(PASSAGE, 1.0, 0),), "dense"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pipeline, "_select_sentences", select_sentences)
+        answer = asyncio.run(pipeline.answer(Question(QUESTION), overrides=overrides))
+    assert [claim.support for claim in answer.claims] == ["supported", "not-addressed"]
+    assert answer.confidence is not None
+    assert (answer.confidence.components, answer.confidence.value) == ({"claims": 0.5}, 0.5)
+
+
+def test_ask_shows_the_share_of_supported_claims_as_confidence(run: Run, trials: Path) -> None:
+    answer = ask(run, trials, WRONG)
+    assert answer["confidence"] == {"value": 0.0, "components": {"claims": 0.0}, "calibrated": None}
+    assert ask(run, trials, "Aspirin is worth its price.")["confidence"] is None
+    with HostileServer(lambda body: reply(WRONG)) as server:
+        flags = ("--by", "bm25", "--setting", "cache.mode=off", "--strategy", "rag", "--model", server.url)
+        shown = run("ask", trials, QUESTION, *flags).stdout
+    assert "Confidence 0.00 from share of supported claims 0.00" in shown
 
 
 @pytest.mark.parametrize("has_judge", [True, False])

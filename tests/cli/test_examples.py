@@ -74,7 +74,7 @@ def test_build_from_set_fills_library_and_info_shows_leaks(
     first = run(*command, "-n", 3)
     assert first.exit_code == 0, first.output
     assert "train.jsonl: 3 questions; in " in first.stdout
-    assert "not asked: 1 questions (no known answer)" in first.stdout
+    assert "not asked: 1 question (no known answer)" in first.stdout
     second = run(*command, "--json")
     assert second.exit_code == 0, second.output
     summary = json.loads(second.stdout)
@@ -186,7 +186,7 @@ def test_build_with_one_failing_question_counts_it_and_solves_the_others(train: 
         model = ("--model", f"{small.url}#m")
         result = run("examples", "build", tmp_path / "l", "--from", train, "--how", "solved", *model, "--json")
     assert result.exit_code == 2
-    assert "1 questions failed; the same command asks them again" in result.stderr
+    assert "1 question failed; the same command asks them again" in result.stderr
     summary = json.loads(result.stdout)
     assert (summary["failed"], sum(summary["lines"].values())) == (1, 6)
     assert "long" not in {line["id"] for line in read_lines(tmp_path / "l.solved.jsonl")}
@@ -285,7 +285,7 @@ def test_build_with_open_asks_without_options(tmp_path: Path, run: Run) -> None:
         first = run(*command, "--open")
         assert first.exit_code == 0, first.output
         assert "train.jsonl: 4 questions; in " in first.stdout
-        assert "not asked: 1 questions (asks for one of its options)" in first.stdout
+        assert "not asked: 1 question (asks for one of its options)" in first.stdout
         second = json.loads(run(*command, "--open", "--json").stdout)
         assert (second["usage"]["calls"], second["lines"]) == (0, {"kept": 3, "wrong": 1})
         assert len(requests) == 4

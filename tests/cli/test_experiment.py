@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.support.served_models import served
 
 pytestmark = pytest.mark.models
 
+MED_EVIDENCE = Path(os.environ.get("EPICRISIS_DATA", "")) / "med_evidence" / "development.jsonl.gz"
 N = 24
 TOPICS = ("gout", "asthma", "anaemia", "measles", "scurvy", "rickets", "eczema", "migraine")
 
@@ -387,3 +389,64 @@ def test_ensembles_with_two_models_share_tables(run: Run, question_file: Path, t
     cost_rows = table_rows(data["findings"], "What it took")
     assert len({entry["model"] for entry in cost_rows}) == 2
     assert {entry["arm"] for entry in cost_rows} == {"chain-of-thought", "self-consistency"}
+
+
+def focused_command(folder: Path, model: str, *options: object) -> tuple[object, ...]:
+    arms: list[object] = []
+    for arm in ("rag", "brief-context", "focused", "rotations"):
+        arms += ["--arm", arm]
+    fixed = ("--prompt-tokens", 2000, "--model", model, "--yes", "-o", folder, "--json")
+    return ("experiment", "focused", *arms, *fixed, *options)
+
+
+def test_focused_compares_arms_at_equal_tokens_and_repeats_no_call(
+    run: Run, library: Path, question_file: Path, tmp_path: Path
+) -> None:
+    with served(make_reader(lambda place, documents: 1.0)) as server:
+        command = focused_command(
+            tmp_path / "run", f"{server.url}#reader", "--library", library, "--set", question_file, "-n", 8
+        )
+        result = run(*command)
+        assert result.exit_code == 0, result.stderr
+        calls = server.ledger.calls
+        again = run(*command)
+        assert server.ledger.calls == calls, "a finished run asks nothing"
+    shown = json.loads(result.stdout)
+    accuracy = table_rows(shown["findings"], f"Accuracy at equal tokens: {question_file.name}")
+    assert [row["arm"] for row in accuracy] == ["rag", "rotations", "brief-context", "focused"]
+    for row in accuracy:
+        assert row["prompt tokens"] == 2000
+        assert row["above the limit"] == 0
+        assert 0 < row["spent"]["value"] <= 2000
+    (frontier,) = [table for table in shown["findings"][0]["tables"] if table["title"].startswith("Accuracy and cost")]
+    assert "yes" in [row[frontier["columns"].index("on the frontier")] for row in frontier["rows"]]
+    assert shown["findings"][0]["tables"] == json.loads(again.stdout)["findings"][0]["tables"]
+
+
+def test_focused_without_library_refuses_sets_without_documents(
+    run: Run, library: Path, question_file: Path, tmp_path: Path
+) -> None:
+    with served(make_reader(u_curve())) as server:
+        model = f"{server.url}#reader"
+        missing = run(*focused_command(tmp_path / "run", model, "--set", "med-evidence", "--data", tmp_path))
+        assert_one_line(missing, "build it from https://github.com/zy-f/med-evidence", "--data")
+        without = run(*focused_command(tmp_path / "run", model, "--set", question_file, "-n", 1))
+        assert_one_line(without, "brings no documents: give a library that holds them with --library")
+        other = run("experiment", "positions", "--library", library, "--prompt-tokens", 2000, "--model", model)
+        assert_one_line(other, "positions does not vary that: leave --prompt-tokens out")
+        assert server.ledger.calls == 0
+
+
+@pytest.mark.skipif(not MED_EVIDENCE.is_file(), reason="EPICRISIS_DATA has no MedEvidence")
+def test_focused_without_library_makes_one_of_the_documents_of_its_set(run: Run, tmp_path: Path) -> None:
+    with served(make_reader(u_curve())) as server:
+        options = ("--set", "med-evidence", "--data", MED_EVIDENCE.parents[1], "-n", 2)
+        result = run(*focused_command(tmp_path / "run", f"{server.url}#reader", *options))
+        assert result.exit_code == 0, result.stderr
+        (made,) = (tmp_path / "runs").iterdir()
+        assert made.name == "library-med-evidence-minilm"
+        assert "166 documents" in result.stderr
+        calls = server.ledger.calls
+        again = run(*focused_command(tmp_path / "run", f"{server.url}#reader", *options))
+        assert server.ledger.calls == calls > 0
+        assert "166 documents" not in again.stderr

@@ -95,7 +95,7 @@ def test_preference_failed_call_is_repeated(medq: Path, tmp_path: Path, run: Run
         arguments = ("grade", "preference", folder, "--model", f"{server.url}#judge", "-o", judged, "--config", config)
         first = run(*arguments, "--setting", f"questions_at_once={1}")
         assert first.exit_code == 2
-        assert "1 calls failed; the same command repeats them" in first.stderr
+        assert "1 call failed; the same command repeats them" in first.stderr
         assert run(*arguments).exit_code == 0
         assert server.ledger.calls == 13
 
@@ -170,6 +170,6 @@ def test_correctness_failed_call_is_repeated(medq: Path, tmp_path: Path, run: Ru
         arguments = ("grade", "correctness", medq, "--model", f"{server.url}#judge", "--config", config)
         first = run(*arguments, "--setting", f"questions_at_once={1}")
         assert first.exit_code == 2
-        assert "1 calls failed; the same command repeats them" in first.stderr
+        assert "1 call failed; the same command repeats them" in first.stderr
         assert run(*arguments).exit_code == 0
         assert server.ledger.calls == 13

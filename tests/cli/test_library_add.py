@@ -24,7 +24,7 @@ def test_add_with_repeated_file_names_and_ids_keeps_documents_apart(tmp_path: Pa
     assert run("library", "add", library, first).exit_code == 0
     result = run("library", "add", library, second, copy)
     assert result.exit_code == 0
-    assert result.stdout.startswith("1 documents added, 0 replaced, 1 unchanged")
+    assert result.stdout.startswith("1 document added, 0 replaced, 1 unchanged")
     renamed_note, copy_note = (line for line in result.stderr.splitlines() if line.startswith("note: "))
     assert renamed_note.startswith(f"note: {second}: file:report.md is another file, so this one is file:report.md~")
     assert copy_note == f"note: {copy}: already there as file:report.md"
@@ -50,7 +50,7 @@ def test_add_with_unreadable_page_warns_and_adds_the_others(tmp_path: Path, run:
     result = run("library", "add", tmp_path / "library", tmp_path / "data")
     assert result.exit_code == 0
     assert f"warning: {bad}: elements nested deeper than 10,000; save it as text" in result.stderr
-    assert result.stdout.startswith("1 documents added")
+    assert result.stdout.startswith("1 document added")
     assert "warning: 1 items were skipped" in result.stderr
 
 

@@ -84,7 +84,7 @@ def test_add_notes_with_invalid_row_adds_other_rows(tmp_path: Path, run: Run, mo
     path = write_notes(tmp_path / "notes.csv", ("", "2150", "round", "A secret."), (1, "03/04/2150", "round", "Good."))
     result = run("library", "add", tmp_path / "ward", path, *COLUMNS)
     assert result.exit_code == 0
-    assert "1 documents added" in result.stdout
+    assert "1 document added" in result.stdout
     assert "of 1 note 1 has an unreadable time (--column time=NAME, --time-format)" in result.stdout
     assert f"warning: {path}, line 2: names no patient" in result.stderr
     assert "warning: 1 items were skipped" in result.stderr

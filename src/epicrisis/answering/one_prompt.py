@@ -72,8 +72,8 @@ async def answer_in_one_prompt(
         return replace(await map_reduce(question, context, everything), strategy=strategy)
     record = await context.record(question)
     context.emit(Retrieved(record))
-    whole = replace(context, about=context.record_about, ranks=record.ranks)
-    return await answer_from_documents(question, whole, record.passages, strategy)
+    context_of_record = replace(context, about=context.record_about, ranks=record.ranks)
+    return await answer_from_documents(question, context_of_record, record.passages, strategy)
 
 
 def _says_unanswerable(answer: Answer) -> bool:
@@ -178,13 +178,13 @@ def choose_by_citations(answers: Sequence[Answer]) -> Answer:
     for answer in answers:
         cited.append(frozenset(citation.passage_id for citation in answer.citations if citation.verified))
     best, highest = 0, -1.0
-    for number, own in enumerate(cited):
+    for number, passage_ids in enumerate(cited):
         overlap = 0.0
         for place, other in enumerate(cited):
-            if own and place != number:
-                overlap += len(own & other) / len(own | other)
+            if passage_ids and place != number:
+                overlap += len(passage_ids & other) / len(passage_ids | other)
         # An answer with a citation that no other has still comes before one without.
-        agreement = overlap + bool(own)
+        agreement = overlap + bool(passage_ids)
         if agreement > highest:
             best, highest = number, agreement
     return answers[best]

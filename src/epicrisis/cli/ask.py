@@ -19,6 +19,7 @@ from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Pa
 from epicrisis.cli.run_progress import confirm, usage_line
 from epicrisis.cli.terminal import open_progress, say, say_above, show_json
 from epicrisis.errors import InputError
+from epicrisis.printable import count_noun
 from epicrisis.types import Question
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _answer_file(
                 f"(long_questions = {settings.long_questions})"
             )
     if states["failed"]:
-        fail(f"{states['failed']} questions failed; the same command asks them again")
+        fail(f"{count_noun(states['failed'], 'question')} failed; the same command asks them again")
 
 
 def parse_question(text: str, options: str | None, patient: str | None = None) -> Question:

@@ -34,7 +34,7 @@ from epicrisis.answers import (
 )
 from epicrisis.cli.run_progress import usage_line
 from epicrisis.cli.terminal import open_console
-from epicrisis.printable import GUTTER, printable, split_printable_lines
+from epicrisis.printable import GUTTER, count_noun, printable, split_printable_lines
 from epicrisis.report.answer_content import AnswerSection, build_answer_content, describe_marks
 from epicrisis.types import Preflight, Ranking
 
@@ -104,13 +104,13 @@ class EventDisplay:
                 else:
                     self._say(f"{head} {draft.state}", f": {draft.failure.message}" if draft.failure else "")
             case MapStarted():
-                self._say(f"[bold]Map {event.partition + 1}[/bold] reads {len(event.passages)} passages")
+                self._say(f"[bold]Map {event.partition + 1}[/bold] reads {count_noun(len(event.passages), 'passage')}")
             case MapFinished():
                 self._partial_answer(event.partial)
 
     def ranking(self, ranking: Ranking) -> None:
         """Show the hits with rank, score, and title or beginning of the text."""
-        size = f"{len(ranking.hits)} passages"
+        size = f"{count_noun(len(ranking.hits), 'passage')}"
         if "documents" in ranking.parameters:
             size += f" of {ranking.parameters['documents']} documents"
         self._say(f"[bold]Found by {escape(ranking.retriever)}[/bold]: {size}")

@@ -17,6 +17,7 @@ from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Dra
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_console, open_progress, say, say_above, show_json
 from epicrisis.errors import BudgetExceeded, EpicrisisError, RunStopped
+from epicrisis.printable import count_noun
 from epicrisis.privacy import local_path, set_local_only
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def build(
             f"{states['wrong']} wrong, {states['abstained']} without an answer, {states['unparsed']} unreadable"
         )
         for reason, count in questions.left_aside.items():
-            say(f"not asked: {count} questions ({reason})")
+            say(f"not asked: {count_noun(count, 'question')} ({reason})")
         say(usage_line(usage))
         if report is not None:
             say(_report_line(path, report))
@@ -94,7 +95,7 @@ def build(
     if error is not None:
         fail(error.message, error.exit_code)
     if failed:
-        fail(f"{failed} questions failed; the same command asks them again")
+        fail(f"{count_noun(failed, 'question')} failed; the same command asks them again")
 
 
 async def _solve(

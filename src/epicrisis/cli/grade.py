@@ -17,7 +17,7 @@ from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes, output_option
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, show_data, show_json, show_tables
 from epicrisis.errors import InputError
-from epicrisis.printable import quote_for_shell
+from epicrisis.printable import count_noun, quote_for_shell
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.grading.calibration import GraderCalibration
@@ -90,7 +90,7 @@ def correctness(
         )
         say(usage_line(store.usage))
     if states["failed"]:
-        fail(f"{states['failed']} calls failed; the same command repeats them")
+        fail(f"{count_noun(states['failed'], 'call')} failed; the same command repeats them")
 
 
 def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> None:
@@ -197,7 +197,7 @@ def preference(
         say(f"{states.total()} replies to {len(blind.pairs)} pairs in both orders, written to {output}")
         say(usage_line(store.usage))
     if states["failed"]:
-        fail(f"{states['failed']} calls failed; the same command repeats them")
+        fail(f"{count_noun(states['failed'], 'call')} failed; the same command repeats them")
 
 
 @command(

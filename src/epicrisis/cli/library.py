@@ -16,6 +16,7 @@ from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped
 from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
 from epicrisis.errors import InputError
+from epicrisis.printable import count_noun
 from epicrisis.privacy import local_path, set_local_only
 from epicrisis.serialization import to_json
 from epicrisis.types import SplitterName
@@ -209,7 +210,7 @@ def _add(
         rate = progress.passages / max(progress.seconds, 1e-9)
         status.update(
             f"Adding: {progress.documents} read, {progress.saved} saved, {progress.unchanged} unchanged, "
-            f"{progress.passages} passages, {rate:.0f} per second"
+            f"{count_noun(progress.passages, 'passage')}, {rate:.0f} per second"
         )
 
     removal_log = cleaning.removal_log
@@ -230,15 +231,15 @@ def _add(
 def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     """Yield the counts of an addition, and what a reader must know about them."""
     yield (
-        f"{report.added} documents added, {report.replaced} replaced, {report.unchanged} unchanged, "
+        f"{count_noun(report.added, 'document')} added, {report.replaced} replaced, {report.unchanged} unchanged, "
         f"{report.outdated} older than the library's, {report.deleted} deleted, {report.skipped} skipped; "
-        f"{report.passages} passages in {report.seconds:.1f} s"
+        f"{count_noun(report.passages, 'passage')} in {report.seconds:.1f} s"
     )
     if report.statements:
         nameless = f", {report.nameless} of them without a PMID or DOI" if report.nameless else ""
         yield f"{report.statements} entries on retractions, concerns and corrections read{nameless}"
     if report.marked:
-        yield f"{report.marked} documents of the library received a new mark"
+        yield f"{count_noun(report.marked, 'document')} of the library received a new mark"
     if report.cut_off:
         yield f"{report.cut_off} passages are longer than the encoder reads: dense search misses their ends"
     if report.renamed:
@@ -300,12 +301,12 @@ def info(library: LibraryPath, json: Json = False) -> None:
     else:
         manifest = report.manifest
         splitters = {
-            "tokens": f"up to {manifest.max_tokens} tokens, {manifest.overlap} shared by neighbours",
+            "tokens": f"up to {count_noun(manifest.max_tokens, 'token')}, {manifest.overlap} shared by neighbours",
             "medrag": "1,000 characters, 200 shared (MedRAG)",
             "whole": "whole documents",
         }
         sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in report.bytes_on_disk.items())
-        say(f"{library}: {report.documents} documents, {report.passages} passages")
+        say(f"{library}: {count_noun(report.documents, 'document')}, {count_noun(report.passages, 'passage')}")
         say(f"encoder: {manifest.encoder_name} ({manifest.dimensions} dimensions), {manifest.encoder_fingerprint}")
         say(f"passages: {splitters[manifest.splitter]}")
         say(f"on disk: {sizes}")
@@ -375,7 +376,7 @@ def delete(
     if json:
         show_json({"deleted": deleted, "unknown": unknown})
     else:
-        say(f"{len(deleted)} documents deleted")
+        say(f"{count_noun(len(deleted), 'document')} deleted")
     if unknown:
         fail(
             f"not in the library: {', '.join(unknown)}. They were deleted before, or the ids are wrong: check them "
@@ -439,7 +440,7 @@ def repair(library: LibraryPath, json: Json = False) -> None:
     if json:
         show_json(report)
     else:
-        say(f"repaired: {report.documents} documents, {report.passages} passages")
+        say(f"repaired: {count_noun(report.documents, 'document')}, {count_noun(report.passages, 'passage')}")
     if report.problems:
         fail("; ".join(report.problems))
 

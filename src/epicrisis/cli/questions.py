@@ -14,6 +14,7 @@ from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json, out
 from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import open_download_progress, open_progress, say, say_above, say_lines, show_json
 from epicrisis.errors import InputError
+from epicrisis.printable import count_noun
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -154,7 +155,7 @@ def generate(
         say(usage_line(usage))
     say_skipped(sample.skipped, len(sample.skipped))
     if failed:
-        fail(f"{failed} calls failed; the same command repeats them")
+        fail(f"{count_noun(failed, 'call')} failed; the same command repeats them")
 
 
 @command(
@@ -200,7 +201,7 @@ def synthesize_record(
     for record in records:
         say(
             f"{record.patient}: {record.stays} stays, {record.notes} notes, {record.characters} characters, "
-            f"about {record.tokens} tokens, {record.questions} questions"
+            f"about {count_noun(record.tokens, 'token')}, {count_noun(record.questions, 'question')}"
         )
     short = sum(record.questions < questions_each for record in records)
     if short:

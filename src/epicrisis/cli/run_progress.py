@@ -17,7 +17,7 @@ from epicrisis.answers import Answer, Notice, Usage
 from epicrisis.cli.command import INTERRUPTED, fail
 from epicrisis.cli.terminal import interruptible, open_console, open_progress, say, say_above, show_data, show_findings
 from epicrisis.errors import InputError
-from epicrisis.printable import quote_for_shell
+from epicrisis.printable import count_noun, quote_for_shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,7 +199,7 @@ def show_runs(
             say(usage_line(Usage(**manifest.usage)))
     failed = sum(manifest.states.get("failed", 0) for manifest in runs.values())
     if failed:
-        fail(f"{failed} cases failed; the same command asks them again")
+        fail(f"{count_noun(failed, 'case')} failed; the same command asks them again")
 
 
 @contextmanager
@@ -240,7 +240,7 @@ def _accuracy(share: Mean | None) -> str:
 
 def tokens_spent(usage: Usage) -> str:
     """Return prompt and completion tokens together, and the cost in US dollars where it is known."""
-    tokens = f"{usage.prompt_tokens + usage.completion_tokens:,} tokens"
+    tokens = f"{count_noun(usage.prompt_tokens + usage.completion_tokens, 'token')}"
     return tokens if usage.cost is None else f"{tokens}, ${usage.cost:,.2f}"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from epicrisis.library.checksums import Damage
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.vector_index import IndexReport
-from epicrisis.printable import printable
+from epicrisis.printable import count_noun, printable
 
 MAX_LISTED = 5
 """Maximum number of ids in a finding."""
@@ -246,19 +246,19 @@ def format_report(report: HealthReport) -> list[str]:
     search = "exact, no index"
     if library.index is not None:
         method = "exact, the index is not used: it finds" if library.exact else "by an index that finds"
-        search = f"{method} {_format_recall(library.index)}, {library.unindexed:,} passages not in it"
+        search = f"{method} {_format_recall(library.index)}, {count_noun(library.unindexed, 'passage')} not in it"
     checksums = f"{files.files:,} data files compared, {len(files.changed) + len(files.missing):,} changed or missing"
     ordered = sorted(contents.by_source.items(), key=lambda item: (-item[1], item[0]))
     sources = ", ".join(f"{printable(name) or '(no source named)'} {count:,}" for name, count in ordered[:MAX_LISTED])
     if len(ordered) > MAX_LISTED:
         sources += f" and {len(ordered) - MAX_LISTED:,} more"
     rows = [
-        ("holds", f"{contents.documents:,} documents, {contents.passages:,} passages"),
+        ("holds", f"{count_noun(contents.documents, 'document')}, {count_noun(contents.passages, 'passage')}"),
         ("from", sources),
         ("published", published),
         ("retracted", f"{contents.retracted.count:,}; {contents.deleted:,} deletions are recorded"),
         ("encoder", f"{manifest.encoder_name}, {manifest.dimensions} dimensions ({manifest.encoder_fingerprint})"),
-        ("splitter", f"{manifest.splitter}, up to {manifest.max_tokens} tokens{overlap}"),
+        ("splitter", f"{manifest.splitter}, up to {count_noun(manifest.max_tokens, 'token')}{overlap}"),
         ("created", f"{manifest.created} by {software}"),
         ("search", search),
         ("checksums", checksums if files.recorded else "none recorded"),

@@ -21,7 +21,7 @@ from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import equal_tokens
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.equal_tokens import ARMS, EXPERIMENT, find_evidence_place
-from epicrisis.evaluation.experiments.equal_tokens_tables import FRONTIER, LIMIT, OVER, SPENT, TOKENS
+from epicrisis.evaluation.experiments.equal_tokens_tables import ARM_ORDER, FRONTIER, LIMIT, OVER, SPENT, TOKENS
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid
 from epicrisis.evaluation.experiments.passage_source import library_source
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
@@ -375,7 +375,7 @@ def test_tables_are_the_same_from_records_in_any_order(
     again = EXPERIMENT.tables(open_runs([tmp_path / "run"]), ("A remark.",))
     by_title = {table.title: table for table in again}
     for table in tables:
-        assert sorted(map(repr, by_title[table.title].rows)) == sorted(map(repr, table.rows))
+        assert by_title[table.title].rows == table.rows
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -416,4 +416,4 @@ def test_remembering_encoder_returns_the_vectors_of_the_encoder() -> None:
 
 
 def test_arms_of_the_experiment_are_its_default_grid() -> None:
-    assert tuple(equal_tokens.ARMS) == EXPERIMENT.grid.arms
+    assert tuple(equal_tokens.ARMS) == EXPERIMENT.grid.arms == ARM_ORDER

@@ -81,15 +81,15 @@ def check_enough(answers: Sequence[RatedAnswer], scored: int, name: str) -> None
     wrong = sum(answer.wrong for answer in answers)
     right = len(answers) - wrong
     if len(answers) < MIN_ANSWERS or min(right, wrong) < MIN_OF_A_KIND:
-        known = ""
+        remark = ""
         if scored > len(answers):
-            known = (
+            remark = (
                 f"; of {scored - len(answers)} further ones nothing is known: confidence comes from brief-context, "
                 "votes (self-consistency, medprompt), zero-shot, or checked claims"
             )
         raise InputError(
             f"{name}: {len(answers)} answers with a gold letter and a confidence ({right} right, {wrong} wrong) are "
-            f"too few to calibrate{known}. At least {MIN_ANSWERS} are needed, with {MIN_OF_A_KIND} right and "
+            f"too few to calibrate{remark}. At least {MIN_ANSWERS} are needed, with {MIN_OF_A_KIND} right and "
             f"{MIN_OF_A_KIND} wrong: answer more questions with `epicrisis ask --file`"
         )
     if len({answer.confidence for answer in answers}) == 1:

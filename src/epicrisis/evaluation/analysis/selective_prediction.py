@@ -65,11 +65,11 @@ def risk_coverage_curve(answers: Sequence[RatedAnswer]) -> Floats:
     """Return the risk of the first 1, 2, ... n answers, the most confident first."""
     weights, errors = _sum_by_confidence(answers, np.ones((1, len(answers))))
     curve: Floats = np.array([])
-    given = wrong = 0.0
+    count = wrong = 0.0
     for weight, error in zip(weights[0], errors[0], strict=True):
         steps = np.arange(1, weight + 1)
-        curve = np.append(curve, (wrong + error * steps / weight) / (given + steps))
-        given, wrong = given + weight, wrong + error
+        curve = np.append(curve, (wrong + error * steps / weight) / (count + steps))
+        count, wrong = count + weight, wrong + error
     return curve
 
 
@@ -137,12 +137,12 @@ def make_selective_tables(runs: Iterable[RecordedRun]) -> tuple[Table, ...]:
                 cases.append((record.arm, rate_record(record)))
         for arm, arm_cases in group_by(cases, lambda case: case[0]).items():
             rated = [answer for _, answer in arm_cases if answer is not None]
-            measured = measure_selective_risk(rated)
-            if measured is None:
+            selective_risk = measure_selective_risk(rated)
+            if selective_risk is None:
                 continue
             counts = len(rated), len(arm_cases)
-            rows.append((run.name, arm, *counts, measured.risk, measured.aurc, measured.excess))
-            for coverage, risk in measured.points:
+            rows.append((run.name, arm, *counts, selective_risk.risk, selective_risk.aurc, selective_risk.excess))
+            for coverage, risk in selective_risk.points:
                 points.append((run.name, arm, coverage, risk))
     if not rows:
         return ()
@@ -176,13 +176,13 @@ def _compute_figures(answers: Sequence[RatedAnswer], weights: Floats) -> Floats:
     """
     sizes, errors = _sum_by_confidence(answers, weights)
     ends, wrong = sizes.cumsum(axis=1), errors.cumsum(axis=1)
-    given, before = ends - sizes, wrong - errors
+    count_before, before = ends - sizes, wrong - errors
     rates = np.nan_to_num(divide(errors, sizes, 0.0))
     total, total_wrong = ends[:, -1], wrong[:, -1]
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, total.max() + 1))])
-    spans = harmonic[ends.astype(int)] - harmonic[given.astype(int)]
-    # Within a level, the expected risk of the first given + j answers is (before + rate j) / (given + j).
-    areas = (rates * sizes + (before - rates * given) * spans).sum(axis=1) / total
+    spans = harmonic[ends.astype(int)] - harmonic[count_before.astype(int)]
+    # Within a level, the expected risk of the first count_before + j answers is (before + rate j) / (count_before + j).
+    areas = (rates * sizes + (before - rates * count_before) * spans).sum(axis=1) / total
     right = total - total_wrong
     ideal = (total_wrong - right * (harmonic[total.astype(int)] - harmonic[right.astype(int)])) / total
     columns = [total_wrong / total, areas, np.maximum(areas - ideal, 0.0)]
@@ -191,6 +191,6 @@ def _compute_figures(answers: Sequence[RatedAnswer], weights: Floats) -> Floats:
         # In whole numbers, as 0.1 * 30 is more than 3.
         count = -(-coverage * total // 100)
         level = (ends < count[:, None]).sum(axis=1)
-        inside = count - given[rows, level]
+        inside = count - count_before[rows, level]
         columns.append((before[rows, level] + rates[rows, level] * inside) / count)
     return np.column_stack(columns)

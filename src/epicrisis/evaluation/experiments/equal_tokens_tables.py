@@ -17,6 +17,19 @@ from epicrisis.evaluation.runs.outcomes import Outcome
 
 RAG, BRIEF_CONTEXT, CLOSED_BOOK = "rag", "brief-context", "closed-book"
 BASELINES = (RAG, BRIEF_CONTEXT)
+ARM_ORDER = (
+    RAG,
+    "in-order",
+    "adaptive-k",
+    "rotations",
+    BRIEF_CONTEXT,
+    "brief-context+confidence",
+    "focused",
+    "rag+route",
+    "focused+route",
+    CLOSED_BOOK,
+)
+"""The order of the rows at one limit."""
 LIMIT, SPENT, OVER = "prompt tokens", "spent", "above the limit"
 TOKENS, FRONTIER, RESAMPLED = "tokens of a question", "on the frontier", "in resamples"
 
@@ -96,8 +109,8 @@ def accuracy_table(
 
 
 def _sort_rows(groups: Iterable[tuple[int | None, str]]) -> list[tuple[int | None, str]]:
-    """Return the groups by limit, the bound without one first; arms stay in their order."""
-    return sorted(groups, key=lambda group: group[0] or 0)
+    """Return the groups by limit, the bound without one first, and by ARM_ORDER."""
+    return sorted(groups, key=lambda group: (group[0] or 0, ARM_ORDER.index(group[1])))
 
 
 def _measure_spending(cases: Sequence[CaseCost], limit: int | None) -> tuple[Mean | None, int | None]:
