@@ -246,6 +246,7 @@ RUNS: Mapping[str, tuple[RunMaker, int]] = {
     "integration": (make_experiment("experiment", "integration", "-n", 6, "-k", 4), 1),
     "conflicts": (make_experiment("experiment", "conflicts", *_FEW), 1),
     "context-length": (make_experiment("experiment", "context-length", "-n", 6, "-k", 2, "-k", 4), 1),
+    "focused": (make_experiment("experiment", "focused", "-n", 3, "--prompt-tokens", 3000), 1),
     "preflight": (run_preflight, 1),
     "attention-bias": (make_experiment("experiment", "attention-bias", "-n", 6, "-k", 4), 1),
     "cost": (make_experiment("experiment", "cost", "-n", 4, "-k", 4), 1),

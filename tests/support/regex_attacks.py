@@ -14,10 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
 from types import FrameType, ModuleType
 from typing import Any, TypeAlias
+
+# Private modules, which the stubs of the standard library do not have.
+sre: Any = importlib.import_module("re._constants")
+parser: Any = importlib.import_module("re._parser")
 
 Tree: TypeAlias = Any
 """A parse tree of the standard library: a sequence of (operator, argument)."""
