@@ -31,7 +31,7 @@ from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_mani
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.library.word_index import analyze_words
-from epicrisis.models.catalogue import is_demo
+from epicrisis.models.catalogue import get_measurement, is_demo
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.layers import Budget
 from epicrisis.models.chat.loading import add_layers, load_chat
@@ -404,7 +404,7 @@ def open_verifier(settings: Settings) -> Verifier | None:
 
 
 def list_notices(settings: Settings, roles: Sequence[str], remote: Sequence[str]) -> list[Notice]:
-    """Return the notices for every question: of machines that may receive notes, and of demo models in these roles."""
+    """Return the notices for every question: of machines that may receive notes, and of small models in these roles."""
     notices: list[Notice] = []
     if remote:
         notices.append(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(remote)}"))
@@ -415,4 +415,6 @@ def list_notices(settings: Settings, roles: Sequence[str], remote: Sequence[str]
                 "OpenAI-compatible endpoint, or a .gguf file)"
             )
             notices.append(Notice("demo-model", message))
+        elif measured := get_measurement(name):
+            notices.append(Notice("small-model", f"{name} {measured}: compare each answer with its quoted sentences"))
     return notices

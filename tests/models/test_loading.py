@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.components import list_notices
+from epicrisis.configuration import load_settings
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import is_demo
 from epicrisis.models.chat.embedded import read_gguf_header
@@ -44,6 +46,15 @@ def test_load_chat_file_returns_embedded_model_without_loading(tmp_path: Path) -
 def test_load_chat_missing_model_suggests_remedy(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match=message):
         load_chat(ModelSettings(name=name), tmp_path)
+
+
+def test_small_chat_model_is_announced_with_its_measurement() -> None:
+    settings = load_settings({"models": {"writer": {"name": "qwen2.5-coder-1.5b"}}})
+    (notice,) = list_notices(settings, ["writer"], ())
+    assert notice.kind == "small-model"
+    assert notice.message.startswith("qwen2.5-coder-1.5b was right on ")
+    other = load_settings({"models": {"writer": {"name": "http://127.0.0.1:8000/v1#m"}}})
+    assert list_notices(other, ["writer"], ()) == []
 
 
 def test_is_demo_recognizes_demo_model() -> None:

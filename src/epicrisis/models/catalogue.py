@@ -69,6 +69,8 @@ class PinnedModel:
     settings: Metadata
     files: tuple[PinnedFile, ...]
     demo: bool = False
+    measured: str = ""
+    """What a small chat model got right in a measurement of this project, as the end of a sentence."""
     unpinned: tuple[HubFolder, ...] = ()
 
     @property
@@ -109,6 +111,11 @@ def parse_catalogue(text: str) -> Catalogue:
 def is_demo(name: str) -> bool:
     """Return whether the catalogue marks this model as a demo: its answers mean nothing. A path is never a demo."""
     return name in load_catalogue() and load_catalogue()[name].demo
+
+
+def get_measurement(name: str) -> str:
+    """Return what this model of the catalogue got right in a measurement, or an empty string."""
+    return load_catalogue()[name].measured if name in load_catalogue() else ""
 
 
 def get_pinned_model(name: str, models: Catalogue) -> PinnedModel:
