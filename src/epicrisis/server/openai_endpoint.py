@@ -43,7 +43,7 @@ from epicrisis.server.errors import (
 from epicrisis.server.openai_errors import OPENAI_PREFIX, send_openai_error, to_openai_error
 from epicrisis.server.openai_reply import CompletedQuestion, ReplyMessage, count_usage, describe_outcome, write_reply
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
-from epicrisis.server.page.sources import collect_cited_passages
+from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.questions import AskedQuestion, QuestionBody, Questions
 from epicrisis.server.resources import OpenLibrary
@@ -174,6 +174,7 @@ class Chats:
             library=asked.library.name,
             owner=asked.caller.name,
             reason=asked.reason,
+            left_out=await list_left_out(asked, answer),
         )
         page = f"{base}answers/{stored.id}"
         message = write_reply(answer, completed, page, conversation.unused)

@@ -25,9 +25,10 @@ from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.exports import list_exports
 from epicrisis.server.page.live import frame, render_step
 from epicrisis.server.page.page_route import PageRoute, is_part
+from epicrisis.server.page.patient_routes import add_patient_pages
 from epicrisis.server.page.question_form import FormFields, build_form, describe_setup
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.page.sources import collect_cited_passages
+from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.static_files import read_static_files
 from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.questions import AskedQuestion, Questions
@@ -58,13 +59,14 @@ def make_page_routes(questions: Questions, reader: LibraryReader, answers: Answe
             facts = [("Documents", f"{summary['documents']:,}"), ("Passages", f"{summary['passages']:,}")]
             facts += describe_setup(resources.find(summary["name"]))
             facts.append(("Patients", "yes" if summary["holds_patients"] else "no"))
-            views.append({"name": summary["name"], "facts": facts})
+            views.append({**summary, "facts": facts})
         return html_response(render("libraries", libraries=views, page="libraries"))
 
     add_asking(router, questions, answers)
     pages = AnswerPages(reader, answers)
     add_answer_pages(router, pages)
     add_source_pages(router, pages)
+    add_patient_pages(router, pages)
 
     @router.get("/static/{name}")
     async def static_file(name: str) -> Response:
@@ -100,8 +102,15 @@ def add_asking(router: APIRouter, questions: Questions, answers: AnswerStore) ->
 async def _finish(answers: AnswerStore, asked: AskedQuestion, answer: Answer) -> StoredAnswer:
     """Store a finished answer with the passages it cites."""
     passages = await collect_cited_passages(asked.library, answer)
+    left_out = await list_left_out(asked, answer)
     return await asyncio.to_thread(
-        answers.add, answer, passages, library=asked.library.name, owner=asked.caller.name, reason=asked.reason
+        answers.add,
+        answer,
+        passages,
+        library=asked.library.name,
+        owner=asked.caller.name,
+        reason=asked.reason,
+        left_out=left_out,
     )
 
 
