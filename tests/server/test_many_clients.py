@@ -13,7 +13,7 @@ import pytest
 from epicrisis.answers import Answer, Answered, Event, TextDelta
 from epicrisis.server import streaming
 from epicrisis.server.app import create_app
-from epicrisis.server.streaming import EventStream, stream_events
+from epicrisis.server.streaming import EventStream, keep_alive, stream_events
 from epicrisis.types import Question
 from tests.support.servers import connect, open_library, open_resources, read_events, running
 
@@ -59,7 +59,7 @@ def test_client_that_reads_nothing_holds_no_question_and_is_disconnected(monkeyp
             await asyncio.Event().wait()
 
     async def serve() -> bool:
-        response = EventStream(stream_events(events(), str))
+        response = EventStream(keep_alive(stream_events(events(), str)))
         task = asyncio.create_task(response({"type": "http"}, receive, send))
         await asyncio.sleep(0.1)
         # The question ended long before the client was given up.

@@ -13,7 +13,7 @@ from epicrisis.printable import printable_json
 from epicrisis.serialization import to_json
 from epicrisis.server.errors import describe_failure, send_problem
 from epicrisis.server.questions import QuestionBody, Questions
-from epicrisis.server.streaming import EventStream, stream_events, wait_for_answer
+from epicrisis.server.streaming import EventStream, keep_alive, stream_events, wait_for_answer
 from epicrisis.server.users import CurrentCaller
 
 PREFIX = "/api/v1"
@@ -61,7 +61,7 @@ def make_question_routes(questions: Questions) -> APIRouter:
         """Answer a question from the documents of a library, whole or as a stream of events."""
         asked = await questions.prepare(body, caller)
         if body.stream:
-            return EventStream(stream_events(questions.events(asked), hide))
+            return EventStream(keep_alive(stream_events(questions.events(asked), hide)))
         answer = await wait_for_answer(questions.events(asked), request)
         data = to_json(answer)
         if not body.trace:

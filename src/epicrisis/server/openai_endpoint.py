@@ -21,7 +21,6 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from fastapi.sse import KEEPALIVE_COMMENT
 from starlette.responses import Response
 
 from epicrisis.answering.follow_up import complete_question
@@ -43,11 +42,11 @@ from epicrisis.server.errors import (
 from epicrisis.server.openai_errors import OPENAI_PREFIX, send_openai_error, to_openai_error
 from epicrisis.server.openai_reply import CompletedQuestion, ReplyMessage, count_usage, describe_outcome, write_reply
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
-from epicrisis.server.page.sources import collect_cited_passages
+from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.questions import AskedQuestion, QuestionBody, Questions
 from epicrisis.server.resources import OpenLibrary
-from epicrisis.server.streaming import KEEPALIVE_SECONDS, EventStream, run_while_connected
+from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.users import Caller, CurrentCaller
 
 OWNER = "epicrisis"
@@ -174,6 +173,7 @@ class Chats:
             library=asked.library.name,
             owner=asked.caller.name,
             reason=asked.reason,
+            left_out=await list_left_out(asked, answer),
         )
         page = f"{base}answers/{stored.id}"
         message = write_reply(answer, completed, page, conversation.unused)
@@ -290,33 +290,3 @@ async def stream_chunks(
 def encode_chunk(data: Mapping[str, Any]) -> bytes:
     """Return an event of a stream in the wire format."""
     return f"data: {printable_json(json.dumps(data, ensure_ascii=False))}\n\n".encode()
-
-
-async def keep_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces, and a comment where none comes for KEEPALIVE_SECONDS. Closing it closes `pieces`."""
-    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-
-    async def work() -> None:
-        try:
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    queue.put_nowait(piece)
-        finally:
-            queue.put_nowait(None)
-
-    task = asyncio.create_task(work())
-    try:
-        while True:
-            try:
-                async with asyncio.timeout(KEEPALIVE_SECONDS):
-                    piece = await queue.get()
-            except TimeoutError:
-                yield KEEPALIVE_COMMENT
-                continue
-            if piece is None:
-                break
-            yield piece
-        await task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])

@@ -78,19 +78,27 @@ class EventStream(Response):
 
 
 async def stream_events(events: AsyncGenerator[Event, None], hide: Callable[[str], str]) -> AsyncGenerator[bytes, None]:
-    """Yield the events in the wire format, and a comment where nothing happens for `KEEPALIVE_SECONDS`.
+    """Yield the events in the wire format. An error becomes the last event, `error`, with a problem body."""
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield encode_event(event)
+    except EpicrisisError as error:
+        yield format_event("error", describe_error(error, hide).to_json())
 
-    An error becomes the last event, `error`, with a problem body. The question runs ahead of a slow reader.
+
+async def keep_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces, and a comment where none comes for KEEPALIVE_SECONDS. Closing it closes `pieces`.
+
+    The pieces are made ahead of a slow reader.
     """
     queue: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def work() -> None:
         try:
-            async with aclosing(events):
-                async for event in events:
-                    queue.put_nowait(encode_event(event))
-        except EpicrisisError as error:
-            queue.put_nowait(format_event("error", describe_error(error, hide).to_json()))
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    queue.put_nowait(piece)
         finally:
             queue.put_nowait(None)
 

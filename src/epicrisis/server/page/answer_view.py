@@ -25,6 +25,7 @@ from epicrisis.report.answer_content import (
 )
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
+from epicrisis.server.page.patient_view import list_time_messages
 from epicrisis.server.page.stored_answers import StoredAnswer
 
 _MARKER = re.compile(r"\[(\d{1,4})\]")
@@ -132,6 +133,8 @@ class AnswerPageView:
     conflicts: tuple[ConflictView, ...]
     studies: tuple[StudyRow, ...]
     map: EvidenceMap
+    time_filter: tuple[str, ...]
+    """What the time filter left out of the record and why. Empty without a patient."""
     is_withheld: bool
     patient: str
     calls: int
@@ -149,6 +152,8 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     sections = {section.heading: section.lines for section in content.sections}
     passages = (*stored.passages, *list_ranked_passages(answer))
     options = tuple(describe_choice(answer, letter) for letter in answer.question.options)
+    gaps = sections.get("Not found, left out or failed", ())
+    time_filter = list_time_messages(answer)
     return AnswerPageView(
         id=stored.id,
         href=href,
@@ -162,7 +167,8 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
         claims=claims,
         warnings=content.warnings,
         remarks=content.remarks,
-        gaps=sections.get("Not found, left out or failed", ()),
+        gaps=tuple(line for line in gaps if line not in time_filter),
+        time_filter=time_filter,
         notes=sections.get("Notes", ()),
         citations=citations,
         conflicts=tuple(_view_conflict(conflict, by_number) for conflict in answer.conflicts),

@@ -13,7 +13,6 @@ from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.sse import KEEPALIVE_COMMENT
 from starlette.responses import RedirectResponse, Response
 
 from epicrisis.answers import Answer, Answered
@@ -25,14 +24,15 @@ from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.exports import list_exports
 from epicrisis.server.page.live import frame, render_step
 from epicrisis.server.page.page_route import PageRoute, is_part
+from epicrisis.server.page.patient_routes import add_patient_pages
 from epicrisis.server.page.question_form import FormFields, build_form, describe_setup
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.page.sources import collect_cited_passages
+from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.static_files import read_static_files
 from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.questions import AskedQuestion, Questions
 from epicrisis.server.reading import LibraryReader
-from epicrisis.server.streaming import KEEPALIVE_SECONDS, EventStream, run_while_connected
+from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.users import CurrentCaller
 
 _STATIC_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
@@ -58,13 +58,14 @@ def make_page_routes(questions: Questions, reader: LibraryReader, answers: Answe
             facts = [("Documents", f"{summary['documents']:,}"), ("Passages", f"{summary['passages']:,}")]
             facts += describe_setup(resources.find(summary["name"]))
             facts.append(("Patients", "yes" if summary["holds_patients"] else "no"))
-            views.append({"name": summary["name"], "facts": facts})
+            views.append({**summary, "facts": facts})
         return html_response(render("libraries", libraries=views, page="libraries"))
 
     add_asking(router, questions, answers)
     pages = AnswerPages(reader, answers)
     add_answer_pages(router, pages)
     add_source_pages(router, pages)
+    add_patient_pages(router, pages)
 
     @router.get("/static/{name}")
     async def static_file(name: str) -> Response:
@@ -92,7 +93,7 @@ def add_asking(router: APIRouter, questions: Questions, answers: AnswerStore) ->
             form = build_form(resources, caller, fields, [problem.detail])
             return html_response(render("ask", form=form, page="ask"), problem.status)
         if "text/event-stream" in request.headers.get("Accept", ""):
-            return EventStream(_stream_page(questions, answers, asked))
+            return EventStream(keep_alive(_stream_page(questions, answers, asked)))
         stored = await run_while_connected(_store_answer(questions, answers, asked), request.receive)
         return RedirectResponse(f"/answers/{stored.id}", status_code=303)
 
@@ -100,8 +101,15 @@ def add_asking(router: APIRouter, questions: Questions, answers: AnswerStore) ->
 async def _finish(answers: AnswerStore, asked: AskedQuestion, answer: Answer) -> StoredAnswer:
     """Store a finished answer with the passages it cites."""
     passages = await collect_cited_passages(asked.library, answer)
+    left_out = await list_left_out(asked, answer)
     return await asyncio.to_thread(
-        answers.add, answer, passages, library=asked.library.name, owner=asked.caller.name, reason=asked.reason
+        answers.add,
+        answer,
+        passages,
+        library=asked.library.name,
+        owner=asked.caller.name,
+        reason=asked.reason,
+        left_out=left_out,
     )
 
 
@@ -116,38 +124,15 @@ async def _store_answer(questions: Questions, answers: AnswerStore, asked: Asked
 
 async def _stream_page(questions: Questions, answers: AnswerStore, asked: AskedQuestion) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a question's page as events. An error is the last piece. Closing cancels the question."""
-    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-
-    async def work() -> None:
-        try:
-            async with aclosing(questions.events(asked)) as events:
-                async for event in events:
-                    if isinstance(event, Answered):
-                        stored = await _finish(answers, asked, event.answer)
-                        view = build_answer_view(stored)
-                        queue.put_nowait(frame(render("answer", view=view, exports=list_exports())))
-                    elif step := render_step(event):
-                        queue.put_nowait(frame(step))
-        except EpicrisisError as error:
-            problem = describe_error(error, questions.resources.hide_paths)
-            queue.put_nowait(frame(render("error", problem=problem)))
-        finally:
-            queue.put_nowait(None)
-
     yield frame(render("live", question=printable(asked.question.text)))
-    task = asyncio.create_task(work())
     try:
-        while True:
-            try:
-                async with asyncio.timeout(KEEPALIVE_SECONDS):
-                    piece = await queue.get()
-            except TimeoutError:
-                yield KEEPALIVE_COMMENT
-                continue
-            if piece is None:
-                break
-            yield piece
-        await task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+        async with aclosing(questions.events(asked)) as events:
+            async for event in events:
+                if isinstance(event, Answered):
+                    stored = await _finish(answers, asked, event.answer)
+                    yield frame(render("answer", view=build_answer_view(stored), exports=list_exports()))
+                elif step := render_step(event):
+                    yield frame(step)
+    except EpicrisisError as error:
+        problem = describe_error(error, questions.resources.hide_paths)
+        yield frame(render("error", problem=problem))

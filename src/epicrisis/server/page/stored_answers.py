@@ -53,6 +53,8 @@ class StoredAnswer:
     """Seconds since the epoch."""
     reason: str | None = None
     """Why the owner read the record of a patient who was not assigned."""
+    left_out: tuple[str, ...] = ()
+    """Ids of the notes that the time filter left out at first."""
 
 
 class AnswerStore:
@@ -64,11 +66,18 @@ class AnswerStore:
         self._lock = Lock()
 
     def add(
-        self, answer: Answer, passages: Sequence[Passage], *, library: str, owner: str = "", reason: str | None = None
+        self,
+        answer: Answer,
+        passages: Sequence[Passage],
+        *,
+        library: str,
+        owner: str = "",
+        reason: str | None = None,
+        left_out: Sequence[str] = (),
     ) -> StoredAnswer:
         """Keep an answer under a new id. Its file is complete or absent, also after a kill. Raises StorageError."""
         id_ = secrets.token_urlsafe(_ID_BYTES)
-        stored = StoredAnswer(id_, answer, tuple(passages), library, owner, time.time(), reason)
+        stored = StoredAnswer(id_, answer, tuple(passages), library, owner, time.time(), reason, tuple(left_out))
         if self._folder is not None:
             path = self._folder / f"{id_}.json"
             part = path.with_suffix(".part")
