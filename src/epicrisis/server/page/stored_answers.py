@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from epicrisis.answers import Answer, Usage
+from epicrisis.errors import StorageError
 from epicrisis.privacy import open_private
 from epicrisis.types import Passage
 
@@ -96,7 +97,7 @@ class AnswerStore:
         settings: Mapping[str, str] = MappingProxyType({}),
         follow_up: FollowUp | None = None,
     ) -> StoredAnswer:
-        """Keep an answer under a new id. Its file is complete or absent, also after a kill. Raises OSError."""
+        """Keep an answer under a new id. Its file is complete or absent, also after a kill. Raises StorageError."""
         id_ = secrets.token_urlsafe(_ID_BYTES)
         stored = StoredAnswer(
             id_,
@@ -113,20 +114,25 @@ class AnswerStore:
         if self._folder is not None:
             path = self._folder / f"{id_}.json"
             part = path.with_suffix(".part")
-            with os.fdopen(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-                file.write(_adapter().dump_json(stored))
-            part.replace(path)
-        self._remember(stored)
+            try:
+                with os.fdopen(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+                    file.write(_adapter().dump_json(stored))
+                part.replace(path)
+            except OSError as error:
+                raise StorageError(f"the answer cannot be stored, so it is not shown: {error.strerror}") from None
+        with self._lock:
+            self._remember(stored)
         return stored
 
     def find(self, id_: str, owner: str = "") -> StoredAnswer | None:
         """Return the answer with this id, or None if there is none or if it belongs to another user."""
         if not _ID.fullmatch(id_):
             return None
+        # Read under the lock, so that a deletion in between does not leave the answer in memory.
         with self._lock:
             stored = self._answers.get(id_)
-        if stored is None and self._folder is not None:
-            stored = self._read(self._folder / f"{id_}.json")
+            if stored is None and self._folder is not None:
+                stored = self._read(self._folder / f"{id_}.json")
         return stored if stored is not None and stored.owner == owner else None
 
     def remove(self, id_: str, owner: str = "") -> bool:
@@ -134,9 +140,9 @@ class AnswerStore:
         if self.find(id_, owner) is None:
             return False
         with self._lock:
+            if self._folder is not None:
+                (self._folder / f"{id_}.json").unlink(missing_ok=True)
             self._answers.pop(id_, None)
-        if self._folder is not None:
-            (self._folder / f"{id_}.json").unlink(missing_ok=True)
         return True
 
     def _read(self, path: Path) -> StoredAnswer | None:
@@ -149,10 +155,9 @@ class AnswerStore:
         return stored
 
     def _remember(self, stored: StoredAnswer) -> None:
-        with self._lock:
-            self._answers[stored.id] = stored
-            while len(self._answers) > MAX_IN_MEMORY:
-                self._answers.popitem(last=False)
+        self._answers[stored.id] = stored
+        while len(self._answers) > MAX_IN_MEMORY:
+            self._answers.popitem(last=False)
 
 
 @cache
