@@ -139,6 +139,14 @@ class AnswerPageView:
     patient: str
     calls: int
     tokens: int
+    settings: str
+    """The strategy and filters, which a follow-up question has too."""
+    previous: str = ""
+    """Address of the answer that this one follows."""
+    words: str = ""
+    """The follow-up question as it was typed."""
+    follow_up_notice: str = ""
+    """Why the words alone were asked, if they were."""
 
 
 def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
@@ -153,6 +161,8 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     passages = (*stored.passages, *list_ranked_passages(answer))
     options = tuple(describe_choice(answer, letter) for letter in answer.question.options)
     gaps = sections.get("Not found, left out or failed", ())
+    follow_up = stored.follow_up
+    usage = answer.usage if follow_up is None else answer.usage + follow_up.usage
     time_filter = list_time_messages(answer)
     return AnswerPageView(
         id=stored.id,
@@ -176,8 +186,12 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
         map=build_evidence_map(answer),
         is_withheld=answer.withheld is not None,
         patient=printable(answer.patient or ""),
-        calls=answer.usage.calls,
-        tokens=answer.usage.prompt_tokens + answer.usage.completion_tokens,
+        calls=usage.calls,
+        tokens=usage.prompt_tokens + usage.completion_tokens,
+        settings=printable(", ".join((answer.strategy, *(f"{name} {text}" for name, text in stored.settings.items())))),
+        previous="" if follow_up is None else f"/answers/{follow_up.previous}",
+        words="" if follow_up is None else printable(follow_up.words),
+        follow_up_notice="" if follow_up is None else printable(follow_up.notice),
     )
 
 

@@ -14,14 +14,15 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from epicrisis.answers import Answer
+from epicrisis.answers import Answer, Usage
 from epicrisis.errors import StorageError
 from epicrisis.privacy import open_private
 from epicrisis.types import Passage
@@ -35,6 +36,22 @@ ANSWERS_FOLDER = "answers"
 """Name of the folder of the answers, in the folder of the server."""
 _ID = re.compile(r"[A-Za-z0-9_-]{32}")
 _ID_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """How a follow-up question came from the answer before it."""
+
+    previous: str
+    """Id of the answer before it."""
+    words: str
+    """The question as it was typed."""
+    is_completed: bool
+    """Whether the chat model put in what the words refer to."""
+    notice: str = ""
+    """Why the words alone were asked, if they were."""
+    usage: Usage = field(default_factory=Usage)
+    """The call that completed the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +72,9 @@ class StoredAnswer:
     """Why the owner read the record of a patient who was not assigned."""
     left_out: tuple[str, ...] = ()
     """Ids of the notes that the time filter left out at first."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The filters of the form, by field. A follow-up question has the same."""
+    follow_up: FollowUp | None = None
 
 
 class AnswerStore:
@@ -74,10 +94,23 @@ class AnswerStore:
         owner: str = "",
         reason: str | None = None,
         left_out: Sequence[str] = (),
+        settings: Mapping[str, str] = MappingProxyType({}),
+        follow_up: FollowUp | None = None,
     ) -> StoredAnswer:
         """Keep an answer under a new id. Its file is complete or absent, also after a kill. Raises StorageError."""
         id_ = secrets.token_urlsafe(_ID_BYTES)
-        stored = StoredAnswer(id_, answer, tuple(passages), library, owner, time.time(), reason, tuple(left_out))
+        stored = StoredAnswer(
+            id_,
+            answer,
+            tuple(passages),
+            library,
+            owner,
+            time.time(),
+            reason,
+            tuple(left_out),
+            dict(settings),
+            follow_up,
+        )
         if self._folder is not None:
             path = self._folder / f"{id_}.json"
             part = path.with_suffix(".part")
