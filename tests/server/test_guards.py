@@ -53,6 +53,11 @@ async def request(app: FastAPI, method: str, path: str, **more: Any) -> httpx2.R
         ({"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:3000"}, 421),
         ({"host": "127.0.0.1:8080", "origin": "null"}, 421),
         ({"host": ""}, 421),
+        ({"host": "localhost."}, 421),
+        ({"host": "127.0.0.1:@evil.example"}, 421),
+        ({"host": "127.0.0.1:8080/evil"}, 421),
+        ({"host": "[::1]evil"}, 421),
+        ({"host": "[::1]"}, 200),
     ],
 )
 def test_request_from_rebound_name_is_refused(headers: dict[str, str], status: int, app: FastAPI) -> None:

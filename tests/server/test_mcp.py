@@ -351,3 +351,14 @@ def test_http_body_over_limit_is_refused(tmp_path: Path) -> None:
             return (await client.post("/mcp", json={**LIST, "params": {"x": "y" * 1_100_000}})).status_code
 
     assert asyncio.run(run()) == 413
+
+
+def test_http_get_opens_no_endless_stream(tmp_path: Path) -> None:
+    """Without sessions the stream of a GET would carry nothing, and hold its connection."""
+
+    async def request() -> tuple[int, str]:
+        async with http(open_library(tmp_path / "lib")) as client, asyncio.timeout(5):
+            response = await client.get("/mcp", headers={"accept": "text/event-stream"})
+            return response.status_code, response.headers["allow"]
+
+    assert asyncio.run(request()) == (405, "POST")

@@ -204,6 +204,23 @@ def test_browser_without_key_signs_in_and_wrong_keys_are_limited(tmp_path: Path)
             # A program gets a problem, not a page.
             refused = await client.get("/api/v1/libraries", headers={"Accept": "application/json"})
             assert refused.status_code == 401
+            # Behind a proxy all senders have one address: the guesses of one lock out nobody with a key.
+            assert (await client.post("/sign-in", data={"key": key})).status_code == 303
+
+    asyncio.run(run())
+
+
+def test_browser_with_old_cookie_reaches_sign_in(tmp_path: Path) -> None:
+    key = UserStore(tmp_path / "server" / USERS_FILE).add("maria", "literature-reader")
+    app = create_app(open_resources(open_library(tmp_path / "lib")), ServerOptions(folder=tmp_path / "server"))
+
+    async def run() -> None:
+        old = {"Accept": "text/html", "Cookie": "epicrisis_key=replaced"}
+        async with connect(app, headers=old) as client:
+            for _ in range(30):
+                assert (await client.get("/sign-in")).status_code == 200
+                assert (await client.get("/static/page.css")).status_code == 200
+            assert (await client.post("/sign-in", data={"key": key})).status_code == 303
 
     asyncio.run(run())
 

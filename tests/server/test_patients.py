@@ -168,6 +168,11 @@ def test_unassigned_patient_needs_reason_which_is_logged(ward: Ward) -> None:
     assert {entry["reason"] for entry in ward.entries()} == {"collapsed in the corridor"}
 
 
+def test_reason_of_blanks_is_no_reason(ward: Ward) -> None:
+    response = ward.send("nurse", "POST", "/search", {"query": "drug", "patient": BERT, "break_glass": " " * 20})
+    assert (response.status_code, ward.entries()) == (422, [])
+
+
 def test_list_of_patients_holds_assigned_ones_only(ward: Ward) -> None:
     assert [row["id"] for row in ward.send("nurse", "GET", "/libraries/ward/patients").json()] == [ANNA]
     assert [row["id"] for row in ward.send("admin", "GET", "/libraries/ward/patients").json()] == [ANNA, BERT]

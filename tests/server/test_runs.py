@@ -53,6 +53,14 @@ def test_run_about_patient_needs_role(tmp_path: Path) -> None:
     assert run.status_code == 200
 
 
+def test_run_about_patients_is_hidden_from_reader_of_one_patient(tmp_path: Path) -> None:
+    make_runs(tmp_path / "runs")
+    key = UserStore(tmp_path / "server" / USERS_FILE).add("nurse", "patient-reader", ("2",))
+    listed, run, report = asyncio.run(get(tmp_path, "", "/ward", "/ward/report", key=key))
+    assert list(listed.json()) == ["papers"]
+    assert (run.status_code, report.status_code) == (404, 404)
+
+
 def test_name_of_run_opens_no_other_folder(tmp_path: Path) -> None:
     make_runs(tmp_path / "runs")
     folder(tmp_path / "secret", lambda i, _: True)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from epicrisis.server.errors import AccessDenied, NotFound
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import Caller
 
 AccessReason = Annotated[
-    str | None,
+    Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, max_length=500)] | None,
     Field(
-        min_length=10,
-        max_length=500,
         description="Why you read the record of a patient who is not assigned to you (break glass). It is logged.",
     ),
 ]

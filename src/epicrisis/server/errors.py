@@ -119,7 +119,7 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     KeyRequired: Status(401, "A key is required", "Send the header Authorization: Bearer KEY."),
     AccessDenied: Status(403, "Your role does not allow this", "Ask an administrator of the server for the role."),
     HostRefused: Status(421, "Another host", "Use the address that the server printed, or start it with --host-name."),
-    BodyRefused: Status(400, "The body cannot be read", "Send a JSON object, as /docs shows."),
+    BodyRefused: Status(400, "The body cannot be read", "Send a JSON object, as GET /openapi.json describes."),
     UnsupportedParameter: Status(400, "The parameter is not supported", "Leave the parameter out."),
     BodyTooLarge: Status(413, "The body is too large", "Send a shorter body."),
     BodyTooSlow: Status(408, "The body arrived too slowly", "Send the body at once."),

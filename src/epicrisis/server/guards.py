@@ -144,12 +144,13 @@ class RequestGuard:
         caller = None if key is None or users is None else users.find(key)
         if caller is not None:
             return caller
+        path = scope["path"]
+        if path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES):
+            # A browser sends an old cookie with each of them.
+            return None
         if key is not None:
             address = (scope.get("client") or ("unknown", 0))[0]
             self._wrong_keys.check(str(address), WRONG_KEYS_PER_MINUTE)
-        path = scope["path"]
-        if path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES):
-            return None
         raise KeyRequired("the request has no key, or one of nobody")
 
     async def _read_body(self, headers: Headers, receive: Receive) -> Receive:
@@ -208,7 +209,9 @@ def check_host(scope: Scope, headers: Headers, hosts: frozenset[str]) -> None:
     that addresses this server openly sends another origin.
     """
     named = headers.getlist("host")
-    if len(named) != 1 or split_port(named[0])[0] not in hosts:
+    name, port = split_port(named[0] if len(named) == 1 else "")
+    # The links of a reply begin with this header, so nothing else may stand in it.
+    if name not in hosts or not (port.isascii() and (port.isdecimal() or not port)):
         raise HostRefused("the header Host does not name this server")
     origins = headers.getlist("origin")
     if not origins:
@@ -223,8 +226,8 @@ def split_port(host: str) -> tuple[str, str]:
     """Return the name and the port of a header Host, in lower case; an IPv6 address keeps its brackets."""
     host = host.strip().lower()
     if host.startswith("["):
-        name, _, rest = host.partition("]")
-        return f"{name}]", rest.removeprefix(":")
+        name, _, port = host.partition("]:") if "]:" in host else (host.removesuffix("]"), "", "")
+        return f"{name}]", port
     name, _, port = host.partition(":")
     return name, port
 

@@ -37,7 +37,7 @@ def make_job_routes(jobs: Jobs) -> APIRouter:
     @router.get("/{id}/answers", summary="Download the answers of a job", response_class=FileResponse)
     async def answers(id: JobId, caller: CurrentCaller) -> Response:
         """Return the answers so far as JSON lines, in the format of `epicrisis ask --file`."""
-        path = jobs.answers_file(id, caller)
+        path = await jobs.answers_file(id, caller)
         headers = {"Cache-Control": "no-store"}
         if not path.is_file():
             return Response(b"", media_type=JSON_LINES, headers=headers)

@@ -11,13 +11,13 @@ import os
 import secrets
 import shutil
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,6 +27,7 @@ from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessReason
 from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests
+from epicrisis.server.guards import log_fault
 from epicrisis.server.questions import (
     MAX_QUESTION_CHARACTERS,
     AskedQuestion,
@@ -44,10 +45,15 @@ JOBS_FOLDER = "jobs"
 MAX_QUESTIONS = 1_000
 MAX_RUNNING_JOBS = 4
 """Jobs of one user that run at the same time."""
+MAX_JOBS = 200
+"""Jobs of one user that are kept."""
 MAX_CONCURRENCY = 8
 """Questions of one job that are answered at the same time."""
 _DESCRIPTION, _ANSWERS = "job.json", "answers.jsonl"
 _ID_BYTES = 16
+_FAULT = "a fault of the program; its place is in the log of the server"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 JobState: TypeAlias = Literal["running", "done", "cancelled", "stopped"]
 """`stopped`: the server ended, or an error stopped the job. It can be resumed."""
@@ -135,6 +141,9 @@ class Jobs:
         self._jobs: dict[str, JobFile] = {}
         self._records: dict[str, RecordStore] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._starting: Counter[str] = Counter()
+        # One request at a time cancels, resumes or deletes, so that no deleted job comes back.
+        self._changing = asyncio.Lock()
 
     def start(self) -> None:
         """Read the jobs of the folder, and continue those that were running. Damaged ones are left alone."""
@@ -154,11 +163,28 @@ class Jobs:
 
         Raises InputError for the first question that cannot be asked, TooManyRequests, and what `prepare` raises.
         """
+        self._check_running(caller)
+        kept = sum(job.owner == caller.name for job in self._jobs.values()) + self._starting[caller.name]
+        if kept >= MAX_JOBS:
+            raise TooManyRequests(f"{caller.name} has {kept} jobs, and no more are kept: delete one")
+        self._starting[caller.name] += 1
+        try:
+            return await self._start_job(body, caller)
+        finally:
+            self._starting[caller.name] -= 1
+
+    def _check_running(self, caller: Caller) -> None:
+        """Raise TooManyRequests if no more jobs of the caller may run, and ShuttingDown."""
         running = [id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.name]
-        if len(running) >= MAX_RUNNING_JOBS:
-            raise TooManyRequests(f"{caller.name} has {len(running)} running jobs: wait, or cancel one", retry_after=60)
+        count_of_running = len(running) + self._starting[caller.name]
+        if count_of_running >= MAX_RUNNING_JOBS:
+            raise TooManyRequests(
+                f"{caller.name} has {count_of_running} running jobs: wait, or cancel one", retry_after=60
+            )
         if self._questions.is_stopping:
             raise ShuttingDown("the server is stopping, and accepts no new job")
+
+    async def _start_job(self, body: JobBody, caller: Caller) -> JobStatus:
         names = Counter(_name_question(body, number) for number in range(len(body.questions)))
         repeated = [name for name, times in names.items() if times > 1]
         if repeated:
@@ -191,34 +217,49 @@ class Jobs:
             problem = self._questions.resources.hide_paths(error.message)
         return JobStatus(job.id, job.created, job.state, len(job.body.questions), answers, problem)
 
-    def answers_file(self, id_: str, caller: Caller) -> Path:
-        """Return the file of the answers so far. Raises NotFound for a job of another user too."""
+    async def answers_file(self, id_: str, caller: Caller) -> Path:
+        """Return the file of the answers so far, once the access log has it.
+
+        Raises NotFound for a job of another user too, and AccessDenied if the caller may no longer read a record of it.
+        """
         job = self._find(id_, caller)
+        patients = [question.patient for question in job.body.questions]
+        library = self._questions.resources.find(job.body.library)
+        await self._questions.record_reading(caller, "job", library, patients, job.body.break_glass)
         return self._folder / job.id / _ANSWERS
 
     async def cancel(self, id_: str, caller: Caller) -> JobStatus:
         """Stop a job. The calls of its running questions end at once; its answers are kept. Raises NotFound."""
-        job = self._find(id_, caller)
-        if job.state == "running":
-            await self._change(job, state="cancelled")
-        await self._end_task(job.id)
+        async with self._changing:
+            job = self._find(id_, caller)
+            await self._end_task(job.id)
+            if self._jobs[job.id].state == "running":
+                await self._change(job, state="cancelled")
         return self.status(job.id, caller)
 
     async def resume(self, id_: str, caller: Caller) -> JobStatus:
-        """Ask the questions without an answer, and failed ones again. Raises NotFound."""
-        job = self._find(id_, caller)
-        task = self._tasks.get(job.id)
-        if task is None or task.done():
-            self._launch(await self._change(job, state="running", problem=None))
+        """Ask the questions without an answer, and failed ones again. Raises NotFound and TooManyRequests."""
+        async with self._changing:
+            job = self._find(id_, caller)
+            task = self._tasks.get(job.id)
+            if task is None or task.done():
+                self._check_running(caller)
+                self._launch(await self._change(job, state="running", problem=None))
         return self.status(job.id, caller)
 
     async def remove(self, id_: str, caller: Caller) -> None:
-        """Stop a job, and delete its questions and answers. Raises NotFound."""
-        job = self._find(id_, caller)
-        await self._end_task(job.id)
-        self._jobs.pop(job.id, None)
-        self._records.pop(job.id, None)
-        await asyncio.to_thread(shutil.rmtree, self._folder / job.id, ignore_errors=True)
+        """Stop a job, and delete its questions and answers. Raises NotFound, and StorageError if a file stays."""
+        async with self._changing:
+            job = self._find(id_, caller)
+            await self._end_task(job.id)
+            try:
+                await asyncio.to_thread(shutil.rmtree, self._folder / job.id)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise StorageError(f"the job cannot be deleted: {error.strerror}") from None
+            self._jobs.pop(job.id, None)
+            self._records.pop(job.id, None)
 
     async def stop(self) -> None:
         """End all jobs. The next start continues them."""
@@ -268,11 +309,16 @@ class Jobs:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(concurrency, MAX_CONCURRENCY, limit)):
                     group.create_task(self._answer_pending(job, records, pending))
-        except (EpicrisisError, ExceptionGroup) as error:
+        except Exception as error:  # noqa: BLE001
             first = _first_error(error)
+            problem = _FAULT
+            if isinstance(first, EpicrisisError):
+                problem = self._questions.resources.hide_paths(first.message)
+            else:
+                # The message of a fault may hold text of a record.
+                log_fault(first)
             # A job that a stop interrupts is still running for the next start.
             if not isinstance(first, ShuttingDown):
-                problem = self._questions.resources.hide_paths(first.message)
                 await self._change(job, state="stopped", problem=problem)
         else:
             await self._change(job, state="done")
@@ -285,7 +331,7 @@ class Jobs:
             if records.is_done(asked.question.key):
                 continue
             answer = await self._answer(asked)
-            await asyncio.to_thread(records.append_answer, answer)
+            await _finish_in_thread(records.append_answer, answer)
 
     async def _answer(self, asked: AskedQuestion) -> Answer:
         """Return the answer. Waits while the server has no place."""
@@ -301,7 +347,7 @@ class Jobs:
 
     async def _change(self, job: JobFile, **changes: Any) -> JobFile:
         changed = self._jobs.get(job.id, job).model_copy(update=changes)
-        await asyncio.to_thread(self._write, changed)
+        await _finish_in_thread(self._write, changed)
         return changed
 
     def _write(self, job: JobFile) -> None:
@@ -326,10 +372,17 @@ def _name_question(body: JobBody, number: int) -> str:
     return body.questions[number].id or str(number + 1)
 
 
-def _first_error(error: BaseException) -> EpicrisisError:
-    """Return the first error of a group. Raises it if it is a fault of the program."""
-    while isinstance(error, BaseExceptionGroup):
+async def _finish_in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Return the result of work in a thread. A cancellation waits for it, so it writes nothing after a deletion."""
+    task = asyncio.create_task(asyncio.to_thread(work, *arguments, **named))
+    try:
+        return await asyncio.shield(task)
+    finally:
+        await asyncio.wait([task])
+
+
+def _first_error(error: Exception) -> Exception:
+    """Return the first error of a group, or the error itself."""
+    while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
-    if not isinstance(error, EpicrisisError):
-        raise error
     return error

@@ -44,7 +44,8 @@ class McpEndpoint:
     @property
     def routes(self) -> tuple[Route, ...]:
         """The routes to add to the application."""
-        return Route(PATH, self), Route(f"{PATH}/{{library}}", self)
+        # Without sessions a stream opened with GET would carry nothing, and stay open.
+        return Route(PATH, self, methods=["POST"]), Route(f"{PATH}/{{library}}", self, methods=["POST"])
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:

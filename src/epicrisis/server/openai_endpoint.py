@@ -23,12 +23,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from epicrisis.answering.follow_up import complete_question
-from epicrisis.answering.structured_request import ModelClient
 from epicrisis.answers import Answer, Answered
-from epicrisis.components import read_sampling
 from epicrisis.errors import EpicrisisError, InputError
-from epicrisis.pipeline import Pipeline
 from epicrisis.printable import printable_json
 from epicrisis.server.answer_steps import describe_step
 from epicrisis.server.api import DataResponse
@@ -39,10 +35,11 @@ from epicrisis.server.errors import (
     describe_failure,
     describe_validation,
 )
+from epicrisis.server.follow_up import COMPLETING, CompletedQuestion, complete
 from epicrisis.server.openai_errors import OPENAI_PREFIX, send_openai_error, to_openai_error
-from epicrisis.server.openai_reply import CompletedQuestion, ReplyMessage, count_usage, describe_outcome, write_reply
+from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_outcome, write_reply
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
-from epicrisis.server.page.sources import collect_cited_passages
+from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.questions import AskedQuestion, QuestionBody, Questions
 from epicrisis.server.resources import OpenLibrary
@@ -50,13 +47,6 @@ from epicrisis.server.streaming import EventStream, keep_alive, run_while_connec
 from epicrisis.server.users import Caller, CurrentCaller
 
 OWNER = "epicrisis"
-COMPLETING = "Completing the question from the conversation"
-NO_MODEL = (
-    "There is no chat model that could complete the question from the conversation. The last message alone was asked."
-)
-NOT_COMPLETED = (
-    "The chat model could not complete the question from the conversation. The last message alone was asked."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +139,7 @@ class Chats:
         if conversation.turns:
             yield COMPLETING
             with self.questions.hold_place(asked.caller):
-                completed = await complete(asked.pipeline, conversation)
+                completed = await complete(asked.pipeline, conversation.turns, conversation.question)
             again = Conversation(completed.text)
             asked = await self.prepare(body, again, asked.caller)
         async with aclosing(self.questions.events(asked)) as events:
@@ -173,24 +163,12 @@ class Chats:
             library=asked.library.name,
             owner=asked.caller.name,
             reason=asked.reason,
+            left_out=await list_left_out(asked, answer),
         )
         page = f"{base}answers/{stored.id}"
         message = write_reply(answer, completed, page, conversation.unused)
         outcome = describe_outcome(answer, completed, page, conversation.unused, asked.library.name)
         return FinishedChat(answer, message, count_usage(answer.usage + completed.usage), outcome)
-
-
-async def complete(pipeline: Pipeline, conversation: Conversation) -> CompletedQuestion:
-    """Return the last message with what it refers to put in by the chat model, or the last message with the reason."""
-    model = pipeline.models.get("writer")
-    if model is None:
-        return CompletedQuestion(conversation.question, notice=NO_MODEL)
-    sampling = read_sampling(pipeline.settings)["writer"]
-    client = ModelClient(model, sampling, pipeline.settings.seed)
-    reply = await complete_question(client, conversation.turns, conversation.question)
-    if reply.value is None:
-        return CompletedQuestion(conversation.question, notice=NOT_COMPLETED, usage=reply.usage)
-    return CompletedQuestion(reply.value, "chat-model", usage=reply.usage)
 
 
 def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:

@@ -6,8 +6,8 @@ Texts of documents and models cannot add Markdown: no image or link of theirs is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from epicrisis.answers import Answer, Citation, Claim, Usage
 from epicrisis.printable import printable
@@ -20,17 +20,7 @@ from epicrisis.report.answer_content import (
 )
 from epicrisis.report.answer_files import escape_markdown
 from epicrisis.report.study_table import list_shown_citations
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedQuestion:
-    """The question that was asked in place of the last message."""
-
-    text: str
-    by: Literal["last-message", "chat-model"] = "last-message"
-    notice: str = ""
-    """Why the conversation was not used, if there was one."""
-    usage: Usage = field(default_factory=Usage)
+from epicrisis.server.follow_up import CompletedQuestion
 
 
 @dataclass(frozen=True, slots=True)

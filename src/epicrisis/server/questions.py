@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, cast
@@ -183,6 +183,20 @@ class Questions:
             self._running_by_caller[caller.name] -= 1
             if not self.running:
                 self._idle.set()
+
+    async def record_reading(
+        self, caller: Caller, action: str, library: OpenLibrary, patients: Iterable[str | None], reason: str | None
+    ) -> None:
+        """Write to the access log that the caller reads answers about these patients. Raises AccessDenied, NotFound."""
+        check_access(caller, library, None)
+        resolved: list[str | None] = []
+        for patient in dict.fromkeys(patients):
+            scope = await library.pipeline.resolve_scope(Scope(patient=patient))
+            check_access(caller, library, scope.patient, reason)
+            resolved.append(scope.patient)
+        if library.holds_patients and self._log is not None:
+            for patient in dict.fromkeys(resolved):
+                await self._log.record(caller.name, action, library.name, patient, (), reason)
 
     async def _record(self, asked: AskedQuestion, documents: Sequence[str]) -> None:
         if asked.library.holds_patients and self._log is not None:

@@ -215,6 +215,7 @@ class LibraryReader:
     ) -> tuple[OpenLibrary, str | None]:
         """Return the library, and the id of the patient, whose record the caller may read."""
         library = self.resources.find(name)
+        check_access(caller, library, None)
         search = library.pipeline.search
         if patient is not None and search is not None:
             patient = await offload(library.pipeline, resolve_patient, search.rosters, patient)

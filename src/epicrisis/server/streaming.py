@@ -73,7 +73,7 @@ class EventStream(Response):
                     await _send_in_time(send, {"type": "http.response.body", "body": piece, "more_body": True})
                 await _send_in_time(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
-        with suppress(ClientGone, TimeoutError, OSError):
+        with suppress(ClientGone):
             await run_while_connected(stream(), receive)
 
 
@@ -157,5 +157,8 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 async def _send_in_time(send: Send, message: MutableMapping[str, Any]) -> None:
-    async with asyncio.timeout(SEND_SECONDS):
-        await send(message)
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            await send(message)
+    except (TimeoutError, OSError):
+        raise ClientGone from None

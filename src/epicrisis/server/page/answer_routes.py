@@ -41,13 +41,13 @@ class AnswerPages:
 
         Raises AccessDenied if the caller may no longer read the record behind it.
         """
-        stored = self.answers.find(answer_id, caller.name)
+        stored = await asyncio.to_thread(self.answers.find, answer_id, caller.name)
         if stored is None:
             raise NotFound(_UNKNOWN_ANSWER)
         library = self.resources.libraries.get(stored.library)
         if library is None:
             if stored.answer.patient is not None:
-                caller.require("patient-reader")
+                raise NotFound("the library of this answer is not served, so who may read the record is not known")
             return stored
         check_access(caller, library, stored.answer.patient, stored.reason)
         documents = [citation.document_id for citation in list_shown_citations(stored.answer)]

@@ -25,6 +25,7 @@ from epicrisis.report.answer_content import (
 )
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
+from epicrisis.server.page.patient_view import list_time_messages
 from epicrisis.server.page.stored_answers import StoredAnswer
 
 _MARKER = re.compile(r"\[(\d{1,4})\]")
@@ -132,10 +133,20 @@ class AnswerPageView:
     conflicts: tuple[ConflictView, ...]
     studies: tuple[StudyRow, ...]
     map: EvidenceMap
+    time_filter: tuple[str, ...]
+    """What the time filter left out of the record and why. Empty without a patient."""
     is_withheld: bool
     patient: str
     calls: int
     tokens: int
+    settings: str
+    """The strategy and filters, which a follow-up question has too."""
+    previous: str = ""
+    """Address of the answer that this one follows."""
+    words: str = ""
+    """The follow-up question as it was typed."""
+    follow_up_notice: str = ""
+    """Why the words alone were asked, if they were."""
 
 
 def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
@@ -149,6 +160,10 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     sections = {section.heading: section.lines for section in content.sections}
     passages = (*stored.passages, *list_ranked_passages(answer))
     options = tuple(describe_choice(answer, letter) for letter in answer.question.options)
+    gaps = sections.get("Not found, left out or failed", ())
+    follow_up = stored.follow_up
+    usage = answer.usage if follow_up is None else answer.usage + follow_up.usage
+    time_filter = list_time_messages(answer)
     return AnswerPageView(
         id=stored.id,
         href=href,
@@ -162,7 +177,8 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
         claims=claims,
         warnings=content.warnings,
         remarks=content.remarks,
-        gaps=sections.get("Not found, left out or failed", ()),
+        gaps=tuple(line for line in gaps if line not in time_filter),
+        time_filter=time_filter,
         notes=sections.get("Notes", ()),
         citations=citations,
         conflicts=tuple(_view_conflict(conflict, by_number) for conflict in answer.conflicts),
@@ -170,8 +186,12 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
         map=build_evidence_map(answer),
         is_withheld=answer.withheld is not None,
         patient=printable(answer.patient or ""),
-        calls=answer.usage.calls,
-        tokens=answer.usage.prompt_tokens + answer.usage.completion_tokens,
+        calls=usage.calls,
+        tokens=usage.prompt_tokens + usage.completion_tokens,
+        settings=printable(", ".join((answer.strategy, *(f"{name} {text}" for name, text in stored.settings.items())))),
+        previous="" if follow_up is None else f"/answers/{follow_up.previous}",
+        words="" if follow_up is None else printable(follow_up.words),
+        follow_up_notice="" if follow_up is None else printable(follow_up.notice),
     )
 
 

@@ -68,12 +68,13 @@ class DocumentView:
         return replace(self, remarks=(remark, *self.remarks))
 
 
-def build_document_view(passages: Sequence[Passage], highlight: Highlight, *, complete: bool) -> DocumentView:
+def build_document_view(passages: Sequence[Passage], highlight: Highlight | None, *, complete: bool) -> DocumentView:
     """Return the view of a document from its passages. `complete`: these are all passages of the document.
 
     `passages` are of one document, at least one.
     """
     ordered = sorted(passages, key=attrgetter("start", "end"))
+    is_reading, highlight = highlight is None, highlight or Highlight((0, 0))
     start = highlight.span[0]
     source = next((passage for passage in ordered if passage.start <= start < passage.end), ordered[0])
     reference = build_reference(source)
@@ -81,7 +82,7 @@ def build_document_view(passages: Sequence[Passage], highlight: Highlight, *, co
     title_is_highlighted = highlight.in_title
     if highlight.in_title:
         remarks.append("The quoted words are in the title of the document.")
-    elif not any(piece.is_highlighted for piece in pieces):
+    elif not is_reading and not any(piece.is_highlighted for piece in pieces):
         remarks.append("The cited place is not in the text that the library holds now.")
     elif highlight.is_passage:
         remarks.append("The quoted words were not found word for word. The highlight is the passage that was read.")

@@ -43,6 +43,11 @@ def render_step(event: Event) -> str:
     words, is_trouble = describe_step(event)
     if not words:
         return ""
+    return add_step(words, is_trouble=is_trouble)
+
+
+def add_step(words: str, *, is_trouble: bool = False) -> str:
+    """Return the piece of HTML that adds a step."""
     item = Markup('<li class="trouble">{}</li>' if is_trouble else "<li>{}</li>").format(printable(words))
     return _PARTIAL.format("steps", "beforeend", item)
 

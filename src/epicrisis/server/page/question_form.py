@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from epicrisis.errors import InputError
 from epicrisis.printable import printable
 from epicrisis.server.questions import QuestionBody
+from epicrisis.server.reading import PatientBody, ReadBody
 from epicrisis.server.resources import OpenLibrary, Resources
 from epicrisis.server.users import Caller
 
@@ -29,7 +30,7 @@ STRATEGY_LABELS: Mapping[str, str] = {
     "ensemble-refining": "Several drafts, refined",
     "self-reflection": "A draft and its own criticism",
 }
-_FIELDS = ("question", "library", "patient", "break_glass", "options", "strategy", "k", "since", "types")
+_FIELDS = ("question", "library", "patient", "break_glass", "options", "strategy", "k", "since", "types", "document")
 _SETTINGS = ("strategy", "k", "since")
 _FIELD_NAMES = {
     "question": "Question",
@@ -42,6 +43,7 @@ _FIELD_NAMES = {
     "k": "Documents to read",
     "since": "Published since",
     "types": "Publication types",
+    "id": "Note",
 }
 
 
@@ -89,12 +91,33 @@ class FormFields:
         for name in ("library", "patient", "break_glass"):
             if self.values.get(name):
                 data[name] = self.values[name]
-        try:
-            return QuestionBody.model_validate(data)
-        except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False)[0]
-            place = next((_FIELD_NAMES[str(part)] for part in reversed(fault["loc"]) if part in _FIELD_NAMES), "Form")
-            raise InputError(printable(f"{place}: {fault['msg']}")) from None
+        return read_body(QuestionBody, data)
+
+    def to_patient(self) -> PatientBody:
+        """Return the patient of the form. Raises InputError with the name of a field that is wrong."""
+        return read_body(PatientBody, self._pick({"library": "library", "patient": "patient"}))
+
+    def to_note(self) -> ReadBody:
+        """Return the note of the form with its patient. Raises InputError with the name of a field that is wrong."""
+        return read_body(ReadBody, self._pick({"library": "library", "patient": "patient", "id": "document"}))
+
+    def _pick(self, names: Mapping[str, str]) -> dict[str, str]:
+        """Return the fields that are filled in, and the reason for reading, by the names of a body."""
+        names = {**names, "break_glass": "break_glass"}
+        return {name: self.values[field_] for name, field_ in names.items() if self.values.get(field_)}
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+def read_body(kind: type[Body], data: Mapping[str, Any]) -> Body:
+    """Return the body of a request from the fields of a form. Raises InputError with the name of a wrong field."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        place = next((_FIELD_NAMES[str(part)] for part in reversed(fault["loc"]) if part in _FIELD_NAMES), "Form")
+        raise InputError(printable(f"{place}: {fault['msg']}")) from None
 
 
 def split_list(text: str) -> list[str]:

@@ -28,10 +28,11 @@ def make_sign_in_routes(users: UserStore | None) -> APIRouter:
 
     @router.post(SIGN_IN_PATH)
     async def sign_in(request: Request) -> Response:
-        guesses.check(request.client.host if request.client else "unknown", WRONG_KEYS_PER_MINUTE)
         fields = dict(parse_qsl((await request.body()).decode("ascii", "replace")))
         key = fields.get("key", "").strip()
         if users is None or await asyncio.to_thread(users.find, key) is None:
+            # Only wrong keys count. Behind a proxy all senders have one address, and nobody may lock out the others.
+            guesses.check(request.client.host if request.client else "unknown", WRONG_KEYS_PER_MINUTE)
             return html_response(render("sign_in", fault=_WRONG_KEY), 401)
         response = RedirectResponse("/", status_code=303)
         # Lax: a link to an answer works from elsewhere, and no other site can send a form with the cookie.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from epicrisis.answers import Answer, Citation
+from epicrisis.components import build_scope
 from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
 from epicrisis.server.errors import NotFound
@@ -16,6 +17,7 @@ from epicrisis.server.page.document_view import (
 )
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
 from epicrisis.server.page.stored_answers import StoredAnswer
+from epicrisis.server.questions import AskedQuestion
 from epicrisis.server.reading import offload
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.types import Passage, Scope
@@ -55,6 +57,16 @@ async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[
         if touched or passage.ordinal == 0:
             kept.append(passage)
     return tuple(kept)
+
+
+async def list_left_out(asked: AskedQuestion, answer: Answer) -> tuple[str, ...]:
+    """Return the ids of the notes that the time filter left out of the first attempt, in order."""
+    if answer.narrowing == "none":
+        return ()
+    pipeline = asked.pipeline
+    scope = build_scope(pipeline.settings.scope, asked.question.patient)
+    restriction = await pipeline.find_time_restriction(asked.question, scope)
+    return tuple(sorted(restriction.hidden))
 
 
 def _touches(citation: Citation, passage: Passage) -> bool:

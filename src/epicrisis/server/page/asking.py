@@ -1,0 +1,175 @@
+"""Ask questions from the page: the form, and the follow-up question under an answer.
+
+Without JavaScript the response is the address of the answer, else a stream of parts of the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from epicrisis.answering.follow_up import ConversationTurn
+from epicrisis.answers import Answer, Answered
+from epicrisis.errors import EpicrisisError, InputError
+from epicrisis.printable import printable
+from epicrisis.report.answer_content import describe_choice
+from epicrisis.server.errors import describe_error
+from epicrisis.server.follow_up import COMPLETING, complete
+from epicrisis.server.openai_request import keep_newest
+from epicrisis.server.page.answer_routes import AnswerPages
+from epicrisis.server.page.answer_view import build_answer_view
+from epicrisis.server.page.exports import list_exports
+from epicrisis.server.page.live import add_step, frame, render_step
+from epicrisis.server.page.page_route import is_part
+from epicrisis.server.page.question_form import FormFields, build_form
+from epicrisis.server.page.rendering import html_response, render
+from epicrisis.server.page.sources import collect_cited_passages, list_left_out
+from epicrisis.server.page.stored_answers import FollowUp, StoredAnswer
+from epicrisis.server.questions import AskedQuestion, QuestionBody, Questions
+from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
+from epicrisis.server.users import CurrentCaller
+
+_FILTERS = ("k", "since", "types")
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuestion:
+    """A question of the page, checked for its caller."""
+
+    asked: AskedQuestion
+    body: QuestionBody
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The filters of the form that are filled in. A follow-up question has the same."""
+    previous: StoredAnswer | None = None
+    """The answer that the question follows."""
+
+
+def add_asking(router: APIRouter, questions: Questions, pages: AnswerPages) -> None:
+    """Add the routes that answer the form and a follow-up: as a stream of page parts, or with the answer's address."""
+    resources = questions.resources
+
+    async def respond(request: Request, question: PageQuestion) -> Response:
+        if "text/event-stream" in request.headers.get("Accept", ""):
+            return EventStream(keep_alive(_stream_page(questions, pages, question)))
+        stored = await run_while_connected(_store_answer(questions, pages, question), request.receive)
+        return RedirectResponse(f"/answers/{stored.id}", status_code=303)
+
+    @router.post("/ask")
+    async def ask(request: Request, caller: CurrentCaller) -> Response:
+        fields = FormFields.parse(await request.body())
+        try:
+            body = fields.to_body()
+            asked = await questions.prepare(body, caller)
+        except InputError as error:
+            problem = describe_error(error, resources.hide_paths)
+            if is_part(request):
+                return html_response(render("error", problem=problem), problem.status)
+            form = build_form(resources, caller, fields, [problem.detail])
+            return html_response(render("ask", form=form, page="ask"), problem.status)
+        settings = {name: fields.values[name] for name in _FILTERS if fields.values.get(name)}
+        return await respond(request, PageQuestion(asked, body, settings))
+
+    @router.post("/answers/{answer_id}/follow-up")
+    async def follow_up(answer_id: str, request: Request, caller: CurrentCaller) -> Response:
+        previous = await pages.find(answer_id, caller)
+        text = FormFields.parse(await request.body()).values.get("question", "")
+        body = continue_answer(previous, text)
+        asked = await questions.prepare(body, caller)
+        return await respond(request, PageQuestion(asked, body, previous.settings, previous))
+
+
+def continue_answer(previous: StoredAnswer, text: str) -> QuestionBody:
+    """Return a question about the library and patient of an answer, with its settings. Raises InputError."""
+    answer = previous.answer
+    values = {
+        **previous.settings,
+        "question": text,
+        "library": previous.library,
+        "patient": answer.patient or answer.question.patient or "",
+        "break_glass": previous.reason or "",
+        "strategy": answer.strategy,
+    }
+    return FormFields(values).to_body()
+
+
+def list_turns(previous: StoredAnswer) -> tuple[ConversationTurn, ...]:
+    """Return the question and the answer before a follow-up. A withheld answer is not repeated."""
+    answer = previous.answer
+    turns = [ConversationTurn("user", answer.question.text)]
+    lines = [line for line in (describe_choice(answer, answer.choice), answer.text) if line]
+    if lines:
+        turns.append(ConversationTurn("assistant", "\n".join(lines)))
+    return keep_newest(turns)
+
+
+async def _answer(
+    questions: Questions, pages: AnswerPages, question: PageQuestion
+) -> AsyncGenerator[str | StoredAnswer, None]:
+    """Yield the steps as HTML, and last the stored answer. Closing the generator cancels the calls."""
+    asked, follow_up = question.asked, None
+    if question.previous is not None:
+        yield add_step(f"{COMPLETING}.")
+        with questions.hold_place(asked.caller):
+            completed = await complete(asked.pipeline, list_turns(question.previous), asked.question.text)
+        is_completed = completed.by == "chat-model"
+        follow_up = FollowUp(question.previous.id, asked.question.text, is_completed, completed.notice, completed.usage)
+        # The completed question is checked as the typed one was: it could name another patient.
+        again = question.body.model_copy(update={"question": completed.text})
+        asked = await questions.prepare(again, asked.caller)
+        yield add_step(completed.notice or f"Question: {completed.text}", is_trouble=not is_completed)
+    async with aclosing(questions.events(asked)) as events:
+        async for event in events:
+            if isinstance(event, Answered):
+                yield await _finish(pages, replace(question, asked=asked), event.answer, follow_up)
+                return
+            if step := render_step(event):
+                yield step
+
+
+async def _finish(
+    pages: AnswerPages, question: PageQuestion, answer: Answer, follow_up: FollowUp | None
+) -> StoredAnswer:
+    """Store a finished answer with the passages it cites."""
+    asked = question.asked
+    passages = await collect_cited_passages(asked.library, answer)
+    left_out = await list_left_out(asked, answer)
+    return await asyncio.to_thread(
+        pages.answers.add,
+        answer,
+        passages,
+        library=asked.library.name,
+        owner=asked.caller.name,
+        reason=asked.reason,
+        left_out=left_out,
+        settings=question.settings,
+        follow_up=follow_up,
+    )
+
+
+async def _store_answer(questions: Questions, pages: AnswerPages, question: PageQuestion) -> StoredAnswer:
+    """Return the stored answer to a question."""
+    async with aclosing(_answer(questions, pages, question)) as steps:
+        async for step in steps:
+            if isinstance(step, StoredAnswer):
+                return step
+    raise RuntimeError("the last event of a question is its answer")
+
+
+async def _stream_page(questions: Questions, pages: AnswerPages, question: PageQuestion) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a question's page as events. An error is the last piece. Closing cancels the question."""
+    yield frame(render("live", question=printable(question.asked.question.text)))
+    try:
+        async with aclosing(_answer(questions, pages, question)) as steps:
+            async for step in steps:
+                if isinstance(step, StoredAnswer):
+                    yield frame(render("answer", view=build_answer_view(step), exports=list_exports()))
+                else:
+                    yield frame(step)
+    except EpicrisisError as error:
+        problem = describe_error(error, questions.resources.hide_paths)
+        yield frame(render("error", problem=problem))

@@ -1,0 +1,170 @@
+"""A patient's record as the page shows it: hospital stays and notes in the order of time.
+
+    view = build_record_view(notes, library="ward", marks=NoteMarks(left_out=frozenset({"note:1"})))
+
+All texts are printable; the templates escape them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from epicrisis.answers import Answer, Notice
+from epicrisis.dates import TimeRange
+from epicrisis.library.patients import PatientRecord
+from epicrisis.printable import printable
+from epicrisis.report.study_table import list_shown_citations
+from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
+from epicrisis.server.page.stored_answers import StoredAnswer
+from epicrisis.server.reading import NoteEntry, PatientNotes
+from epicrisis.types import Passage
+
+_NEVER = (datetime.max, datetime.max)
+OUTSIDE = "Outside a hospital stay"
+
+
+@dataclass(frozen=True, slots=True)
+class NoteMarks:
+    """What an answer did with the notes of a record."""
+
+    left_out: frozenset[str] = frozenset()
+    """Ids of the notes that the time filter left out."""
+    citations: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    """Number and address of each citation, by note."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRow:
+    """One note on the timeline."""
+
+    id: str
+    title: str
+    date: str
+    kind: str
+    is_left_out: bool
+    citations: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """A hospital stay, or notes outside all stays, with the notes in the order of time."""
+
+    heading: str
+    days: str
+    notes: tuple[NoteRow, ...]
+    is_stay: bool
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """Everything the page shows of a patient."""
+
+    patient: str
+    library: str
+    heading: str
+    facts: tuple[tuple[str, str], ...]
+    entries: tuple[TimelineEntry, ...]
+    left_out: int
+    """How many of the shown notes the time filter left out."""
+
+
+def build_record_view(notes: PatientNotes, library: str, marks: NoteMarks = NoteMarks()) -> RecordView:
+    """Return the view of a patient. `library` is the name of the library that holds the record."""
+    record = notes.patient
+    rows = {note.id: _view_note(note, marks) for note in notes.notes}
+    return RecordView(
+        patient=record.id,
+        library=library,
+        heading=printable(f"{record.name} ({record.id})" if record.name else record.id),
+        facts=_describe_patient(record),
+        entries=_list_entries(notes.notes, rows),
+        left_out=sum(row.is_left_out for row in rows.values()),
+    )
+
+
+def mark_notes(stored: StoredAnswer) -> NoteMarks:
+    """Return which notes the answer cites, and which the time filter left out."""
+    citations: dict[str, tuple[tuple[int, str], ...]] = {}
+    for citation in list_shown_citations(stored.answer):
+        place = (citation.number, f"/answers/{stored.id}/sources/{citation.number}")
+        citations[citation.document_id] = (*citations.get(citation.document_id, ()), place)
+    return NoteMarks(frozenset(stored.left_out), citations)
+
+
+def list_time_messages(answer: Answer) -> tuple[str, ...]:
+    """Return what the time filter made of the question, in words: the meaning of each expression, and the outcome."""
+    messages: list[str] = []
+    for event in answer.trace:
+        if isinstance(event, Notice) and event.kind == "timeline":
+            messages.append(printable(event.message))
+    return tuple(dict.fromkeys(messages))
+
+
+def _describe_patient(record: PatientRecord) -> tuple[tuple[str, str], ...]:
+    kinds = [f"{kind} ({count})" for kind, count in record.note_types.items()]
+    facts = (
+        ("Patient", record.id),
+        ("Born", record.born or ""),
+        ("Notes", f"{record.notes:,}"),
+        ("From", f"{record.first} to {record.last}" if record.first else ""),
+        ("Hospital stays", str(record.encounters)),
+        ("Kinds of notes", ", ".join(kinds)),
+        ("Record numbers", ", ".join(record.numbers)),
+    )
+    return tuple((name, printable(value)) for name, value in facts if value)
+
+
+def _view_note(note: NoteEntry, marks: NoteMarks) -> NoteRow:
+    kind = printable(str(note.metadata.get("note_type") or ""))
+    return NoteRow(
+        id=note.id,
+        title=printable(note.title) or kind or printable(note.id),
+        date=printable(note.date or ""),
+        kind=kind,
+        is_left_out=note.id in marks.left_out,
+        citations=marks.citations.get(note.id, ()),
+    )
+
+
+def _list_entries(notes: Sequence[NoteEntry], rows: Mapping[str, NoteRow]) -> tuple[TimelineEntry, ...]:
+    """Return the stays and the notes outside them by time, those without a time last. Each note is in one entry."""
+    times = NoteTime.from_passages(map(_to_passage, notes))
+    timed: list[tuple[TimeRange, HospitalStay | NoteTime]] = []
+    for stay in group_stays(times):
+        timed.append((stay.start or _NEVER, stay))
+    for time in times:
+        if time.encounter is None:
+            timed.append((time.written or _NEVER, time))
+    entries: list[TimelineEntry] = []
+    outside: list[NoteTime] = []
+    for _, item in sorted(timed, key=lambda pair: pair[0]):
+        if isinstance(item, NoteTime):
+            outside.append(item)
+            continue
+        entries += _view_outside(outside, rows)
+        outside = []
+        entries.append(_view_stay(item, rows))
+    return (*entries, *_view_outside(outside, rows))
+
+
+def _view_stay(stay: HospitalStay, rows: Mapping[str, NoteRow]) -> TimelineEntry:
+    remark = "" if stay.dated else "No note states the day of admission: the days are those of the notes."
+    notes = tuple(rows[note.document_id] for note in stay.notes)
+    return TimelineEntry(printable(f"Hospital stay {stay.encounter}"), str(stay), notes, is_stay=True, remark=remark)
+
+
+def _view_outside(notes: Sequence[NoteTime], rows: Mapping[str, NoteRow]) -> Iterable[TimelineEntry]:
+    """Yield the entry of notes between two stays, if there are any."""
+    if not notes:
+        return
+    first, last = format_day(notes[0].written), format_day(notes[-1].written)
+    days = first if first == last else f"{first} to {last}"
+    yield TimelineEntry(OUTSIDE, days, tuple(rows[note.document_id] for note in notes), is_stay=False)
+
+
+def _to_passage(note: NoteEntry) -> Passage:
+    """Return the time and stay of a note in the form that `NoteTime` reads, without text."""
+    return Passage(f"{note.id}#0", note.id, 0, 0, 0, "", date=note.date, metadata=note.metadata)

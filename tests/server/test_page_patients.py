@@ -1,0 +1,189 @@
+"""The pages of patients: who reads which record, what the log has, and what the time filter left out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from epicrisis.server.access_log import NAME
+from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.types import Document
+from tests.server.test_page_unsafe_text import EVIL, check_page
+from tests.support.pages import Page, ask, open_page, quoting_model
+from tests.support.servers import connect, open_library, open_resources
+
+ANNA, BERT = "10083814", "10083815"
+STAYS = {"e1": ("2150-01-03", "2150-01-09"), "e2": ("2150-06-01", "2150-06-05")}
+REASON = "collapsed in the corridor"
+
+
+def note(patient: str, name: str, day: str, text: str, encounter: str = "") -> Document:
+    metadata: dict[str, Any] = {"note_type": "Progress note"}
+    if encounter:
+        admitted, discharged = STAYS[encounter]
+        metadata |= {"encounter": encounter, "admitted": admitted, "discharged": discharged}
+    return Document(f"note:{patient}:{name}", text, f"Note {name}", "notes", day, patient=patient, metadata=metadata)
+
+
+NOTES = [
+    note(ANNA, "late", "2150-06-02", "In June the patient was given warfarin for the heart.", "e2"),
+    note(ANNA, "letter", "2150-03-01", "The patient was seen in the clinic and took colchicine."),
+    note(ANNA, "early", "2150-01-04", "In January the patient was given aspirin for the pain.", "e1"),
+    note(BERT, "only", "2150-01-04", f"Heparin was given to this other patient every day {EVIL}.", "e1"),
+]
+
+
+class Hospital:
+    """A server of two patients' notes, with keys of its users."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "server"
+        users = UserStore(self.folder / USERS_FILE)
+        self.keys = {
+            "reader": users.add("reader", "literature-reader"),
+            "nurse": users.add("nurse", "patient-reader", (ANNA,)),
+            "doctor": users.add("doctor", "patient-reader"),
+        }
+        library = open_library(folder / "ward", quoting_model(), NOTES, unverified="keep")
+        self.app: FastAPI = create_app(open_resources(library), ServerOptions(folder=self.folder))
+
+    def connect(self, user: str) -> httpx2.AsyncClient:
+        return connect(self.app, headers={"authorization": f"Bearer {self.keys[user]}"})
+
+    def send(self, user: str, method: str, path: str, **more: Any) -> httpx2.Response:
+        async def request() -> httpx2.Response:
+            async with self.connect(user) as client:
+                return await client.request(method, path, **more)
+
+        return asyncio.run(request())
+
+    def entries(self) -> list[dict[str, Any]]:
+        path = self.folder / NAME
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Hospital:
+    return Hospital(tmp_path)
+
+
+def test_record_shows_stays_and_notes_in_order_of_time_and_is_logged(hospital: Hospital) -> None:
+    page = Page(hospital.send("doctor", "POST", "/patients/record", data={"patient": ANNA}).text)
+    headings = [heading.text for heading in page.all("h3")]
+    assert headings == [
+        "Hospital stay e1 2150-01-03 to 2150-01-09",
+        "Outside a hospital stay 2150-03-01",
+        "Hospital stay e2 2150-06-01 to 2150-06-05",
+    ]
+    titles = [button.text for button in page.all("button", "link")]
+    assert titles == ["Note early", "Note letter", "Note late"]
+    (entry,) = hospital.entries()
+    assert (entry["user"], entry["action"], entry["patient"]) == ("doctor", "patient", ANNA)
+    assert len(entry["documents"]) == 3
+
+
+def test_note_opens_from_record_whole_and_is_logged(hospital: Hospital) -> None:
+    data = {"patient": ANNA, "document": f"note:{ANNA}:early"}
+    whole = hospital.send("doctor", "POST", "/patients/note", data=data)
+    part = hospital.send("doctor", "POST", "/patients/note", data=data, headers={"HX-Request": "true"})
+    assert "given aspirin for the pain" in Page(whole.text).one("div", "text").text
+    assert "<html" in whole.text
+    assert "<html" not in part.text
+    assert "cited place" not in part.text
+    assert [entry["documents"] for entry in hospital.entries()] == [[f"note:{ANNA}:early"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "data"),
+    [
+        ("GET", "/patients", None),
+        ("POST", "/patients/record", {"patient": ANNA}),
+        ("POST", "/patients/note", {"patient": ANNA, "document": f"note:{ANNA}:early"}),
+    ],
+)
+def test_literature_reader_opens_no_page_of_patients(
+    method: str, path: str, data: dict[str, str] | None, hospital: Hospital
+) -> None:
+    response = hospital.send("reader", method, path, data=data)
+    assert response.status_code == 403
+    assert ANNA not in response.text
+    assert hospital.entries() == []
+
+
+def test_note_of_another_patient_is_not_found(hospital: Hospital) -> None:
+    data = {"patient": ANNA, "document": f"note:{BERT}:only"}
+    response = hospital.send("doctor", "POST", "/patients/note", data=data)
+    assert response.status_code == 404
+    assert "Heparin" not in response.text
+
+
+def test_unassigned_patient_needs_reason_which_every_reading_logs(hospital: Hospital) -> None:
+    listed = hospital.send("nurse", "GET", "/patients").text
+    assert ANNA in listed
+    assert BERT not in listed
+    refused = hospital.send("nurse", "POST", "/patients/record", data={"patient": BERT})
+    assert refused.status_code == 403
+    record = hospital.send("nurse", "POST", "/patients/record", data={"patient": BERT, "break_glass": REASON})
+    form = {
+        field.attributes["name"]: field.attributes["value"]
+        for field in Page(record.text).all("input")
+        if field.attributes.get("type") == "hidden" and field.attributes["name"] != "library"
+    }
+    assert form["break_glass"] == REASON
+    assert hospital.send("nurse", "POST", "/patients/note", data=form).status_code == 200
+    assert [entry["reason"] for entry in hospital.entries() if entry["patient"] == BERT] == [REASON, REASON]
+
+
+def test_patient_is_in_no_address_of_the_pages(hospital: Hospital) -> None:
+    for page in (
+        hospital.send("doctor", "GET", "/patients"),
+        hospital.send("doctor", "POST", "/patients/record", data={"patient": ANNA}),
+    ):
+        for element in Page(page.text).elements:
+            for name in ("href", "action", "hx-get", "hx-post"):
+                assert ANNA not in element.attributes.get(name, "")
+
+
+def test_record_of_answer_marks_cited_and_left_out_notes(hospital: Hospital) -> None:
+    async def run() -> tuple[Page, Page, Page]:
+        async with hospital.connect("doctor") as client:
+            question = "Which drug was given during the first admission?"
+            address = await ask(client, question, patient=ANNA, strategy="evidence")
+            answer = await open_page(client, address)
+            record = await open_page(client, f"{address}/record")
+            source = await open_page(client, record.all("a", "cite")[0].attributes["href"])
+            return answer, record, source
+
+    answer, record, source = asyncio.run(run())
+    assert "left out" in next(element.text for element in answer.all("section") if "Record of the" in element.text)
+    left_out = [element.text for element in record.all("li", "left-out")]
+    assert len(left_out) == 2
+    assert any("Note late" in text for text in left_out)
+    assert not any("Note early" in text for text in left_out)
+    assert "2 of the notes below were left out" in record.one("p", "warning").text
+    assert "aspirin" in source.all("mark")[0].text
+
+
+def test_record_of_another_users_answer_is_not_found(hospital: Hospital) -> None:
+    async def run() -> list[int]:
+        async with hospital.connect("doctor") as client:
+            address = await ask(client, "Which drug was given?", patient=ANNA, strategy="evidence")
+        async with hospital.connect("nurse") as client:
+            return [(await client.get(f"{address}{end}")).status_code for end in ("", "/record")]
+
+    assert asyncio.run(run()) == [404, 404]
+
+
+def test_pages_of_patients_never_render_text_as_markup(hospital: Hospital) -> None:
+    record = hospital.send("doctor", "POST", "/patients/record", data={"patient": BERT})
+    data = {"patient": BERT, "document": f"note:{BERT}:only"}
+    for response in (record, hospital.send("doctor", "POST", "/patients/note", data=data)):
+        check_page(response.text)
+    check_page(hospital.send("doctor", "POST", "/patients/record", data={"patient": EVIL}).text)

@@ -1,0 +1,213 @@
+"""Jobs and stored answers under races, faults and changed rights: no reading unlogged, nothing deleted comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from epicrisis.answers import Answer
+from epicrisis.errors import StorageError
+from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.server import jobs
+from epicrisis.server.page import stored_answers
+from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
+from epicrisis.server.streaming import EventStream
+from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.types import Question
+from tests.server.test_jobs import QUESTIONS, StallingModel, make_app, wait_until_ended
+from tests.server.test_patients import ANNA, ASK, Ward
+from tests.support.patient_records import recorder
+from tests.support.servers import connect
+
+JOBS = "/api/v1/jobs"
+ANSWER = Answer(Question("Which drug?"), "rag", "answered", text="Aspirin.")
+
+
+def test_answers_of_job_about_patient_are_logged_and_refused_without_role(tmp_path: Path) -> None:
+    ward = Ward(tmp_path)
+    users = UserStore(ward.folder / USERS_FILE)
+
+    async def run() -> list[int]:
+        async with connect(ward.app) as client:
+            headers = {"authorization": f"Bearer {ward.keys['nurse']}"}
+            body = {"questions": [{**ASK, "patient": ANNA}]}
+            id_ = (await client.post(JOBS, json=body, headers=headers)).json()["id"]
+            async with asyncio.timeout(20):
+                while (await client.get(f"{JOBS}/{id_}", headers=headers)).json()["state"] == "running":
+                    await asyncio.sleep(0.02)
+            before = len(ward.entries())
+            allowed = await client.get(f"{JOBS}/{id_}/answers", headers=headers)
+            assert "Colchicine" in allowed.text
+            (entry,) = ward.entries()[before:]
+            assert (entry["user"], entry["action"], entry["patient"]) == ("nurse", "job", ANNA)
+            statuses = [allowed.status_code]
+            for role, patients in (("patient-reader", ("other",)), ("literature-reader", None)):
+                key = users.add("nurse", role, patients)  # type: ignore[arg-type]
+                refused = await client.get(f"{JOBS}/{id_}/answers", headers={"authorization": f"Bearer {key}"})
+                statuses.append(refused.status_code)
+            return statuses
+
+    assert asyncio.run(run()) == [200, 403, 403]
+
+
+def test_job_deleted_while_answer_is_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing, append = threading.Event(), RecordStore.append_answer
+
+    def append_slowly(*arguments: Any) -> None:
+        writing.set()
+        time.sleep(0.3)
+        append(*arguments)
+
+    monkeypatch.setattr(RecordStore, "append_answer", append_slowly)
+
+    async def run() -> None:
+        async with connect(make_app(tmp_path / "lib", recorder())) as client:
+            id_ = (await client.post(JOBS, json={"questions": QUESTIONS})).json()["id"]
+            assert await asyncio.to_thread(writing.wait, 20)
+            assert (await client.delete(f"{JOBS}/{id_}")).status_code == 204
+            await asyncio.sleep(0.5)
+
+    asyncio.run(run())
+    assert list((tmp_path / "server" / "jobs").iterdir()) == []
+
+
+def test_deleted_job_does_not_come_back_with_resume(tmp_path: Path) -> None:
+    async def run() -> list[int]:
+        model = StallingModel(1)
+        async with connect(make_app(tmp_path / "lib", model)) as client:
+            id_ = (await client.post(JOBS, json={"questions": QUESTIONS})).json()["id"]
+            await client.post(f"{JOBS}/{id_}/cancel")
+            requests = [client.post(f"{JOBS}/{id_}/resume"), client.delete(f"{JOBS}/{id_}")]
+            requests += [client.post(f"{JOBS}/{id_}/cancel"), client.post(f"{JOBS}/{id_}/resume")]
+            await asyncio.gather(*requests)
+            return [(await client.get(f"{JOBS}/{id_}")).status_code, len((await client.get(JOBS)).json())]
+
+    assert asyncio.run(run()) == [404, 0]
+    assert list((tmp_path / "server" / "jobs").iterdir()) == []
+
+
+def test_fault_in_job_stops_it_without_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("Anna Meier has gout")
+
+    monkeypatch.setattr(RecordStore, "append_answer", fail)
+
+    async def run() -> dict[str, Any]:
+        async with connect(make_app(tmp_path / "lib", recorder())) as client:
+            id_ = (await client.post(JOBS, json={"questions": QUESTIONS})).json()["id"]
+            return await wait_until_ended(client, id_)
+
+    with caplog.at_level(logging.ERROR):
+        status = asyncio.run(run())
+    assert status["state"] == "stopped"
+    assert "Anna" not in str(status) + caplog.text
+    assert "RuntimeError" in caplog.text
+
+
+def test_user_resumes_and_keeps_no_more_jobs_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "MAX_JOBS", 6)
+
+    async def run() -> tuple[list[int], list[int]]:
+        model = StallingModel(0)
+        async with connect(make_app(tmp_path / "lib", model)) as client:
+            body = {"questions": QUESTIONS[:1]}
+            ids = []
+            for _ in range(6):
+                id_ = (await client.post(JOBS, json=body)).json()["id"]
+                await client.post(f"{JOBS}/{id_}/cancel")
+                ids.append(id_)
+            more = await client.post(JOBS, json=body)
+            resumed = [(await client.post(f"{JOBS}/{id_}/resume")).status_code for id_ in ids]
+            for id_ in ids[:3]:
+                await client.delete(f"{JOBS}/{id_}")
+            submitted = await asyncio.gather(*(client.post(JOBS, json=body) for _ in range(6)))
+            return [more.status_code, *resumed], sorted(response.status_code for response in submitted)
+
+    resumed, submitted = asyncio.run(run())
+    assert resumed == [429, 200, 200, 200, 200, 429, 429]
+    assert submitted == [202] * 3 + [429] * 3
+
+
+def test_answer_deleted_during_read_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = AnswerStore(tmp_path / ANSWERS_FOLDER).add(ANSWER, (), library="lib", owner="maria")
+    answers = AnswerStore(tmp_path / ANSWERS_FOLDER)
+    reading, read = threading.Event(), Path.read_bytes
+
+    def read_slowly(path: Path) -> bytes:
+        content = read(path)
+        reading.set()
+        time.sleep(0.2)
+        return content
+
+    assert answers.find(stored.id, "maria") is not None
+    answers._answers.clear()
+    monkeypatch.setattr(Path, "read_bytes", read_slowly)
+    reader = threading.Thread(target=answers.find, args=(stored.id, "maria"))
+    reader.start()
+    reading.wait(5)
+    monkeypatch.setattr(Path, "read_bytes", read)
+    assert answers.remove(stored.id, "maria")
+    reader.join()
+    assert answers.find(stored.id, "maria") is None
+
+
+def test_answer_about_patient_of_library_that_is_not_served_is_not_found(tmp_path: Path) -> None:
+    ward = Ward(tmp_path)
+    folder = ward.folder / ANSWERS_FOLDER
+    answer = replace(ANSWER, patient=ANNA)
+    stored = AnswerStore(folder).add(answer, (), library="closed", owner="nurse")
+
+    async def run() -> int:
+        async with connect(ward.app, headers={"authorization": f"Bearer {ward.keys['nurse']}"}) as client:
+            return (await client.get(f"/answers/{stored.id}")).status_code
+
+    assert asyncio.run(run()) == 404
+
+
+def test_fault_of_file_in_stream_is_no_complete_stream() -> None:
+    """An error of the operating system behind a stream is not taken for a client that is gone."""
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield b"data: first\n\n"
+        raise OSError(5, "Input/output error")
+
+    async def run() -> None:
+        async def receive() -> Message:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(_: Message) -> None:
+            return
+
+        await EventStream(pieces())({"type": "http"}, receive, send)
+
+    with pytest.raises(OSError, match="Input/output"):
+        asyncio.run(run())
+
+
+def test_answer_on_full_disk_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> int:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(stored_answers, "open_private", fail)
+    with pytest.raises(StorageError, match="No space left"):
+        AnswerStore(tmp_path / ANSWERS_FOLDER).add(ANSWER, (), library="lib")
+
+
+def test_new_folder_of_answers_is_private(tmp_path: Path) -> None:
+    folder = tmp_path / "server" / ANSWERS_FOLDER
+    stored = AnswerStore(folder).add(ANSWER, (), library="lib")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / f"{stored.id}.json").stat().st_mode & 0o777 == 0o600
