@@ -117,6 +117,27 @@ ROWS: dict[str, list[Row]] = {
         ("professional_medicine-009", "A 42-year-old man comes to the physician", 4, "B", ()),
         ("professional_medicine-271", "A 52-year-old man is brought to the emer", 4, "B", ()),
     ],
+    "evidence-inference/train": [
+        ("11609", "What is the effect of 100 mg codeine pho", 3, "C", ("pmc:PMC101395",)),
+        ("12920", "What is the effect of arteriovenous (AV)", 3, "C", ("pmc:PMC1065073",)),
+        ("11190", "What is the effect of tobacco-use preven", 3, "C", ("pmc:PMC88884",)),
+    ],
+    "evidence-inference/validation": [
+        ("12833", "What is the effect of chloroquine (CQ) a", 3, "A", ("pmc:PMC1087200",)),
+        ("11316", "What is the effect of recombinant FSH (r", 3, "B", ("pmc:PMC1550405",)),
+        ("11739", "What is the effect of Active Schools: Sk", 3, "C", ("pmc:PMC5982050",)),
+    ],
+    "med-evidence": [
+        (
+            "10",
+            "Is the breast cancer detection rate in w",
+            5,
+            "A",
+            ("pubmed:34406400", "pubmed:29571797", "pubmed:23116728", "pubmed:26549432"),
+        ),
+        ("24", "Is the risk of HIV transmission at 12 mo", 5, "B", ("pubmed:21237718",)),
+        ("280", "Is measures of pain at any of the time p", 5, "C", ("pubmed:8734709", "pubmed:11491635")),
+    ],
 }
 
 CLASSES = {
@@ -137,6 +158,9 @@ CLASSES = {
     "mmlu/college_medicine": {"A": 36, "B": 36, "C": 43, "D": 58},
     "mmlu/medical_genetics": {"A": 30, "B": 26, "C": 20, "D": 24},
     "mmlu/professional_medicine": {"A": 50, "B": 55, "C": 45, "D": 122},
+    "evidence-inference/train": {"A": 514, "B": 462, "C": 931},
+    "evidence-inference/validation": {"A": 70, "B": 64, "C": 95},
+    "med-evidence": {"A": 23, "B": 37, "C": 41, "D": 21, "E": 10},
 }
 
 
@@ -179,6 +203,9 @@ def test_pinned_sets_have_expected_gold_documents(sets: dict[str, Dataset]) -> N
         "mirage/bioasq": 3556,
         "pubmedqa": 1000,
         "pubmedqa/test": 500,
+        "evidence-inference/train": 1907,
+        "evidence-inference/validation": 229,
+        "med-evidence": 291,
     }
     assert len({d for q in sets["mirage/bioasq"].questions for d in q.gold_documents}) == 3467
     assert all(q.gold_documents for q in sets["mirage/bioasq"].questions)
