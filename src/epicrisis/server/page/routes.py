@@ -19,17 +19,21 @@ from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.patient_routes import add_patient_pages
 from epicrisis.server.page.question_form import build_form, describe_setup
 from epicrisis.server.page.rendering import html_response, render
+from epicrisis.server.page.run_routes import add_run_pages
 from epicrisis.server.page.static_files import read_static_files
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.questions import Questions
 from epicrisis.server.reading import LibraryReader
+from epicrisis.server.run_api import RunFolder
 from epicrisis.server.users import CurrentCaller
 
 _STATIC_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
 
-def make_page_routes(questions: Questions, reader: LibraryReader, answers: AnswerStore) -> APIRouter:
-    """Return the routes of the page."""
+def make_page_routes(
+    questions: Questions, reader: LibraryReader, answers: AnswerStore, runs: RunFolder | None = None
+) -> APIRouter:
+    """Return the routes of the page. `runs`: the folder of finished runs, if the server has one."""
     router = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
     resources = questions.resources
 
@@ -56,6 +60,7 @@ def make_page_routes(questions: Questions, reader: LibraryReader, answers: Answe
     add_answer_pages(router, pages)
     add_source_pages(router, pages)
     add_patient_pages(router, pages)
+    add_run_pages(router, runs)
 
     @router.get("/static/{name}")
     async def static_file(name: str) -> Response:
