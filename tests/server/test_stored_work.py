@@ -81,12 +81,19 @@ def test_job_deleted_while_answer_is_written_leaves_no_file(tmp_path: Path, monk
     assert list((tmp_path / "server" / "jobs").iterdir()) == []
 
 
-def test_deleted_job_does_not_come_back_with_resume(tmp_path: Path) -> None:
+def test_deleted_job_does_not_come_back_with_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = jobs.Jobs._write
+
+    def write_slowly(*arguments: Any) -> None:
+        time.sleep(0.2)
+        write(*arguments)
+
     async def run() -> list[int]:
         model = StallingModel(1)
         async with connect(make_app(tmp_path / "lib", model)) as client:
             id_ = (await client.post(JOBS, json={"questions": QUESTIONS})).json()["id"]
             await client.post(f"{JOBS}/{id_}/cancel")
+            monkeypatch.setattr(jobs.Jobs, "_write", write_slowly)
             requests = [client.post(f"{JOBS}/{id_}/resume"), client.delete(f"{JOBS}/{id_}")]
             requests += [client.post(f"{JOBS}/{id_}/cancel"), client.post(f"{JOBS}/{id_}/resume")]
             await asyncio.gather(*requests)
