@@ -218,3 +218,10 @@ def test_new_folder_of_answers_is_private(tmp_path: Path) -> None:
     stored = AnswerStore(folder).add(ANSWER, (), library="lib")
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / f"{stored.id}.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_answer_that_reads_no_library_belongs_to_patient_of_its_question(tmp_path: Path) -> None:
+    answer = replace(ANSWER, question=replace(ANSWER.question, patient=ANNA))
+    stored = AnswerStore(tmp_path / ANSWERS_FOLDER).add(answer, (), library="lib", owner="maria")
+    assert stored.answer.patient is None
+    assert stored.patient == ANNA

@@ -46,12 +46,12 @@ class AnswerPages:
             raise NotFound(_UNKNOWN_ANSWER)
         library = self.resources.libraries.get(stored.library)
         if library is None:
-            if stored.answer.patient is not None:
+            if stored.patient is not None:
                 raise NotFound("the library of this answer is not served, so who may read the record is not known")
             return stored
-        check_access(caller, library, stored.answer.patient, stored.reason)
+        check_access(caller, library, stored.patient, stored.reason)
         documents = [citation.document_id for citation in list_shown_citations(stored.answer)]
-        await self.reader.record(caller, "answer", library, stored.answer.patient, documents, stored.reason)
+        await self.reader.record(caller, "answer", library, stored.patient, documents, stored.reason)
         return stored
 
     async def show_document(
@@ -69,7 +69,7 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
     @router.get("/answers/{answer_id}")
     async def answer_page(answer_id: str, caller: CurrentCaller) -> Response:
         stored = await pages.find(answer_id, caller)
-        fields = FormFields({"library": stored.library, "patient": stored.answer.patient or ""})
+        fields = FormFields({"library": stored.library, "patient": stored.patient or ""})
         form = build_form(pages.resources, caller, fields)
         page = render("answer_page", view=build_answer_view(stored), form=form, exports=list_exports())
         return html_response(page)

@@ -185,7 +185,7 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
         studies=build_study_table(answer, passages),
         map=build_evidence_map(answer),
         is_withheld=answer.withheld is not None,
-        patient=printable(answer.patient or ""),
+        patient=printable(stored.patient or ""),
         calls=usage.calls,
         tokens=usage.prompt_tokens + usage.completion_tokens,
         settings=printable(", ".join((answer.strategy, *(f"{name} {text}" for name, text in stored.settings.items())))),

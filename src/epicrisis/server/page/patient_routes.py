@@ -69,9 +69,9 @@ def add_patient_pages(router: APIRouter, pages: AnswerPages) -> None:
     @router.get("/answers/{answer_id}/record")
     async def record_of_answer(answer_id: str, caller: CurrentCaller) -> Response:
         stored = await pages.find(answer_id, caller)
-        if stored.answer.patient is None:
+        if stored.patient is None:
             raise NotFound("no record of a patient was read for this answer")
-        body = PatientBody(patient=stored.answer.patient, library=stored.library, break_glass=stored.reason)
+        body = PatientBody(patient=stored.patient, library=stored.library, break_glass=stored.reason)
         fields = FormFields({"library": stored.library, "patient": body.patient, "break_glass": stored.reason or ""})
         return html_response(await show_record(reader, caller, body, fields, stored))
 

@@ -76,6 +76,11 @@ class StoredAnswer:
     """The filters of the form, by field. A follow-up question has the same."""
     follow_up: FollowUp | None = None
 
+    @property
+    def patient(self) -> str | None:
+        """The patient whose record was read or whom the question names, also if a strategy reads no library."""
+        return self.answer.patient or self.answer.question.patient
+
 
 class AnswerStore:
     """Keeps answers in memory and, with a folder, in one file each that only its owner can read."""
