@@ -415,6 +415,8 @@ def list_notices(settings: Settings, roles: Sequence[str], remote: Sequence[str]
                 "OpenAI-compatible endpoint, or a .gguf file)"
             )
             notices.append(Notice("demo-model", message))
-        elif measured := get_measurement(name):
-            notices.append(Notice("small-model", f"{name} {measured}: compare each answer with its quoted sentences"))
+        elif measurement := get_measurement(name):
+            notices.append(
+                Notice("small-model", f"{name} {measurement}: compare each answer with its quoted sentences")
+            )
     return notices

@@ -166,8 +166,10 @@ class Pipeline:
                 resources.enter_context(examples.search)
             elif "medprompt" in needed:
                 raise SettingsError(NO_EXAMPLES)
-            wanted = bool(needed - WITHOUT_MODEL)
-            models, cache_notices = components.open_cached_models(settings, search, resources) if wanted else ({}, [])
+            needs_models = bool(needed - WITHOUT_MODEL)
+            models, cache_notices = (
+                components.open_cached_models(settings, search, resources) if needs_models else ({}, [])
+            )
             calibration, remarks = components.open_calibration(settings)
             name, reward = settings.refine.reward_model, None
             if name is not None and "self-reflection" in needed:

@@ -123,6 +123,7 @@ def test_page_works_without_javascript(tmp_path: Path) -> None:
         await ask(page)
         await page.click(".sources .cite >> nth=0")
         await page.wait_for_selector(".document mark")
+        assert await page.inner_text(".document mark")
 
     browse(make_app(tmp_path), steps)
 

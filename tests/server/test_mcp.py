@@ -189,6 +189,7 @@ def test_cancelled_call_stops_the_model(tmp_path: Path, transport: str) -> None:
             await asyncio.wait_for(model.started.wait(), 30)
             task.cancel()
             await asyncio.wait_for(model.cancelled.wait(), 30)
+        assert model.cancelled.is_set()
 
     asyncio.run(run())
 

@@ -367,6 +367,7 @@ def test_disconnected_client_stops_the_model(tmp_path: Path) -> None:
             await asyncio.wait_for(model.started.wait(), 30)
             task.cancel()
             await asyncio.wait_for(model.cancelled.wait(), 30)
+        assert model.cancelled.is_set()
 
     for stream in (False, True):
         asyncio.run(run(stream))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from epicrisis.server.access_log import NAME
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.types import Document
 from tests.server.test_page_unsafe_text import EVIL, check_page
 from tests.support.pages import Page, ask, open_page, quoting_model
-from tests.support.servers import connect, open_library, open_resources
+from tests.support.servers import connect, open_library, open_resources, read_access_log
 
 ANNA, BERT = "10083814", "10083815"
 STAYS = {"e1": ("2150-01-03", "2150-01-09"), "e2": ("2150-06-01", "2150-06-05")}
@@ -65,8 +63,7 @@ class Hospital:
         return asyncio.run(request())
 
     def entries(self) -> list[dict[str, Any]]:
-        path = self.folder / NAME
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return read_access_log(self.folder)
 
 
 @pytest.fixture

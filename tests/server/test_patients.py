@@ -18,7 +18,7 @@ from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import Document
 from tests.support.patient_records import recorder
-from tests.support.servers import connect, open_library, open_resources
+from tests.support.servers import connect, open_library, open_resources, read_access_log
 
 ANNA, BERT = "10083814", "10083815"
 NOTES = [
@@ -54,8 +54,7 @@ class Ward:
         return asyncio.run(request())
 
     def entries(self) -> list[dict[str, Any]]:
-        path = self.folder / NAME
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return read_access_log(self.folder)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from epicrisis.library.patients import Roster, holds_patients
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.server.access_log import NAME
 from epicrisis.server.resources import OpenLibrary, Resources, list_strategies
 from epicrisis.settings import ROLES, Settings
 from epicrisis.types import Document
@@ -101,3 +102,9 @@ def read_events(text: str) -> list[tuple[str, Any]]:
             data = "\n".join(line.removeprefix("data: ") for line in lines[1:])
             events.append((name, json.loads(data)))
     return events
+
+
+def read_access_log(folder: Path) -> list[dict[str, Any]]:
+    """Return the entries of the access log in the server's folder, none if nothing was logged."""
+    path = folder / NAME
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -69,11 +69,11 @@ def keeps_to_conversation(completed: str, turns: Sequence[ConversationTurn], que
     At least half of the longer words of the last question must be in it. Its own longer words and numbers must be in
     the conversation, or FUNCTION_WORDS. Inflections of a word count as the word.
     """
-    asked = list_words(question)
-    said = asked.union(*(list_words(turn.text) for turn in turns))
+    question_words = list_words(question)
+    conversation_words = question_words.union(*(list_words(turn.text) for turn in turns))
     words = list_words(completed)
-    kept = sum(has_word(words, word) for word in asked)
-    return 2 * kept >= len(asked) and all(has_word(said, word) for word in words)
+    n_kept = sum(has_word(words, word) for word in question_words)
+    return 2 * n_kept >= len(question_words) and all(has_word(conversation_words, word) for word in words)
 
 
 def has_word(words: Collection[str], word: str) -> bool:

@@ -57,12 +57,12 @@ async def _serve(settings: Settings, notices: Sequence[Notice], library: Path, p
     from epicrisis.server.resources import Resources
 
     async with await Resources.open(settings, [library], notices) as resources:
-        opened = resources.default
-        ids = find_patients(opened, patients)
+        library_to_serve = resources.default
+        ids = find_patients(library_to_serve, patients)
         log = None
-        if opened.holds_patients:
+        if library_to_serve.holds_patients:
             folder = settings.home / "server"
             make_private_folder(folder)
             log = AccessLog(folder / ACCESS_LOG)
-        server = create_mcp_server(Questions(resources, log=log), LibraryReader(resources, log), opened, ids)
+        server = create_mcp_server(Questions(resources, log=log), LibraryReader(resources, log), library_to_serve, ids)
         await server.run_stdio_async()

@@ -42,11 +42,11 @@ def add(
     """Add a user of the server and print the key, which is stored nowhere. An existing user gets a new key."""
     from epicrisis.server.users import ROLES, USERS_FILE, UserStore
 
-    known = [candidate for candidate in ROLES if candidate == role]
-    if not known:
+    matches = [candidate for candidate in ROLES if candidate == role]
+    if not matches:
         raise InputError(f"no role is called {role}: choose one of {', '.join(ROLES)}")
     store = UserStore(server_folder(folder) / USERS_FILE)
-    key = store.add(name, known[0], tuple(patient) if patient else None)
+    key = store.add(name, matches[0], tuple(patient) if patient else None)
     if json:
         show_json({"name": name, "key": key})
         return

@@ -69,7 +69,7 @@ class PinnedModel:
     settings: Metadata
     files: tuple[PinnedFile, ...]
     demo: bool = False
-    measured: str = ""
+    measurement: str = ""
     """What a small chat model got right in a measurement of this project, as the end of a sentence."""
     unpinned: tuple[HubFolder, ...] = ()
 
@@ -115,7 +115,7 @@ def is_demo(name: str) -> bool:
 
 def get_measurement(name: str) -> str:
     """Return what this model of the catalogue got right in a measurement, or an empty string."""
-    return load_catalogue()[name].measured if name in load_catalogue() else ""
+    return load_catalogue()[name].measurement if name in load_catalogue() else ""
 
 
 def get_pinned_model(name: str, models: Catalogue) -> PinnedModel:

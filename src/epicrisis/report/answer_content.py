@@ -249,10 +249,10 @@ def _describe_source(citations: Sequence[Citation]) -> SourceEntry:
         details.append(f"Study type: {studies[0].label}")
     for citation in citations:
         number = f"[{citation.number}] " if len(citations) > 1 else ""
-        found = "found verbatim there" if citation.verified else "NOT found there: unverified"
+        verification = "found verbatim there" if citation.verified else "NOT found there: unverified"
         if citation.in_title:
-            found = "found verbatim in its title"
-        details.append(printable(f"{number}“{citation.quotation}” ({found})"))
+            verification = "found verbatim in its title"
+        details.append(printable(f"{number}“{citation.quotation}” ({verification})"))
         details.append(_describe_place(citation))
     label = "".join(f"[{citation.number}]" for citation in citations)
     return SourceEntry(

@@ -33,11 +33,9 @@ class ToolLink(ToolResultPart):
     url: str
 
 
-class ToolHit(ToolResultPart):
-    """A passage that a search found."""
+class ToolSource(ToolResultPart):
+    """A passage with the source that it is from."""
 
-    rank: int = Field(description="Place in the ranking, from 1.")
-    score: float = Field(description="Higher is better. Not comparable between searches.")
     passage_id: str
     document_id: str
     uri: str = Field(description="Resource with the whole passage.")
@@ -46,8 +44,15 @@ class ToolHit(ToolResultPart):
     date: str | None
     study_type: str | None
     marks: list[ArticleMark] = Field(description="What became of the article, such as retracted.")
-    text: str
     links: list[ToolLink]
+
+
+class ToolHit(ToolSource):
+    """A passage that a search found."""
+
+    rank: int = Field(description="Place in the ranking, from 1.")
+    score: float = Field(description="Higher is better. Not comparable between searches.")
+    text: str
 
 
 class ToolRanking(ToolResultPart):
@@ -58,23 +63,14 @@ class ToolRanking(ToolResultPart):
     notes: list[str] = Field(description="Remarks on the search that a reader must know.")
 
 
-class ToolCitation(ToolResultPart):
+class ToolCitation(ToolSource):
     """A quoted sentence with its source. `[number]` in the answer stands for it."""
 
     number: int
-    passage_id: str
-    document_id: str
-    uri: str = Field(description="Resource with the passage around the sentence.")
-    title: str
-    reference: str = Field(description="The source as a reader would cite it.")
-    date: str | None
-    study_type: str | None
-    marks: list[ArticleMark] = Field(description="What became of the article, such as retracted.")
     quotation: str
     verified: bool = Field(description="Whether the document contains the quotation word for word.")
     start: int = Field(description="Offset of the quotation in the document, in characters.")
     end: int
-    links: list[ToolLink]
 
 
 class ToolClaim(ToolResultPart):

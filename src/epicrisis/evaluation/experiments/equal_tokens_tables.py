@@ -75,10 +75,10 @@ def accuracy_table(
     tested: list[Difference | None] = []
     for model, outcomes in runs.items():
         groups = outcome_groups.group_conditions(outcomes, "prompt_tokens", "arm")
-        spent = outcome_groups.group_conditions(costs[model], "prompt_tokens", "arm")
+        prompt_tokens = outcome_groups.group_conditions(costs[model], "prompt_tokens", "arm")
         for limit, arm in _sort_rows(groups):
             here = groups[limit, arm]
-            spending = _measure_spending(spent.get((limit, arm), ()), limit)
+            spending = _measure_spending(prompt_tokens.get((limit, arm), ()), limit)
             rows.append((model, limit, arm, grouping.mean_score(here), *grouping.count_endings(here), *spending))
             for baseline in BASELINES:
                 against = groups.get((limit, baseline), []) if limit else []
@@ -97,7 +97,7 @@ def accuracy_table(
         cells.append((*row, *ends))
     every = outcome_groups.all_outcomes(runs)
     comparisons = len(p_values) - p_values.count(None)
-    more = (*grouping.describe_chance(every), *grouping.describe_omitted_parts(every), *_EQUAL, _FAMILY)
+    remarks = (*grouping.describe_chance(every), *grouping.describe_omitted_parts(every), *_EQUAL, _FAMILY)
     differences = (
         f"difference to {RAG}",
         grouping.P_COLUMN,
@@ -105,7 +105,9 @@ def accuracy_table(
         f"{grouping.P_COLUMN} of that",
     )
     columns = ("model", LIMIT, "arm", *grouping.FIGURES, SPENT, OVER, *differences)
-    return Table(f"Accuracy at equal tokens: {dataset}", columns, tuple(cells), grouping.make_notes(comparisons, more))
+    return Table(
+        f"Accuracy at equal tokens: {dataset}", columns, tuple(cells), grouping.make_notes(comparisons, remarks)
+    )
 
 
 def _sort_rows(groups: Iterable[tuple[int | None, str]]) -> list[tuple[int | None, str]]:
@@ -167,24 +169,24 @@ def frontier_table(
     rows: list[tuple[Cell, ...]] = []
     notes: list[str] = []
     for model, outcomes in runs.items():
-        measured = _measure(outcomes, costs[model])
-        shared = _list_shared_questions(measured)
+        measurements = _measure(outcomes, costs[model])
+        shared = _list_shared_questions(measurements)
         total = len(set(map(attrgetter("question"), outcomes)))
         notes.append(f"{model}: {len(shared)} of {total} questions.")
         if not shared:
             continue
         points = compare_points(
-            [[each.tokens[question] for question in shared] for each in measured],
-            [[each.scores[(question,)] for question in shared] for each in measured],
+            [[measurement.tokens[question] for question in shared] for measurement in measurements],
+            [[measurement.scores[(question,)] for question in shared] for measurement in measurements],
         )
-        for each, point in sorted(zip(measured, points, strict=True), key=lambda pair: pair[1].cost):
-            scores = [each.scores[(question,)] for question in shared]
-            calls = sum(each.calls[question] for question in shared) / len(shared)
+        for measurement, point in sorted(zip(measurements, points, strict=True), key=lambda pair: pair[1].cost):
+            scores = [measurement.scores[(question,)] for question in shared]
+            calls = sum(measurement.calls[question] for question in shared) / len(shared)
             rows.append(
                 (
                     model,
-                    each.arm,
-                    each.limit,
+                    measurement.arm,
+                    measurement.limit,
                     round(point.cost),
                     round(calls, 2),
                     estimate_mean(scores),
@@ -198,25 +200,25 @@ def frontier_table(
 
 
 def _measure(outcomes: Sequence[Outcome], costs: Sequence[CaseCost]) -> list[_Measured]:
-    spent = outcome_groups.group_conditions(costs, "prompt_tokens", "arm")
+    prompt_tokens = outcome_groups.group_conditions(costs, "prompt_tokens", "arm")
     groups = outcome_groups.group_conditions(outcomes, "prompt_tokens", "arm")
-    measured: list[_Measured] = []
+    measurements: list[_Measured] = []
     for limit, arm in _sort_rows(groups):
-        counted = [case for case in spent.get((limit, arm), ()) if case.counted]
+        counted = [case for case in prompt_tokens.get((limit, arm), ()) if case.counted]
         tokens = grouping.mean_by(counted, attrgetter("question"), lambda case: case.total.input + case.total.output)
         calls = grouping.mean_by(counted, attrgetter("question"), attrgetter("total.calls"))
         scores = grouping.mean_by_pair(groups[limit, arm], ())
-        measured.append(_Measured(limit, arm, scores, tokens, calls))
-    return measured
+        measurements.append(_Measured(limit, arm, scores, tokens, calls))
+    return measurements
 
 
-def _list_shared_questions(measured: Sequence[_Measured]) -> list[str]:
+def _list_shared_questions(measurements: Sequence[_Measured]) -> list[str]:
     """Return the questions with a score and known tokens in every row, in an order that does not depend on the run."""
-    if not measured:
+    if not measurements:
         return []
-    shared = set(measured[0].tokens)
-    for each in measured:
-        shared &= {question for question in each.tokens if (question,) in each.scores}
+    shared = set(measurements[0].tokens)
+    for measurement in measurements:
+        shared &= {question for question in measurement.tokens if (question,) in measurement.scores}
     return sorted(shared)
 
 
