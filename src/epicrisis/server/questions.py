@@ -168,19 +168,19 @@ class Questions:
             raise ServerBusy(
                 f"the server answers {self.running} questions, and no more at the same time", retry_after=RETRY_SECONDS
             )
-        if self._running_by_caller[caller.name] >= caller.running:
+        if self._running_by_caller[caller.owner] >= caller.running:
             raise TooManyRequests(
                 f"{caller.name} has {caller.running} questions running, and no more at the same time",
                 retry_after=RETRY_SECONDS,
             )
         self.running += 1
-        self._running_by_caller[caller.name] += 1
+        self._running_by_caller[caller.owner] += 1
         self._idle.clear()
         try:
             yield
         finally:
             self.running -= 1
-            self._running_by_caller[caller.name] -= 1
+            self._running_by_caller[caller.owner] -= 1
             if not self.running:
                 self._idle.set()
 
