@@ -175,7 +175,9 @@ class Jobs:
 
     def _check_running(self, caller: Caller) -> None:
         """Raise TooManyRequests if no more jobs of the caller may run, and ShuttingDown."""
-        running = [id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.owner]
+        running = [
+            id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.owner
+        ]
         count_of_running = len(running) + self._starting[caller.owner]
         if count_of_running >= MAX_RUNNING_JOBS:
             raise TooManyRequests(
