@@ -164,19 +164,20 @@ class Jobs:
         Raises InputError for the first question that cannot be asked, TooManyRequests, and what `prepare` raises.
         """
         self._check_running(caller)
-        kept = sum(job.owner == caller.name for job in self._jobs.values()) + self._starting[caller.name]
+        kept = sum(job.owner == caller.owner for job in self._jobs.values()) + self._starting[caller.owner]
         if kept >= MAX_JOBS:
             raise TooManyRequests(f"{caller.name} has {kept} jobs, and no more are kept: delete one")
-        self._starting[caller.name] += 1
+        self._starting[caller.owner] += 1
         try:
             return await self._start_job(body, caller)
         finally:
-            self._starting[caller.name] -= 1
+            self._starting[caller.owner] -= 1
 
     def _check_running(self, caller: Caller) -> None:
         """Raise TooManyRequests if no more jobs of the caller may run, and ShuttingDown."""
-        running = [id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.name]
-        count_of_running = len(running) + self._starting[caller.name]
+        own = [id_ for id_ in self._tasks if self._jobs[id_].owner == caller.owner]
+        running = [id_ for id_ in own if not self._tasks[id_].done()]
+        count_of_running = len(running) + self._starting[caller.owner]
         if count_of_running >= MAX_RUNNING_JOBS:
             raise TooManyRequests(
                 f"{caller.name} has {count_of_running} running jobs: wait, or cancel one", retry_after=60
@@ -195,14 +196,14 @@ class Jobs:
             except InputError as error:
                 raise InputError(f"questions.{number}: {error.message}") from None
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.name, created=created, body=body)
+        job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.owner, created=created, body=body)
         await asyncio.to_thread(self._write, job)
         self._launch(job)
         return self.status(job.id, caller)
 
     def list_jobs(self, caller: Caller) -> list[JobStatus]:
         """Return the jobs of the caller, the newest first."""
-        own = [job for job in self._jobs.values() if job.owner == caller.name]
+        own = [job for job in self._jobs.values() if job.owner == caller.owner]
         own.sort(key=lambda job: (job.created, job.id), reverse=True)
         return [self.status(job.id, caller) for job in own]
 
@@ -268,7 +269,7 @@ class Jobs:
 
     def _find(self, id_: str, caller: Caller) -> JobFile:
         job = self._jobs.get(id_)
-        if job is None or job.owner != caller.name:
+        if job is None or job.owner != caller.owner:
             raise NotFound("you have no job of this id: GET /api/v1/jobs lists yours")
         return job
 

@@ -168,19 +168,19 @@ class Questions:
             raise ServerBusy(
                 f"the server answers {self.running} questions, and no more at the same time", retry_after=RETRY_SECONDS
             )
-        if self._running_by_caller[caller.name] >= caller.running:
+        if self._running_by_caller[caller.owner] >= caller.running:
             raise TooManyRequests(
                 f"{caller.name} has {caller.running} questions running, and no more at the same time",
                 retry_after=RETRY_SECONDS,
             )
         self.running += 1
-        self._running_by_caller[caller.name] += 1
+        self._running_by_caller[caller.owner] += 1
         self._idle.clear()
         try:
             yield
         finally:
             self.running -= 1
-            self._running_by_caller[caller.name] -= 1
+            self._running_by_caller[caller.owner] -= 1
             if not self.running:
                 self._idle.set()
 
@@ -196,12 +196,12 @@ class Questions:
             resolved.append(scope.patient)
         if library.holds_patients and self._log is not None:
             for patient in dict.fromkeys(resolved):
-                await self._log.record(caller.name, action, library.name, patient, (), reason)
+                await self._log.record(caller.log_name, action, library.name, patient, (), reason)
 
     async def _record(self, asked: AskedQuestion, documents: Sequence[str]) -> None:
         if asked.library.holds_patients and self._log is not None:
             patient = asked.question.patient
-            await self._log.record(asked.caller.name, "ask", asked.library.name, patient, documents, asked.reason)
+            await self._log.record(asked.caller.log_name, "ask", asked.library.name, patient, documents, asked.reason)
 
 
 def _list_documents(event: Event) -> Sequence[str]:

@@ -233,7 +233,7 @@ class LibraryReader:
     ) -> None:
         """Write to the access log what was read of a library of notes, if it is one."""
         if library.holds_patients and self._log is not None:
-            await self._log.record(caller.name, action, library.name, patient, documents, reason)
+            await self._log.record(caller.log_name, action, library.name, patient, documents, reason)
 
 
 async def offload(pipeline: Pipeline, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

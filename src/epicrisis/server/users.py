@@ -38,6 +38,18 @@ class Caller:
     requests_per_minute: int = 6_000
     running: int = 1_000
     """Questions at the same time."""
+    account: str = ""
+    """Issuer and subject of a user of an identity provider. No name of a local user equals one."""
+
+    @property
+    def owner(self) -> str:
+        """The owner of jobs and stored answers, and the key of limits: the account, or the name of a local user."""
+        return self.account or self.name
+
+    @property
+    def log_name(self) -> str:
+        """The user in the access log: the name, behind the account if there is one."""
+        return f"{self.account} {self.name}" if self.account else self.name
 
     def has(self, role: Role) -> bool:
         """Return whether the caller has this role or a higher one."""

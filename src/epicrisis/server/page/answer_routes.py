@@ -41,7 +41,7 @@ class AnswerPages:
 
         Raises AccessDenied if the caller may no longer read the record behind it.
         """
-        stored = await asyncio.to_thread(self.answers.find, answer_id, caller.name)
+        stored = await asyncio.to_thread(self.answers.find, answer_id, caller.owner)
         if stored is None:
             raise NotFound(_UNKNOWN_ANSWER)
         library = self.resources.libraries.get(stored.library)
@@ -86,7 +86,7 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
     @router.post("/answers/{answer_id}/delete")
     async def delete(answer_id: str, caller: CurrentCaller) -> Response:
         await pages.find(answer_id, caller)
-        await asyncio.to_thread(pages.answers.remove, answer_id, caller.name)
+        await asyncio.to_thread(pages.answers.remove, answer_id, caller.owner)
         return RedirectResponse("/history", status_code=303)
 
 
