@@ -175,8 +175,9 @@ class Jobs:
 
     def _check_running(self, caller: Caller) -> None:
         """Raise TooManyRequests if no more jobs of the caller may run, and ShuttingDown."""
-        own = [id_ for id_ in self._tasks if self._jobs[id_].owner == caller.owner]
-        running = [id_ for id_ in own if not self._tasks[id_].done()]
+        running = [
+            id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.owner
+        ]
         count_of_running = len(running) + self._starting[caller.owner]
         if count_of_running >= MAX_RUNNING_JOBS:
             raise TooManyRequests(
@@ -275,12 +276,13 @@ class Jobs:
 
     def _find_owner(self, job: JobFile) -> Caller:
         """Return the owner with the rights of now. Raises NotFound for a user who was removed."""
-        users = {} if self._users is None else self._users.users()
-        if not users and job.owner == LOCAL.name:
+        has_users = self._users is not None and bool(self._users.users())
+        if not has_users and job.owner == LOCAL.owner:
             return LOCAL
-        if job.owner not in users:
+        owner = None if self._users is None else self._users.find_owner(job.owner)
+        if owner is None:
             raise NotFound("the owner of the job is no user any more")
-        return users[job.owner].as_caller(job.owner)
+        return owner
 
     def _open_records(self, job: JobFile) -> RecordStore:
         records = self._records.get(job.id)
