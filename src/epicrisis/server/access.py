@@ -68,7 +68,7 @@ class AccessControl:
         """Write to the access log what was read, or refused, of a library of notes, if it is one."""
         if library.holds_patients and self._log is not None:
             await self._log.record(
-                caller.name, action, library.name, patient, documents, reason, user_id=caller.owner, outcome=outcome
+                caller.log_name, action, library.name, patient, documents, reason, user_id=caller.owner, outcome=outcome
             )
 
 

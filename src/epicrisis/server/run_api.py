@@ -59,7 +59,7 @@ class RunFolder:
         if self._log is not None:
             outcome: AccessOutcome = "allowed" if is_allowed else "refused"
             # A run does not say whose record a line is about.
-            entry = build_entry(caller.name, "run", name, None, (), user_id=caller.owner, outcome=outcome)
+            entry = build_entry(caller.log_name, "run", name, None, (), user_id=caller.owner, outcome=outcome)
             self._log.append(entry)
         if not is_allowed:
             raise NotFound(_NO_RUN)

@@ -43,10 +43,18 @@ class Caller:
     id: str = ""
     """What stored answers and jobs of the caller carry, from `make_owner_id`. Empty: the name."""
 
+    account: str = ""
+    """Issuer and subject of a user of an identity provider, as `ISSUER#SUBJECT`."""
+
     @property
     def owner(self) -> str:
         """The id under which work of the caller is stored and counted. No later user of the same name has it."""
         return self.id or self.name
+
+    @property
+    def log_name(self) -> str:
+        """The user in the access log: the name, behind the account if there is one."""
+        return f"{self.account} {self.name}" if self.account else self.name
 
     def has(self, role: Role) -> bool:
         """Return whether the caller has this role or a higher one."""
