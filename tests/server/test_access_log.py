@@ -134,7 +134,9 @@ def test_run_about_patients_is_logged_whether_opened_or_refused(
     key = UserStore(server / USERS_FILE).add("maria", role)
 
     async def run() -> list[int]:
-        app = create_app(open_resources(open_library(tmp_path / "lib")), ServerOptions(folder=server, runs=tmp_path / "runs"))
+        app = create_app(
+            open_resources(open_library(tmp_path / "lib")), ServerOptions(folder=server, runs=tmp_path / "runs")
+        )
         async with connect(app, headers={"authorization": f"Bearer {key}"}) as client:
             paths = (path, path.replace("ward", "papers"), path.replace("ward", "none"))
             return [(await client.get(opened)).status_code for opened in paths]
