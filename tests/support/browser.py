@@ -46,9 +46,10 @@ class WritingModel(ScriptedModel):
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         pieces: list[str] = []
         reply = await super().complete(request, lambda piece: pieces.append(piece or ""))
-        for piece in pieces if on_delta is not None else ():
-            await asyncio.sleep(self._seconds)
-            on_delta(piece)
+        if on_delta is not None:
+            for piece in pieces:
+                await asyncio.sleep(self._seconds)
+                on_delta(piece)
         return reply
 
 
