@@ -37,6 +37,9 @@ BehindProxy = Annotated[
     bool, Option("--behind-proxy", help="A proxy in front of the server encrypts the connections of clients.")
 ]
 Runs = Annotated[Path | None, Option("--runs", help="Folder of finished runs to list and open.")]
+Upload = Annotated[
+    bool, Option("--upload", help="Let administrators add files to libraries of literature, without users everybody.")
+]
 MaxQuestions = Annotated[int, Option("--max-questions", min=1, help="Questions answered at the same time.")]
 
 
@@ -67,6 +70,7 @@ def serve(
     behind_proxy: BehindProxy = False,
     folder: ServerFolder = None,
     runs: Runs = None,
+    upload: Upload = False,
     max_questions: MaxQuestions = 256,
     *,
     flags: Flags,
@@ -79,6 +83,7 @@ def serve(
     from epicrisis.api import check_settings, choose_strategy
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.guards import GuardOptions
+    from epicrisis.server.upload_reception import UploadLimits
 
     is_local = is_loopback(host)
     check_files(tls_certificate, tls_key)
@@ -91,7 +96,13 @@ def serve(
         raise InputError(f"--host {host}: give the name that clients use, with --host-name answers.example.org")
     names = host_name or ([] if is_local else [host])
     guard = GuardOptions(LOOPBACK | {normalize_host(name) for name in names}, requires_key=not is_local or behind_proxy)
-    options = ServerOptions(max_running=max_questions, folder=server_folder(folder), runs=runs, guard=guard)
+    options = ServerOptions(
+        max_running=max_questions,
+        folder=server_folder(folder),
+        runs=runs,
+        uploads=UploadLimits() if upload else None,
+        guard=guard,
+    )
     settings, notices = choose_strategy(check_settings(flags.settings()))
     for notice in notices:
         say(f"note: {notice.message}", err=True)

@@ -21,7 +21,7 @@ from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.errors import PROBLEM_RESPONSES, add_error_handlers
-from epicrisis.server.guards import GuardOptions, RequestGuard
+from epicrisis.server.guards import MAX_BODY_BYTES, GuardOptions, RequestGuard
 from epicrisis.server.job_api import make_job_routes
 from epicrisis.server.jobs import Jobs
 from epicrisis.server.library_api import make_document_routes, make_search_routes
@@ -37,6 +37,9 @@ from epicrisis.server.resources import Resources
 from epicrisis.server.run_api import RunFolder, make_run_routes
 from epicrisis.server.shelves import Shelves
 from epicrisis.server.streaming import ClientGone
+from epicrisis.server.upload_api import make_upload_routes
+from epicrisis.server.upload_reception import UploadLimits
+from epicrisis.server.uploads import Uploads
 from epicrisis.server.users import USERS_FILE, UserStore
 
 STOP_SECONDS = 60.0
@@ -54,6 +57,8 @@ class ServerOptions:
     """Folder of the users, the access log and the jobs. None: the server has none of them."""
     runs: Path | None = None
     """Folder of finished runs. None: there are none to open."""
+    uploads: UploadLimits | None = None
+    """What may be uploaded into the libraries. None: nothing."""
     guard: GuardOptions = field(default_factory=GuardOptions)
 
 
@@ -70,14 +75,20 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     assistants = McpEndpoint(questions, reader)
     jobs = None if options.folder is None else Jobs(questions, options.folder, users)
 
+    uploads = open_uploads(resources, options)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with assistants.run():
             if jobs is not None:
                 jobs.start()
+            if uploads is not None:
+                uploads.start()
             yield
             await questions.stop(options.stop_seconds)
             await shelves.stop()
+            if uploads is not None:
+                await uploads.stop()
             if jobs is not None:
                 await jobs.stop()
 
@@ -99,16 +110,23 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_run_routes(runs))
     if jobs is not None:
         app.include_router(make_job_routes(jobs))
+    if uploads is not None:
+        app.include_router(make_upload_routes(uploads))
     app.include_router(make_health_routes(questions))
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
-    app.include_router(make_page_routes(questions, shelves, answers, runs))
+    app.include_router(make_page_routes(questions, shelves, answers, runs, uploads))
     app.include_router(make_sign_in_routes(users))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
-    guard = replace(options.guard, requires_key=options.guard.requires_key or log_is_needed(resources))
+    guard = replace(
+        options.guard,
+        requires_key=options.guard.requires_key or log_is_needed(resources),
+        # A body has boundaries and headers besides its files.
+        upload_bytes=0 if options.uploads is None else options.uploads.upload_bytes + MAX_BODY_BYTES,
+    )
     app.add_middleware(RequestGuard, options=guard, users=users)
     app.add_middleware(CountRequests, metrics=questions.metrics)
     return app
@@ -133,6 +151,15 @@ def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog
         return None, None
     make_private_folder(folder)
     return AccessLog(folder / ACCESS_LOG), users
+
+
+def open_uploads(resources: Resources, options: ServerOptions) -> Uploads | None:
+    """Return the uploads, or None if the options allow none. Raises SettingsError without a folder for the files."""
+    if options.uploads is None:
+        return None
+    if options.folder is None:
+        raise SettingsError("uploads need a folder of the server: give it with --folder")
+    return Uploads(resources, options.folder, options.uploads)
 
 
 def log_is_needed(resources: Resources) -> bool:
