@@ -8,9 +8,9 @@ The server is the real command in a process of its own, over the demo's library 
 another process on loopback: an OpenAI-compatible endpoint that waits, then streams a reply word by word, so that the
 time of a reply is known. Clients, server and model share the machine, so their work is part of every figure.
 
-Each question carries a number that the reply must repeat. Overhead is the time of a question minus the fixed time of the
-model. `bare` is the overhead of the same clients that ask the model directly: the part of the figure that is not the
-server's. The memory and the CPU seconds are those of the server, from /proc.
+Each question carries a number that the reply must repeat. Overhead is the time of a question minus the fixed time of
+the model. The same clients also ask the model directly: that overhead is not the server's. Memory and CPU seconds are
+those of the server, from /proc.
 """
 
 from __future__ import annotations
