@@ -37,7 +37,18 @@ _may_connect: ContextVar[bool] = ContextVar("may_connect", default=False)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _PUBLIC_PARAMETERS = {"api-version", "model"}
 """Query parameters without secrets. Others may be keys (`?key=...`)."""
-_LIBRARIES = ("openai", "httpx2", "httpcore2", "httpx", "httpcore", "lancedb", "genai-prices", "huggingface_hub", "mcp")
+_LIBRARIES = (
+    "openai",
+    "httpx2",
+    "httpcore2",
+    "httpx",
+    "httpcore",
+    "lancedb",
+    "genai-prices",
+    "huggingface_hub",
+    "mcp",
+    "authlib",
+)
 _LOOKUP_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
 
 

@@ -135,7 +135,9 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     KeyRequired: Status(401, "A key is required", "Send the header Authorization: Bearer KEY."),
     AccessDenied: Status(403, "Your role does not allow this", "Ask an administrator of the server for the role."),
     TokenRefused: Status(401, "The access token is refused", "Ask the identity provider for a new token."),
-    SignInRefused: Status(403, "You are not signed in", "Sign in again, and tell the person who runs the server if it fails again."),
+    SignInRefused: Status(
+        403, "You are not signed in", "Sign in again, and tell the person who runs the server if it fails again."
+    ),
     NoRole: Status(
         403, "Your account has no role here", "Ask those who manage accounts in your hospital for a role of epicrisis."
     ),

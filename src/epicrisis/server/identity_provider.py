@@ -171,9 +171,7 @@ def _make_client(settings: IdentityProviderSettings, secret: str | None, documen
     integration = StarletteIntegration(_NAME)
     integration.expires_in = STATE_SECONDS
     options = {"scope": settings.scopes, "code_challenge_method": "S256", "timeout": TIMEOUT_SECONDS}
-    return Client(
-        integration, _NAME, client_id=settings.client_id, client_secret=secret, client_kwargs=options
-    )
+    return Client(integration, _NAME, client_id=settings.client_id, client_secret=secret, client_kwargs=options)
 
 
 def _decode(token: str, keys: Mapping[str, Any]) -> Any:

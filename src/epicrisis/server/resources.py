@@ -118,6 +118,8 @@ class Resources:
     """By name, in the order of the command. The first answers requests that name none."""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     """Closed with the resources."""
+    sign_in_host: str = ""
+    """Host of the identity provider, if there is one."""
 
     @classmethod
     async def open(cls, settings: Settings, libraries: Sequence[Path], notices: Sequence[Notice] = ()) -> Self:

@@ -50,7 +50,7 @@ def make_page_routes(
         views: list[dict[str, Any]] = []
         for summary in await reader.list_libraries(caller):
             facts = [("Documents", f"{summary['documents']:,}"), ("Passages", f"{summary['passages']:,}")]
-            facts += describe_setup(resources.find(summary["name"]))
+            facts += describe_setup(resources.find(summary["name"]), resources.sign_in_host)
             facts.append(("Patients", "yes" if summary["holds_patients"] else "no"))
             views.append({**summary, "facts": facts})
         return html_response(render("libraries", libraries=views, page="libraries"))
