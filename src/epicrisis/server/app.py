@@ -20,7 +20,8 @@ from epicrisis.errors import SettingsError, StorageError
 from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
-from epicrisis.server.errors import PROBLEM_RESPONSES, add_error_handlers
+from epicrisis.server.error_handlers import add_error_handlers
+from epicrisis.server.errors import PROBLEM_RESPONSES
 from epicrisis.server.guards import GuardOptions, RequestGuard
 from epicrisis.server.job_api import make_job_routes
 from epicrisis.server.jobs import Jobs
@@ -62,6 +63,9 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     Raises SettingsError for a library of notes without a folder, as the access log would have no place.
     """
     options = options or ServerOptions()
+    for place, name in ((options.folder, "the server's folder"), (options.runs, "the folder of runs")):
+        if place is not None:
+            resources.private_folders[str(place)] = name
     log, users = open_folder(resources, options)
     questions = Questions(resources, options.max_running, log)
     reader = LibraryReader(resources, log)
@@ -106,7 +110,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
     guard = replace(options.guard, requires_key=options.guard.requires_key or log_is_needed(resources))
-    app.add_middleware(RequestGuard, options=guard, users=users)
+    app.add_middleware(RequestGuard, options=guard, users=users, hide=resources.hide_paths)
     app.add_middleware(CountRequests, metrics=questions.metrics)
     return app
 
