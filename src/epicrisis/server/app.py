@@ -36,6 +36,7 @@ from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
 from epicrisis.server.run_api import RunFolder, make_run_routes
+from epicrisis.server.shelves import Shelves
 from epicrisis.server.streaming import ClientGone
 from epicrisis.server.users import USERS_FILE, UserStore
 
@@ -69,6 +70,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     log, users = open_folder(resources, options)
     questions = Questions(resources, options.max_running, log)
     reader = LibraryReader(resources, log)
+    shelves = Shelves(reader)
     assistants = McpEndpoint(questions, reader)
     jobs = None if options.folder is None else Jobs(questions, options.folder, users)
 
@@ -79,6 +81,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
                 jobs.start()
             yield
             await questions.stop(options.stop_seconds)
+            await shelves.stop()
             if jobs is not None:
                 await jobs.stop()
 
@@ -104,7 +107,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
-    app.include_router(make_page_routes(questions, reader, answers, runs))
+    app.include_router(make_page_routes(questions, shelves, answers, runs))
     app.include_router(make_sign_in_routes(users))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
