@@ -219,7 +219,12 @@ def test_unknown_address_of_openai_client_has_its_form(path: str, app: FastAPI) 
         (ASK, {"other": 1}, "question: is missing; other: the request has no such field", None),
         (ASK, [], "body: must be a JSON object", None),
         (CHAT, {"model": 1}, "model: must be a text; messages: is missing", "model"),
-        (CHAT, {"model": "m", "messages": [{"role": "x"}]}, "messages.0.role: Input should be 'system'", "messages.0.role"),
+        (
+            CHAT,
+            {"model": "m", "messages": [{"role": "x"}]},
+            "messages.0.role: Input should be 'system'",
+            "messages.0.role",
+        ),
         (CHAT, [], "body: must be a JSON object", None),
     ],
 )

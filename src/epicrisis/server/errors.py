@@ -266,7 +266,7 @@ def describe_faults(problems: Sequence[Mapping[str, Any]], skip: int = 0) -> str
     for problem in problems[:MAX_PROBLEMS]:
         parts = [str(part) for part in problem["loc"][skip:]]
         names = [part[:MAX_NAME] for part in parts if not _FORM.search(part)]
-        is_form = len(names) < len(parts) and problem["type"] in _OTHER_FORMS or problem["type"] == "too_short"
+        is_form = (len(names) < len(parts) and problem["type"] in _OTHER_FORMS) or problem["type"] == "too_short"
         words = _PLAIN_WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
         faults[".".join(names) or "body", words] = is_form
     own = [place for (place, _), is_form in faults.items() if not is_form]

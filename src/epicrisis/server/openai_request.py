@@ -102,9 +102,7 @@ class ChatExtension(RequestBody):
 
     library: LibraryName = None
     patient: PatientId = None
-    options: Options = Field(
-        None, description="Options of a multiple-choice question."
-    )
+    options: Options = Field(None, description="Options of a multiple-choice question.")
     settings: RequestSettings = RequestSettings()
     break_glass: AccessReason = None
 

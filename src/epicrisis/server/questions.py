@@ -65,9 +65,7 @@ class QuestionBody(RequestBody):
     )
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="The question.")
-    options: Options = Field(
-        None, description="Options of a multiple-choice question, with or without letters."
-    )
+    options: Options = Field(None, description="Options of a multiple-choice question, with or without letters.")
     library: LibraryName = None
     patient: PatientId = None
     settings: RequestSettings = RequestSettings()
