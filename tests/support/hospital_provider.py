@@ -32,6 +32,12 @@ _PAGE = """<!doctype html><html lang="en"><head><title>Hospital</title></head><b
 <input id="user" name="user"><button type="submit">Continue</button></form></main></body></html>"""
 
 
+@cache
+def make_key(_: str) -> RSAKey:
+    """Return the key of this name, made once for all tests."""
+    return RSAKey.generate_key(2048, {"use": "sig"}, auto_kid=True)
+
+
 @dataclass
 class HospitalProvider:
     """The provider of a hospital with one client. Its users have the claims of `people`."""
@@ -156,9 +162,3 @@ class HospitalProvider:
 def encode_part(value: object) -> str:
     """Return a part of a token as base64."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-
-@cache
-def make_key(_: str) -> RSAKey:
-    """Return the key of this name, made once for all tests."""
-    return RSAKey.generate_key(2048, {"use": "sig"}, auto_kid=True)

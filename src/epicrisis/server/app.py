@@ -20,7 +20,8 @@ from epicrisis.errors import SettingsError, StorageError
 from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
-from epicrisis.server.errors import PROBLEM_RESPONSES, add_error_handlers
+from epicrisis.server.error_handlers import add_error_handlers
+from epicrisis.server.errors import PROBLEM_RESPONSES
 from epicrisis.server.guards import GuardOptions, RequestGuard
 from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.job_api import make_job_routes
@@ -36,6 +37,7 @@ from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
 from epicrisis.server.run_api import RunFolder, make_run_routes
+from epicrisis.server.shelves import Shelves
 from epicrisis.server.streaming import ClientGone
 from epicrisis.server.users import USERS_FILE, UserStore
 
@@ -68,9 +70,13 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     provider = options.provider
     if provider is not None:
         resources = replace(resources, sign_in_host=provider.settings.host)
+    for place, name in ((options.folder, "the server's folder"), (options.runs, "the folder of runs")):
+        if place is not None:
+            resources.private_folders[str(place)] = name
     log, users = open_folder(resources, options)
     questions = Questions(resources, options.max_running, log)
     reader = LibraryReader(resources, log)
+    shelves = Shelves(reader)
     assistants = McpEndpoint(questions, reader)
     jobs = None if options.folder is None else Jobs(questions, options.folder, users, provider)
 
@@ -81,6 +87,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
                 jobs.start()
             yield
             await questions.stop(options.stop_seconds)
+            await shelves.stop()
             if jobs is not None:
                 await jobs.stop()
 
@@ -98,7 +105,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_question_routes(questions))
     app.include_router(make_search_routes(reader))
     app.include_router(make_document_routes(reader))
-    runs = None if options.runs is None else RunFolder(options.runs)
+    runs = None if options.runs is None else RunFolder(options.runs, log)
     app.include_router(make_run_routes(runs))
     if jobs is not None:
         app.include_router(make_job_routes(jobs))
@@ -106,7 +113,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
-    app.include_router(make_page_routes(questions, reader, answers, runs))
+    app.include_router(make_page_routes(questions, shelves, answers, runs))
     app.include_router(make_sign_in_routes(users, provider, options.guard.address))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
@@ -115,7 +122,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     guard = replace(options.guard, requires_key=needs_key)
     if provider is not None:
         add_sign_in_state(app, guard.address)
-    app.add_middleware(RequestGuard, options=guard, users=users, provider=provider)
+    app.add_middleware(RequestGuard, options=guard, users=users, provider=provider, hide=resources.hide_paths)
     app.add_middleware(CountRequests, metrics=questions.metrics)
     return app
 

@@ -11,8 +11,8 @@ import os
 import secrets
 import shutil
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -23,22 +23,24 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.answers import Answer, Answered
 from epicrisis.errors import EpicrisisError, InputError, StorageError
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessReason
-from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests
-from epicrisis.server.guards import log_fault
+from epicrisis.server.error_log import log_fault
+from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests, describe_error
 from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.questions import (
     MAX_QUESTION_CHARACTERS,
     AskedQuestion,
-    Letter,
     LibraryName,
-    OptionText,
+    Options,
     PatientId,
     QuestionBody,
     Questions,
+    list_documents,
 )
+from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import RequestSettings
 from epicrisis.server.users import LOCAL, Caller, UserStore
 
@@ -52,6 +54,7 @@ MAX_CONCURRENCY = 8
 """Questions of one job that are answered at the same time."""
 _DESCRIPTION, _ANSWERS = "job.json", "answers.jsonl"
 _ID_BYTES = 16
+_BLOCK = 1 << 16
 _FAULT = "a fault of the program; its place is in the log of the server"
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,18 +63,18 @@ JobState: TypeAlias = Literal["running", "done", "cancelled", "stopped"]
 """`stopped`: the server ended, or an error stopped the job. It can be resumed."""
 
 
-class JobQuestion(BaseModel):
+class JobQuestion(RequestBody):
     """A question of a job."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Annotated[str | None, Field(max_length=200, description="Default: its number, from 1.")] = None
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS)
-    options: dict[Letter, OptionText] | Annotated[list[OptionText], Field(max_length=26)] | None = None
+    options: Options = None
     patient: PatientId = None
 
 
-class JobBody(BaseModel):
+class JobBody(RequestBody):
     """Questions to answer in the background, with the same settings."""
 
     model_config = ConfigDict(
@@ -87,7 +90,7 @@ class JobBody(BaseModel):
         },
     )
 
-    questions: Annotated[tuple[JobQuestion, ...], Field(min_length=1, max_length=MAX_QUESTIONS)]
+    questions: Annotated[tuple[JobQuestion, ...], Field(fail_fast=True), Field(min_length=1, max_length=MAX_QUESTIONS)]
     library: LibraryName = None
     settings: RequestSettings = RequestSettings()
     break_glass: AccessReason = None
@@ -227,16 +230,20 @@ class Jobs:
             problem = self._questions.resources.hide_paths(error.message)
         return JobStatus(job.id, job.created, job.state, len(job.body.questions), answers, problem)
 
-    async def answers_file(self, id_: str, caller: Caller) -> Path:
-        """Return the file of the answers so far, once the access log has it.
+    async def read_answers(self, id_: str, caller: Caller) -> Iterator[bytes]:
+        """Return the lines of the answers so far, once the access log has them with the documents that they read.
 
         Raises NotFound for a job of another user too, and AccessDenied if the caller may no longer read a record of it.
         """
         job = self._find(id_, caller)
-        patients = [question.patient for question in job.body.questions]
+        documents: dict[str | None, list[str]] = {question.patient: [] for question in job.body.questions}
+        path = self._folder / job.id / _ANSWERS
+        size, read = await asyncio.to_thread(list_read_documents, path)
+        for patient, ids in read.items():
+            documents.setdefault(patient, []).extend(ids)
         library = self._questions.resources.find(job.body.library)
-        await self._questions.record_reading(caller, "job", library, patients, job.body.break_glass)
-        return self._folder / job.id / _ANSWERS
+        await self._questions.record_reading(caller, "job", library, documents, job.body.break_glass)
+        return _read_start(path, size)
 
     async def cancel(self, id_: str, caller: Caller) -> JobStatus:
         """Stop a job. The calls of its running questions end at once; its answers are kept. Raises NotFound."""
@@ -331,7 +338,7 @@ class Jobs:
             first = _first_error(error)
             problem = _FAULT
             if isinstance(first, EpicrisisError):
-                problem = self._questions.resources.hide_paths(first.message)
+                problem = describe_error(first, self._questions.resources.hide_paths).detail
             else:
                 # The message of a fault may hold text of a record.
                 log_fault(first)
@@ -383,6 +390,39 @@ class Jobs:
         except OSError as error:
             raise StorageError(f"the job cannot be stored: {error.strerror}") from None
         self._jobs[job.id] = job
+
+
+def list_read_documents(path: Path) -> tuple[int, dict[str | None, list[str]]]:
+    """Return the bytes of the complete lines of a file of answers, and the documents that were read, by patient.
+
+    Raises InputError for a line that is no answer.
+    """
+    size = 0
+    documents: dict[str | None, dict[str, None]] = {}
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            size += len(line)
+            try:
+                answer = RunRecord.model_validate_json(line).answer
+            except ValidationError:
+                raise InputError("the answers of the job are damaged: ask its questions again in a new job") from None
+            ids = documents.setdefault(answer.patient or answer.question.patient, {})
+            for event in answer.trace:
+                ids.update(dict.fromkeys(list_documents(event)))
+            ids.update(dict.fromkeys(citation.document_id for citation in answer.citations))
+    return size, {patient: list(ids) for patient, ids in documents.items()}
+
+
+def _read_start(path: Path, size: int) -> Iterator[bytes]:
+    """Yield the first `size` bytes of a file: those of the access log, and none that were added later."""
+    if not size:
+        return
+    with path.open("rb") as file:
+        while size and (block := file.read(min(size, _BLOCK))):
+            size -= len(block)
+            yield block
 
 
 def _name_question(body: JobBody, number: int) -> str:
