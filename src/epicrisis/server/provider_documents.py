@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +25,8 @@ KEEP_SECONDS = 24 * 60 * 60.0
 """How long a document is used while the provider cannot be reached."""
 RETRY_SECONDS = 30.0
 """The shortest time between two fetches. Tokens with invented keys would otherwise flood the provider."""
+FAILURE_SECONDS = 5.0
+"""The shortest time until a provider that failed is asked again."""
 MAX_BYTES = 1_000_000
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _CONTACTED = ("token_endpoint", "jwks_uri")
@@ -34,31 +35,35 @@ _KEPT = ("issuer", *_ENDPOINTS, "end_session_endpoint")
 Document = Mapping[str, Any]
 
 
-@dataclass(slots=True)
-class CachedDocument:
+class DocumentCache:
     """A document of the provider, fetched when it is needed and old."""
 
-    fetch: Callable[[], Awaitable[Document]]
-    clock: Callable[[], float]
-    content: Document | None = None
-    fetched_at: float = 0.0
-    tried_at: float | None = None
+    def __init__(self, fetch: Callable[[], Awaitable[Document]], clock: Callable[[], float]) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._content: Document | None = None
+        self._fetched_at = 0.0
+        self._tried_at: float | None = None
+        self._failure: str | None = None
 
     async def read(self, *, renew: bool = False) -> Document:
         """Return the document; `renew`: a new one, unless one was just fetched. Raises ProviderFailed."""
-        now = self.clock()
-        age = now - self.fetched_at
-        is_retried = self.tried_at is None or now - self.tried_at >= RETRY_SECONDS
-        if self.content is not None and (not is_retried or not (renew or age >= RENEW_SECONDS)):
-            return self.content
-        self.tried_at = now
-        try:
-            self.content = await self.fetch()
-            self.fetched_at = now
-        except ProviderFailed:
-            if self.content is None or age >= KEEP_SECONDS:
-                raise
-        return self.content
+        now = self._clock()
+        age = now - self._fetched_at
+        usable = self._content if age < KEEP_SECONDS else None
+        pause = RETRY_SECONDS if self._failure is None else FAILURE_SECONDS
+        may_fetch = self._tried_at is None or now - self._tried_at >= pause
+        if may_fetch and (usable is None or renew or age >= RENEW_SECONDS):
+            self._tried_at = now
+            try:
+                usable = self._content = await self._fetch()
+                self._fetched_at, self._failure = now, None
+            except ProviderFailed as error:
+                self._failure = error.message
+        if usable is None:
+            # Requests would otherwise wait one after the other for a provider that does not answer.
+            raise ProviderFailed(self._failure or "the identity provider was not asked yet")
+        return usable
 
 
 class ProviderDocuments:
@@ -67,8 +72,8 @@ class ProviderDocuments:
     def __init__(self, settings: IdentityProviderSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._lock = asyncio.Lock()
-        self._metadata = CachedDocument(self._fetch_metadata, clock)
-        self._keys = CachedDocument(self._fetch_keys, clock)
+        self._metadata = DocumentCache(self._fetch_metadata, clock)
+        self._keys = DocumentCache(self._fetch_keys, clock)
 
     async def read_metadata(self) -> Document:
         """Return the endpoints of the provider. Raises ProviderFailed."""
