@@ -36,7 +36,7 @@ class RunFolder:
         manifests: dict[str, RunManifest] = {}
         for name, folder in self._folders().items():
             try:
-                if _reads_every_patient(caller) or not self._is_about_patients(folder):
+                if reads_every_patient(caller) or not self._is_about_patients(folder):
                     manifests[name] = read_manifest(folder)
             except InputError:
                 continue
@@ -45,7 +45,7 @@ class RunFolder:
     def find(self, name: str, caller: Caller) -> Path:
         """Return the folder of a run. Raises NotFound, also for a run that the caller may not read."""
         folder = self._folders().get(name)
-        if folder is None or not (_reads_every_patient(caller) or not self._is_about_patients(folder)):
+        if folder is None or not (reads_every_patient(caller) or not self._is_about_patients(folder)):
             raise NotFound("there is no run of this name that you may read: GET /api/v1/runs lists them")
         return folder
 
@@ -97,7 +97,7 @@ def make_run_routes(runs: RunFolder | None) -> APIRouter:
     return router
 
 
-def _reads_every_patient(caller: Caller) -> bool:
+def reads_every_patient(caller: Caller) -> bool:
     """Return whether the caller may read any patient's record. A run does not say whose record a line is about."""
     return caller.has("patient-reader") and caller.patients is None
 
