@@ -94,7 +94,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_question_routes(questions))
     app.include_router(make_search_routes(reader))
     app.include_router(make_document_routes(reader))
-    runs = None if options.runs is None else RunFolder(options.runs)
+    runs = None if options.runs is None else RunFolder(options.runs, log)
     app.include_router(make_run_routes(runs))
     if jobs is not None:
         app.include_router(make_job_routes(jobs))

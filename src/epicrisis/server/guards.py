@@ -118,7 +118,7 @@ class RequestGuard:
             caller = self._identify(scope, headers)
             scope["epicrisis.caller"] = caller
             if caller is not None:
-                self._requests.check(caller.name, caller.requests_per_minute)
+                self._requests.check(caller.owner, caller.requests_per_minute)
             receive = await self._read_body(headers, receive)
             await self._app(scope, receive, send_guarded)
         except KeyRequired as error:

@@ -11,8 +11,8 @@ import os
 import secrets
 import shutil
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.answers import Answer, Answered
 from epicrisis.errors import EpicrisisError, InputError, StorageError
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessReason
@@ -37,6 +38,7 @@ from epicrisis.server.questions import (
     PatientId,
     QuestionBody,
     Questions,
+    list_documents,
 )
 from epicrisis.server.resources import RequestSettings
 from epicrisis.server.users import LOCAL, Caller, UserStore
@@ -51,6 +53,7 @@ MAX_CONCURRENCY = 8
 """Questions of one job that are answered at the same time."""
 _DESCRIPTION, _ANSWERS = "job.json", "answers.jsonl"
 _ID_BYTES = 16
+_BLOCK = 1 << 16
 _FAULT = "a fault of the program; its place is in the log of the server"
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -164,19 +167,21 @@ class Jobs:
         Raises InputError for the first question that cannot be asked, TooManyRequests, and what `prepare` raises.
         """
         self._check_running(caller)
-        kept = sum(job.owner == caller.name for job in self._jobs.values()) + self._starting[caller.name]
+        kept = sum(job.owner == caller.owner for job in self._jobs.values()) + self._starting[caller.owner]
         if kept >= MAX_JOBS:
             raise TooManyRequests(f"{caller.name} has {kept} jobs, and no more are kept: delete one")
-        self._starting[caller.name] += 1
+        self._starting[caller.owner] += 1
         try:
             return await self._start_job(body, caller)
         finally:
-            self._starting[caller.name] -= 1
+            self._starting[caller.owner] -= 1
 
     def _check_running(self, caller: Caller) -> None:
         """Raise TooManyRequests if no more jobs of the caller may run, and ShuttingDown."""
-        running = [id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.name]
-        count_of_running = len(running) + self._starting[caller.name]
+        running = [
+            id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.owner
+        ]
+        count_of_running = len(running) + self._starting[caller.owner]
         if count_of_running >= MAX_RUNNING_JOBS:
             raise TooManyRequests(
                 f"{caller.name} has {count_of_running} running jobs: wait, or cancel one", retry_after=60
@@ -195,14 +200,14 @@ class Jobs:
             except InputError as error:
                 raise InputError(f"questions.{number}: {error.message}") from None
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.name, created=created, body=body)
+        job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.owner, created=created, body=body)
         await asyncio.to_thread(self._write, job)
         self._launch(job)
         return self.status(job.id, caller)
 
     def list_jobs(self, caller: Caller) -> list[JobStatus]:
         """Return the jobs of the caller, the newest first."""
-        own = [job for job in self._jobs.values() if job.owner == caller.name]
+        own = [job for job in self._jobs.values() if job.owner == caller.owner]
         own.sort(key=lambda job: (job.created, job.id), reverse=True)
         return [self.status(job.id, caller) for job in own]
 
@@ -217,16 +222,20 @@ class Jobs:
             problem = self._questions.resources.hide_paths(error.message)
         return JobStatus(job.id, job.created, job.state, len(job.body.questions), answers, problem)
 
-    async def answers_file(self, id_: str, caller: Caller) -> Path:
-        """Return the file of the answers so far, once the access log has it.
+    async def read_answers(self, id_: str, caller: Caller) -> Iterator[bytes]:
+        """Return the lines of the answers so far, once the access log has them with the documents that they read.
 
         Raises NotFound for a job of another user too, and AccessDenied if the caller may no longer read a record of it.
         """
         job = self._find(id_, caller)
-        patients = [question.patient for question in job.body.questions]
+        documents: dict[str | None, list[str]] = {question.patient: [] for question in job.body.questions}
+        path = self._folder / job.id / _ANSWERS
+        size, read = await asyncio.to_thread(list_read_documents, path)
+        for patient, ids in read.items():
+            documents.setdefault(patient, []).extend(ids)
         library = self._questions.resources.find(job.body.library)
-        await self._questions.record_reading(caller, "job", library, patients, job.body.break_glass)
-        return self._folder / job.id / _ANSWERS
+        await self._questions.record_reading(caller, "job", library, documents, job.body.break_glass)
+        return _read_start(path, size)
 
     async def cancel(self, id_: str, caller: Caller) -> JobStatus:
         """Stop a job. The calls of its running questions end at once; its answers are kept. Raises NotFound."""
@@ -268,18 +277,19 @@ class Jobs:
 
     def _find(self, id_: str, caller: Caller) -> JobFile:
         job = self._jobs.get(id_)
-        if job is None or job.owner != caller.name:
+        if job is None or job.owner != caller.owner:
             raise NotFound("you have no job of this id: GET /api/v1/jobs lists yours")
         return job
 
     def _find_owner(self, job: JobFile) -> Caller:
         """Return the owner with the rights of now. Raises NotFound for a user who was removed."""
-        users = {} if self._users is None else self._users.users()
-        if not users and job.owner == LOCAL.name:
+        has_users = self._users is not None and bool(self._users.users())
+        if not has_users and job.owner == LOCAL.owner:
             return LOCAL
-        if job.owner not in users:
+        owner = None if self._users is None else self._users.find_owner(job.owner)
+        if owner is None:
             raise NotFound("the owner of the job is no user any more")
-        return users[job.owner].as_caller(job.owner)
+        return owner
 
     def _open_records(self, job: JobFile) -> RecordStore:
         records = self._records.get(job.id)
@@ -365,6 +375,39 @@ class Jobs:
         except OSError as error:
             raise StorageError(f"the job cannot be stored: {error.strerror}") from None
         self._jobs[job.id] = job
+
+
+def list_read_documents(path: Path) -> tuple[int, dict[str | None, list[str]]]:
+    """Return the bytes of the complete lines of a file of answers, and the documents that were read, by patient.
+
+    Raises InputError for a line that is no answer.
+    """
+    size = 0
+    documents: dict[str | None, dict[str, None]] = {}
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            size += len(line)
+            try:
+                answer = RunRecord.model_validate_json(line).answer
+            except ValidationError:
+                raise InputError("the answers of the job are damaged: ask its questions again in a new job") from None
+            ids = documents.setdefault(answer.patient or answer.question.patient, {})
+            for event in answer.trace:
+                ids.update(dict.fromkeys(list_documents(event)))
+            ids.update(dict.fromkeys(citation.document_id for citation in answer.citations))
+    return size, {patient: list(ids) for patient, ids in documents.items()}
+
+
+def _read_start(path: Path, size: int) -> Iterator[bytes]:
+    """Yield the first `size` bytes of a file: those of the access log, and none that were added later."""
+    if not size:
+        return
+    with path.open("rb") as file:
+        while size and (block := file.read(min(size, _BLOCK))):
+            size -= len(block)
+            yield block
 
 
 def _name_question(body: JobBody, number: int) -> str:

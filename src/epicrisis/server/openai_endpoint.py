@@ -161,7 +161,7 @@ class Chats:
             answer,
             passages,
             library=asked.library.name,
-            owner=asked.caller.name,
+            owner=asked.caller.owner,
             reason=asked.reason,
             left_out=await list_left_out(asked, answer),
         )

@@ -11,7 +11,6 @@ from starlette.responses import RedirectResponse, Response
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import SUPPORT_LABELS
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.server.access import check_access
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.answer_view import build_answer_view, judge_support
 from epicrisis.server.page.document_view import DocumentView, Highlight
@@ -41,7 +40,7 @@ class AnswerPages:
 
         Raises AccessDenied if the caller may no longer read the record behind it.
         """
-        stored = await asyncio.to_thread(self.answers.find, answer_id, caller.name)
+        stored = await asyncio.to_thread(self.answers.find, answer_id, caller.owner)
         if stored is None:
             raise NotFound(_UNKNOWN_ANSWER)
         library = self.resources.libraries.get(stored.library)
@@ -49,7 +48,7 @@ class AnswerPages:
             if stored.patient is not None:
                 raise NotFound("the library of this answer is not served, so who may read the record is not known")
             return stored
-        check_access(caller, library, stored.patient, stored.reason)
+        await self.reader.access.check(caller, "answer", library, stored.patient, stored.reason)
         documents = [citation.document_id for citation in list_shown_citations(stored.answer)]
         await self.reader.record(caller, "answer", library, stored.patient, documents, stored.reason)
         return stored
@@ -86,7 +85,7 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
     @router.post("/answers/{answer_id}/delete")
     async def delete(answer_id: str, caller: CurrentCaller) -> Response:
         await pages.find(answer_id, caller)
-        await asyncio.to_thread(pages.answers.remove, answer_id, caller.name)
+        await asyncio.to_thread(pages.answers.remove, answer_id, caller.owner)
         return RedirectResponse("/history", status_code=303)
 
 

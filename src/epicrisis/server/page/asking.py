@@ -143,7 +143,7 @@ async def _finish(
         answer,
         passages,
         library=asked.library.name,
-        owner=asked.caller.name,
+        owner=asked.caller.owner,
         reason=asked.reason,
         left_out=left_out,
         settings=question.settings,
