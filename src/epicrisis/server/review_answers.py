@@ -45,7 +45,8 @@ class ReviewRequest:
 
     creator: str
     criteria: tuple[str, ...] = ()
-    reviewers: tuple[str, ...] = ()
+    reviewers: Mapping[str, str] = field(default_factory=dict)
+    """Owner ids and names."""
     sample: int | None = None
     seed: int = 0
 

@@ -121,8 +121,8 @@ class ReviewPlan:
     runs: tuple[str, str]
     """The run whose answers may be better or worse, and the run it is compared with."""
     criteria: tuple[str, ...]
-    reviewers: tuple[str, ...]
-    """Users who may judge. Empty: all who may read the runs."""
+    reviewers: Mapping[str, str]
+    """Users who may judge, as owner id and name (`Caller.owner`). Empty: all who may read the runs."""
     sample: int | None
     seed: int
     key: BlindingKey
@@ -160,9 +160,12 @@ class ReviewVerdict:
     """What a reviewer said about a pair. Choices are those of the pair, not the places on the page."""
 
     reviewer: str
+    """The owner id of the user (`Caller.owner`)."""
     pair: str
     state: VerdictState
     order: PresentationOrder
+    name: str = ""
+    """The name of the user."""
     choice: PreferredAnswer | None = None
     criteria: Mapping[str, PreferredAnswer] = field(default_factory=dict)
     remark: str = ""
@@ -210,9 +213,18 @@ class ReviewState:
     is_closed: bool = False
 
     @property
-    def reviewers(self) -> tuple[str, ...]:
-        """Those who have begun, in the order of their first click."""
-        return tuple(dict.fromkeys(reviewer for reviewer, _ in self.verdicts))
+    def reviewers(self) -> dict[str, str]:
+        """The names of those who have begun, by owner id, in the order of their first click.
+
+        Of users who share a name, all but the first have a number behind it.
+        """
+        names: dict[str, str] = {}
+        for verdict in self.verdicts.values():
+            if verdict.reviewer not in names:
+                name = verdict.name or verdict.reviewer
+                others = sum(other == name or other.startswith(f"{name} (") for other in names.values())
+                names[verdict.reviewer] = f"{name} ({others + 1})" if others else name
+        return names
 
     def count(self, reviewer: str, state: VerdictState = "judged") -> int:
         """Return how many pairs of a reviewer are in this state."""
@@ -237,12 +249,11 @@ class ReviewState:
     def list_judged(self) -> tuple[HumanVerdict, ...]:
         """Return the verdicts in the form that `epicrisis grade` reads."""
         judged: list[HumanVerdict] = []
+        names = self.reviewers
         for verdict in self.verdicts.values():
             if verdict.state == "judged" and verdict.choice is not None:
-                choice, order = verdict.choice, verdict.order
-                judged.append(
-                    HumanVerdict(verdict.pair, verdict.reviewer, choice, verdict.remark, order, verdict.criteria)
-                )
+                name, choice, order = names[verdict.reviewer], verdict.choice, verdict.order
+                judged.append(HumanVerdict(verdict.pair, name, choice, verdict.remark, order, verdict.criteria))
         return tuple(judged)
 
 

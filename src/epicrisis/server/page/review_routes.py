@@ -16,7 +16,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.human_verdicts import CRITERIA
 from epicrisis.evaluation.grading.review_file import dump_review, dump_verdict_table
 from epicrisis.printable import printable
-from epicrisis.server.access_log import AccessLog
+from epicrisis.server.access_log import AccessLog, AccessOutcome
 from epicrisis.server.errors import AccessDenied, NotFound, describe_error
 from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.rendering import HEADERS, html_response, render
@@ -56,6 +56,8 @@ class ReviewPages:
         """Return a review that the caller may judge or administer, with its verdicts. Raises NotFound otherwise."""
         store = self.require_store()
         review = await asyncio.to_thread(store.find, review_id)
+        if not may_read(review, caller):
+            await self.record(caller, "review", review, None, (), outcome="refused")
         if not (is_reviewer(review, caller) or administers(review, caller)):
             raise NotFound("the server has no such review that you may read")
         return review, await asyncio.to_thread(store.read_state, review_id)
@@ -69,7 +71,7 @@ class ReviewPages:
             raise AccessDenied(f"{caller.name} is not a reviewer of this review")
         if state.is_closed:
             raise InputError("the review is closed and takes no more verdicts")
-        turns = review.turns(caller.name)
+        turns = review.turns(caller.owner)
         if not 1 <= number <= len(turns):
             raise NotFound("the review has no question of this number")
         turn = turns[number - 1]
@@ -92,13 +94,21 @@ class ReviewPages:
         return review, state
 
     async def record(
-        self, caller: Caller, action: str, review: BlindReview, patient: str | None, documents: Sequence[str]
+        self,
+        caller: Caller,
+        action: str,
+        review: BlindReview,
+        patient: str | None,
+        documents: Sequence[str],
+        *,
+        outcome: AccessOutcome = "allowed",
     ) -> None:
         """Write to the access log what was read of a review about patients."""
         if review.plan.holds_patients:
             if self.log is None:
                 raise NotFound("the server keeps no access log, so it shows no answers about patients")
-            await self.log.record(caller.name, action, ", ".join(review.plan.runs), patient, documents)
+            name, runs = caller.log_name, ", ".join(review.plan.runs)
+            await self.log.record(name, action, runs, patient, documents, user_id=caller.owner, outcome=outcome)
 
 
 def is_administrator(caller: Caller) -> bool:
@@ -114,7 +124,7 @@ def may_read(review: BlindReview, caller: Caller) -> bool:
 def is_reviewer(review: BlindReview, caller: Caller) -> bool:
     """Return whether the caller may judge."""
     reviewers = review.plan.reviewers
-    return may_read(review, caller) and (not reviewers or caller.name in reviewers)
+    return may_read(review, caller) and (not reviewers or caller.owner in reviewers)
 
 
 def administers(review: BlindReview, caller: Caller) -> bool:
@@ -154,7 +164,6 @@ def _add_starting(router: APIRouter, pages: ReviewPages) -> None:
             problem = describe_error(error)
             page = await _render_start(pages, caller, form, [problem.detail])
             return html_response(page, problem.status)
-        await pages.record(caller, "review-start", review, None, ())
         await asyncio.to_thread(store.add, review)
         return RedirectResponse(f"/reviews/{review.plan.id}", status_code=303)
 
@@ -164,8 +173,8 @@ def _add_judging(router: APIRouter, pages: ReviewPages) -> None:
     async def overview(review_id: str, caller: CurrentCaller) -> Response:
         review, state = await pages.open(review_id, caller)
         row = _view_row(review, state, caller)
-        turns = list_turns(review, state, caller.name) if row.own is not None else ()
-        following = state.next_turn(caller.name, review.turns(caller.name)) if row.own is not None else None
+        turns = list_turns(review, state, caller.owner) if row.own is not None else ()
+        following = state.next_turn(caller.owner, review.turns(caller.owner)) if row.own is not None else None
         values = {"turns": turns, "next": following, "administers": administers(review, caller)}
         return html_response(render("review", review=row, **values, page="reviews"))
 
@@ -187,7 +196,7 @@ def _add_judging(router: APIRouter, pages: ReviewPages) -> None:
             return html_response(page, problem.status)
         await _save(pages, review, caller, turn, form)
         state = await asyncio.to_thread(pages.require_store().read_state, review_id)
-        following = state.next_turn(caller.name, review.turns(caller.name), number)
+        following = state.next_turn(caller.owner, review.turns(caller.owner), number)
         address = f"/reviews/{review_id}"
         if following is not None and following.number != number:
             address += f"/questions/{following.number}?saved={number}"
@@ -205,7 +214,7 @@ def _add_results(router: APIRouter, pages: ReviewPages) -> None:
     @router.post("/reviews/{review_id}/close")
     async def close(review_id: str, caller: CurrentCaller) -> Response:
         await pages.administer(review_id, caller)
-        await asyncio.to_thread(pages.require_store().close, review_id, caller.name)
+        await asyncio.to_thread(pages.require_store().close, review_id, caller.owner)
         return RedirectResponse(f"/reviews/{review_id}/results", status_code=303)
 
     @router.post("/reviews/{review_id}/delete")
@@ -242,7 +251,7 @@ def _list_reviews(pages: ReviewPages, caller: Caller) -> list[ReviewRow]:
 
 
 def _view_row(review: BlindReview, state: ReviewState, caller: Caller) -> ReviewRow:
-    reviewer = caller.name if is_reviewer(review, caller) else None
+    reviewer = caller.owner if is_reviewer(review, caller) else None
     return view_review(review, state, reviewer, is_administrator=administers(review, caller))
 
 
@@ -284,19 +293,19 @@ def _start_review(pages: ReviewPages, form: StartForm, caller: Caller) -> BlindR
     # The names of a request are looked up among the folders of runs, and open nothing else.
     folders = {name: pages.runs.find(name, caller) for name in (form.ours, form.rival)}
     users = {} if pages.users is None else pages.users.users()
-    for name in form.reviewers:
-        if name not in users:
-            raise InputError("Reviewers: one of them is no user of this server")
+    if not users.keys() >= set(form.reviewers):
+        raise InputError("Reviewers: one of them is no user of this server")
+    reviewers = {name: users[name].as_caller(name) for name in form.reviewers}
     request = ReviewRequest(
         creator=caller.name,
         criteria=tuple(form.criteria),
-        reviewers=tuple(form.reviewers),
+        reviewers={reviewer.owner: name for name, reviewer in reviewers.items()},
         sample=form.sample_size,
         seed=form.seed_number,
     )
     review = make_review(request, folders)
-    for name in form.reviewers:
-        if not may_read(review, users[name].as_caller(name)):
+    for name, reviewer in reviewers.items():
+        if not may_read(review, reviewer):
             raise InputError(
                 f"Reviewers: {name} may not read every patient's record, and these runs are about patients"
             )
@@ -308,7 +317,7 @@ def _render_turn(
 ) -> str:
     return render(
         "review_question",
-        view=view_turn(review, state, caller.name, turn),
+        view=view_turn(review, state, caller.owner, turn),
         saved=saved if 1 <= saved <= len(review.items) else 0,
         fault=fault,
         places=PLACE_WORDS,
@@ -320,7 +329,8 @@ def _render_turn(
 async def _save(pages: ReviewPages, review: BlindReview, caller: Caller, turn: ReviewTurn, form: VerdictForm) -> None:
     """Keep what the form says, by the answers of the pair instead of the places on the page."""
     verdict = ReviewVerdict(
-        reviewer=caller.name,
+        reviewer=caller.owner,
+        name=caller.name,
         pair=turn.item.pair,
         state="skipped" if form.is_skipped else "draft" if form.place is None else "judged",
         order=turn.order,

@@ -174,27 +174,27 @@ class ReviewResults:
 
 
 def view_review(review: BlindReview, state: ReviewState, reviewer: str | None, *, is_administrator: bool) -> ReviewRow:
-    """Return a review as a row. `reviewer`: the caller, if the caller may judge."""
+    """Return a review as a row. `reviewer`: the owner id of the caller, if the caller may judge."""
     plan = review.plan
     total = len(review.items)
     rows: list[ReviewerRow] = []
     if is_administrator:
-        for name in dict.fromkeys((*plan.reviewers, *state.reviewers)):
-            rows.append(_count_reviewer(name, state, total))
+        for owner, name in {**plan.reviewers, **state.reviewers}.items():
+            rows.append(_count_reviewer(owner, name, state, total))
     day = datetime.fromtimestamp(plan.at, UTC)
     return ReviewRow(
         id=plan.id,
         title=f"Review of {day.day} {day:%B %Y, %H:%M} UTC",
         runs=printable(f"{plan.runs[0]} against {plan.runs[1]}") if is_administrator else "",
-        own=None if reviewer is None else _count_reviewer(reviewer, state, total),
+        own=None if reviewer is None else _count_reviewer(reviewer, reviewer, state, total),
         reviewers=tuple(rows),
         is_closed=state.is_closed,
         facts=_describe_plan(review) if is_administrator else (),
     )
 
 
-def _count_reviewer(name: str, state: ReviewState, total: int) -> ReviewerRow:
-    return ReviewerRow(printable(name), state.count(name), state.count(name, "skipped"), total)
+def _count_reviewer(owner: str, name: str, state: ReviewState, total: int) -> ReviewerRow:
+    return ReviewerRow(printable(name), state.count(owner), state.count(owner, "skipped"), total)
 
 
 def _describe_plan(review: BlindReview) -> tuple[tuple[str, str], ...]:
@@ -204,7 +204,7 @@ def _describe_plan(review: BlindReview) -> tuple[tuple[str, str], ...]:
     facts = (
         ("Questions", f"{key.asked:,} ({sample}): {counts}"),
         ("Criteria", ", ".join(("overall", *plan.criteria))),
-        ("Reviewers", ", ".join(plan.reviewers) or "all who may read these runs"),
+        ("Reviewers", ", ".join(plan.reviewers.values()) or "all who may read these runs"),
         ("Started by", plan.creator),
     )
     return tuple((name, printable(value)) for name, value in facts)
