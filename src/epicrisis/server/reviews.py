@@ -186,11 +186,16 @@ class BlindReview:
         return BlindPairs(tuple(pairs), self.plan.key)
 
     def turns(self, reviewer: str) -> tuple[ReviewTurn, ...]:
-        """Return the questions in this reviewer's order. Each answer of a pair is on the left in half of the pairs."""
+        """Return the questions in this reviewer's order. Each run is on the left in half of the pairs.
+
+        The odd pair, and which run begins, are drawn. Other names of the runs give the same order.
+        """
         swapped: set[str] = set()
-        start = self._draw("start", reviewer, "")[0]
-        for place, item in enumerate(self._shuffle("side", reviewer)):
-            if (place + start) % 2:
+        first = self.plan.key.first
+        shuffled = self._shuffle("side", reviewer)
+        for place, item in enumerate(shuffled, self._draw("start", reviewer, "")[0]):
+            is_left = place % 2 == 0
+            if (first[item.pair] == first[shuffled[0].pair]) != is_left:
                 swapped.add(item.pair)
         turns: list[ReviewTurn] = []
         for number, item in enumerate(self._shuffle("place", reviewer), 1):
