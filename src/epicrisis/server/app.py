@@ -20,7 +20,8 @@ from epicrisis.errors import SettingsError, StorageError
 from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
-from epicrisis.server.errors import PROBLEM_RESPONSES, add_error_handlers
+from epicrisis.server.error_handlers import add_error_handlers
+from epicrisis.server.errors import PROBLEM_RESPONSES
 from epicrisis.server.guards import GuardOptions, RequestGuard
 from epicrisis.server.job_api import make_job_routes
 from epicrisis.server.jobs import Jobs
@@ -37,6 +38,7 @@ from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
 from epicrisis.server.reviews import REVIEWS_FOLDER, ReviewStore
 from epicrisis.server.run_api import RunFolder, make_run_routes
+from epicrisis.server.shelves import Shelves
 from epicrisis.server.streaming import ClientGone
 from epicrisis.server.users import USERS_FILE, UserStore
 
@@ -64,9 +66,13 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     Raises SettingsError for a library of notes without a folder, as the access log would have no place.
     """
     options = options or ServerOptions()
+    for place, name in ((options.folder, "the server's folder"), (options.runs, "the folder of runs")):
+        if place is not None:
+            resources.private_folders[str(place)] = name
     log, users = open_folder(resources, options)
     questions = Questions(resources, options.max_running, log)
     reader = LibraryReader(resources, log)
+    shelves = Shelves(reader)
     assistants = McpEndpoint(questions, reader)
     jobs = None if options.folder is None else Jobs(questions, options.folder, users)
 
@@ -77,6 +83,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
                 jobs.start()
             yield
             await questions.stop(options.stop_seconds)
+            await shelves.stop()
             if jobs is not None:
                 await jobs.stop()
 
@@ -102,7 +109,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
-    app.include_router(make_page_routes(questions, reader, answers, runs))
+    app.include_router(make_page_routes(questions, shelves, answers, runs))
     reviews = None if options.folder is None else ReviewStore(options.folder / REVIEWS_FOLDER)
     app.include_router(make_review_routes(ReviewPages(reviews, runs, users, log)))
     app.include_router(make_sign_in_routes(users))
@@ -110,7 +117,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
     guard = replace(options.guard, requires_key=options.guard.requires_key or log_is_needed(resources))
-    app.add_middleware(RequestGuard, options=guard, users=users)
+    app.add_middleware(RequestGuard, options=guard, users=users, hide=resources.hide_paths)
     app.add_middleware(CountRequests, metrics=questions.metrics)
     return app
 

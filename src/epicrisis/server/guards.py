@@ -7,9 +7,7 @@ how many requests its sender makes.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +17,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epicrisis.errors import EpicrisisError
+from epicrisis.server.error_handlers import send_error
+from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -26,9 +26,7 @@ from epicrisis.server.errors import (
     KeyRequired,
     TooManyRequests,
     describe_error,
-    send_problem,
 )
-from epicrisis.server.openai_errors import OPENAI_PREFIX, send_openai_error
 from epicrisis.server.users import LOCAL, Caller, UserStore
 
 MAX_BODY_BYTES = 1_000_000
@@ -50,8 +48,6 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 SESSION_COOKIE = "epicrisis_key"
-_LOGGER = logging.getLogger("epicrisis.server")
-_PACKAGE = "epicrisis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +86,18 @@ class RateLimiter:
 class RequestGuard:
     """The outermost layer of the application. Refuses what no route may see, and names the caller to the others."""
 
-    def __init__(self, app: ASGIApp, options: GuardOptions | None = None, users: UserStore | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        options: GuardOptions | None = None,
+        users: UserStore | None = None,
+        hide: Callable[[str], str] = str,
+    ) -> None:
+        """`hide` removes paths of the server from messages."""
         self._app = app
         self._options = options or GuardOptions()
         self._users = users
+        self._hide = hide
         self._requests = RateLimiter()
         self._wrong_keys = RateLimiter()
 
@@ -122,17 +126,21 @@ class RequestGuard:
             receive = await self._read_body(headers, receive)
             await self._app(scope, receive, send_guarded)
         except KeyRequired as error:
-            response = RedirectResponse(SIGN_IN_PATH, 303) if asks_for_page(scope, headers) else _refuse(scope, error)
+            is_page = asks_for_page(scope, headers)
+            response = RedirectResponse(SIGN_IN_PATH, 303) if is_page else self._refuse(scope, error)
             await response(scope, receive, send_guarded)
         except EpicrisisError as error:
-            await _refuse(scope, error)(scope, receive, send_guarded)
+            await self._refuse(scope, error)(scope, receive, send_guarded)
         except Exception as error:  # noqa: BLE001
             # The message of a fault may hold text of a record.
             log_fault(error)
             if started:
                 raise ConnectionAbortedError("the response was cut off by a fault of the server") from None
             fault = EpicrisisError("a fault of the program; its place is in the log of the server")
-            await _refuse(scope, fault)(scope, receive, send_guarded)
+            await self._refuse(scope, fault)(scope, receive, send_guarded)
+
+    def _refuse(self, scope: Scope, error: EpicrisisError) -> Response:
+        return send_error(scope["path"], describe_error(error, self._hide))
 
     def _identify(self, scope: Scope, headers: Headers) -> Caller | None:
         """Return the caller, or None for a public path. Raises KeyRequired, and TooManyRequests for guesses."""
@@ -177,12 +185,6 @@ class RequestGuard:
         except TimeoutError:
             raise BodyTooSlow(f"the body did not arrive within {self._options.body_seconds:g} seconds") from None
         return _replay({"type": "http.request", "body": b"".join(chunks), "more_body": False}, receive)
-
-
-def _refuse(scope: Scope, error: EpicrisisError) -> Response:
-    """Return the response of an error, in the form that clients of the path read."""
-    send = send_openai_error if scope["path"].startswith(f"{OPENAI_PREFIX}/") else send_problem
-    return send(describe_error(error))
 
 
 def asks_for_page(scope: Scope, headers: Headers) -> bool:
@@ -246,10 +248,3 @@ def _add_headers(message: Message) -> None:
     present = {name.lower() for name, _ in message["headers"]}
     added = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
     message["headers"] = [*message["headers"], *(header for header in added if header[0] not in present)]
-
-
-def log_fault(error: BaseException) -> None:
-    """Log the class of a fault of the program and the line of the package where it happened, without its message."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE in frame.filename]
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "outside the package"
-    _LOGGER.error("fault %s at %s", type(error).__name__, place)

@@ -27,19 +27,19 @@ from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessReason
-from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests
-from epicrisis.server.guards import log_fault
+from epicrisis.server.error_log import log_fault
+from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests, describe_error
 from epicrisis.server.questions import (
     MAX_QUESTION_CHARACTERS,
     AskedQuestion,
-    Letter,
     LibraryName,
-    OptionText,
+    Options,
     PatientId,
     QuestionBody,
     Questions,
     list_documents,
 )
+from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import RequestSettings
 from epicrisis.server.users import LOCAL, Caller, UserStore
 
@@ -62,18 +62,18 @@ JobState: TypeAlias = Literal["running", "done", "cancelled", "stopped"]
 """`stopped`: the server ended, or an error stopped the job. It can be resumed."""
 
 
-class JobQuestion(BaseModel):
+class JobQuestion(RequestBody):
     """A question of a job."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Annotated[str | None, Field(max_length=200, description="Default: its number, from 1.")] = None
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS)
-    options: dict[Letter, OptionText] | Annotated[list[OptionText], Field(max_length=26)] | None = None
+    options: Options = None
     patient: PatientId = None
 
 
-class JobBody(BaseModel):
+class JobBody(RequestBody):
     """Questions to answer in the background, with the same settings."""
 
     model_config = ConfigDict(
@@ -89,7 +89,7 @@ class JobBody(BaseModel):
         },
     )
 
-    questions: Annotated[tuple[JobQuestion, ...], Field(min_length=1, max_length=MAX_QUESTIONS)]
+    questions: Annotated[tuple[JobQuestion, ...], Field(fail_fast=True), Field(min_length=1, max_length=MAX_QUESTIONS)]
     library: LibraryName = None
     settings: RequestSettings = RequestSettings()
     break_glass: AccessReason = None
@@ -323,7 +323,7 @@ class Jobs:
             first = _first_error(error)
             problem = _FAULT
             if isinstance(first, EpicrisisError):
-                problem = self._questions.resources.hide_paths(first.message)
+                problem = describe_error(first, self._questions.resources.hide_paths).detail
             else:
                 # The message of a fault may hold text of a record.
                 log_fault(first)

@@ -6,6 +6,7 @@ import asyncio
 from typing import Literal
 
 from fastapi import APIRouter, Request
+from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from epicrisis.printable import printable
@@ -53,6 +54,16 @@ class AnswerPages:
         await self.reader.record(caller, "answer", library, stored.patient, documents, stored.reason)
         return stored
 
+    async def show_earlier(self, stored: StoredAnswer, caller: Caller) -> Markup:
+        """Return the answer that a follow-up question follows, in short. Empty for others, and if it was deleted."""
+        if stored.follow_up is None:
+            return Markup()
+        try:
+            previous = await self.find(stored.follow_up.previous, caller)
+        except NotFound:
+            return Markup()
+        return Markup(render("earlier", view=build_answer_view(previous)))
+
     async def show_document(
         self, request: Request, stored: StoredAnswer, document_id: str, highlight: Highlight, number: int | None = None
     ) -> Response:
@@ -70,7 +81,8 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
         stored = await pages.find(answer_id, caller)
         fields = FormFields({"library": stored.library, "patient": stored.patient or ""})
         form = build_form(pages.resources, caller, fields)
-        page = render("answer_page", view=build_answer_view(stored), form=form, exports=list_exports())
+        earlier = await pages.show_earlier(stored, caller)
+        page = render("answer_page", view=build_answer_view(stored), form=form, exports=list_exports(), earlier=earlier)
         return html_response(page)
 
     @router.get("/answers/{answer_id}/export.{suffix}")

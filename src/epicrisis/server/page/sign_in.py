@@ -14,6 +14,8 @@ from epicrisis.server.page.rendering import html_response, render
 from epicrisis.server.users import UserStore
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_MAX_FORM = 1_000
+"""Bytes of the form. A longer one holds no key, and reading it would take time from others."""
 _WRONG_KEY = "This key belongs to nobody. Copy all of it, as `epicrisis users add` printed it."
 
 
@@ -28,7 +30,8 @@ def make_sign_in_routes(users: UserStore | None) -> APIRouter:
 
     @router.post(SIGN_IN_PATH)
     async def sign_in(request: Request) -> Response:
-        fields = dict(parse_qsl((await request.body()).decode("ascii", "replace")))
+        body = (await request.body()).decode("ascii", "replace")
+        fields = dict(parse_qsl(body)) if len(body) <= _MAX_FORM else {}
         key = fields.get("key", "").strip()
         if users is None or await asyncio.to_thread(users.find, key) is None:
             # Only wrong keys count. Behind a proxy all senders have one address, and nobody may lock out the others.

@@ -36,12 +36,28 @@
     if (isNew) {
       document.title = `${question} - epicrisis`;
       byId("asked")?.focus({ preventScroll: true });
-      answer.scrollIntoView({ block: "start" });
+      bringIntoSight(answer);
+    }
+  }
+
+  // Scrolls only if the start is not on the screen, so that a reader of the first claims is not moved.
+  function bringIntoSight(element) {
+    const { top } = element.getBoundingClientRect();
+    if (top < 0 || top > innerHeight * 0.6) element.scrollIntoView({ block: "start" });
+  }
+
+  function showLive(live) {
+    bringIntoSight(live);
+    // The form of a follow-up question is hidden while it is answered.
+    if (!document.activeElement?.checkVisibility() || document.activeElement === document.body) {
+      byId("asked")?.focus({ preventScroll: true });
     }
   }
 
   function showSource() {
     const dialog = byId("source");
+    // Closed first, so that its number has the focus again, and gets it back from the dialog.
+    document.querySelector(".card:popover-open")?.hidePopover();
     if (!dialog.open) dialog.showModal();
     const mark = dialog.querySelector(".text mark");
     if (mark) mark.scrollIntoView({ block: "center" });
@@ -157,10 +173,9 @@
   });
   document.addEventListener("htmx:after:swap", (event) => {
     const target = event.detail?.ctx?.target;
-    const draft = byId("draft");
-    if (draft && draft.textContent.trim()) draft.hidden = false;
     if (target?.id === "source-body") showSource();
     else if (target?.id === "answer" && target.querySelector("article.answer")) openAnswer(true);
+    else if (target?.id === "answer" && target.querySelector("[data-live]")) showLive(target.querySelector("[data-live]"));
   });
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
