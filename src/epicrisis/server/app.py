@@ -30,12 +30,14 @@ from epicrisis.server.library_api import make_document_routes, make_search_route
 from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.metrics import CountRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
+from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
+from epicrisis.server.reviews import REVIEWS_FOLDER, ReviewStore
 from epicrisis.server.run_api import RunFolder, make_run_routes
 from epicrisis.server.shelves import Shelves
 from epicrisis.server.streaming import ClientGone
@@ -114,6 +116,8 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.router.routes.extend(assistants.routes)
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
     app.include_router(make_page_routes(questions, shelves, answers, runs))
+    reviews = None if options.folder is None else ReviewStore(options.folder / REVIEWS_FOLDER)
+    app.include_router(make_review_routes(ReviewPages(reviews, runs, users, log)))
     app.include_router(make_sign_in_routes(users, provider, options.guard.address))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
