@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from epicrisis.references import Reference
 from epicrisis.study_types import StudyTypeMatch
-from epicrisis.types import AnswerState, ArticleMark, CountUnit, EvidenceSpan, Preflight, Question, Ranking
+from epicrisis.types import AnswerState, ArticleMark, CountUnit, EvidenceSpan, Preflight, Question, Ranking, SearchTops
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +315,8 @@ class SentencesSelected:
     """Sentences of the library were selected for the question, best first."""
 
     sentences: tuple[EvidenceSpan, ...]
+    tops: SearchTops | None = None
+    """Of the hybrid search that found their passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,10 +376,14 @@ class AnswerStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the streamed answer text. Traces leave it out, as the answer has the whole text."""
+    """A piece of the streamed reply, before it is checked. Traces leave it out, as the answer has the whole text."""
 
     stage: str
     text: str
+    claim: int = 0
+    """Number of the claim that the text belongs to, from 0. Replies without a list of claims have one."""
+    choice: str | None = None
+    """Letter of the option that the reply names. The piece that has it has no text."""
 
 
 @dataclass(frozen=True, slots=True)
