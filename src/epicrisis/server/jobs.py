@@ -27,19 +27,20 @@ from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessReason
-from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests
-from epicrisis.server.guards import log_fault
+from epicrisis.server.error_log import log_fault
+from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests, describe_error
+from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.questions import (
     MAX_QUESTION_CHARACTERS,
     AskedQuestion,
-    Letter,
     LibraryName,
-    OptionText,
+    Options,
     PatientId,
     QuestionBody,
     Questions,
     list_documents,
 )
+from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import RequestSettings
 from epicrisis.server.users import LOCAL, Caller, UserStore
 
@@ -62,18 +63,18 @@ JobState: TypeAlias = Literal["running", "done", "cancelled", "stopped"]
 """`stopped`: the server ended, or an error stopped the job. It can be resumed."""
 
 
-class JobQuestion(BaseModel):
+class JobQuestion(RequestBody):
     """A question of a job."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Annotated[str | None, Field(max_length=200, description="Default: its number, from 1.")] = None
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS)
-    options: dict[Letter, OptionText] | Annotated[list[OptionText], Field(max_length=26)] | None = None
+    options: Options = None
     patient: PatientId = None
 
 
-class JobBody(BaseModel):
+class JobBody(RequestBody):
     """Questions to answer in the background, with the same settings."""
 
     model_config = ConfigDict(
@@ -89,7 +90,7 @@ class JobBody(BaseModel):
         },
     )
 
-    questions: Annotated[tuple[JobQuestion, ...], Field(min_length=1, max_length=MAX_QUESTIONS)]
+    questions: Annotated[tuple[JobQuestion, ...], Field(fail_fast=True), Field(min_length=1, max_length=MAX_QUESTIONS)]
     library: LibraryName = None
     settings: RequestSettings = RequestSettings()
     break_glass: AccessReason = None
@@ -137,10 +138,17 @@ class JobStatus:
 class Jobs:
     """The jobs of a server. Those that ran when the server ended continue with `start`."""
 
-    def __init__(self, questions: Questions, folder: Path, users: UserStore | None = None) -> None:
+    def __init__(
+        self,
+        questions: Questions,
+        folder: Path,
+        users: UserStore | None = None,
+        provider: IdentityProvider | None = None,
+    ) -> None:
         self._questions = questions
         self._folder = folder / JOBS_FOLDER
         self._users = users
+        self._provider = provider
         self._jobs: dict[str, JobFile] = {}
         self._records: dict[str, RecordStore] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -282,11 +290,18 @@ class Jobs:
         return job
 
     def _find_owner(self, job: JobFile) -> Caller:
-        """Return the owner with the rights of now. Raises NotFound for a user who was removed."""
+        """Return the owner with the rights of now. Raises NotFound for a user who was removed.
+
+        The rights of a user of the identity provider are those of the last sign-in, for a day.
+        """
         has_users = self._users is not None and bool(self._users.users())
-        if not has_users and job.owner == LOCAL.owner:
+        if not has_users and self._provider is None and job.owner == LOCAL.owner:
             return LOCAL
         owner = None if self._users is None else self._users.find_owner(job.owner)
+        if owner is None and self._provider is not None:
+            owner = self._provider.sessions.find_owner(job.owner)
+            if owner is None:
+                raise NotFound("the owner of the job did not sign in for a day: sign in, and resume the job")
         if owner is None:
             raise NotFound("the owner of the job is no user any more")
         return owner
@@ -323,7 +338,7 @@ class Jobs:
             first = _first_error(error)
             problem = _FAULT
             if isinstance(first, EpicrisisError):
-                problem = self._questions.resources.hide_paths(first.message)
+                problem = describe_error(first, self._questions.resources.hide_paths).detail
             else:
                 # The message of a fault may hold text of a record.
                 log_fault(first)

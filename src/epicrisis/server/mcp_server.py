@@ -29,7 +29,7 @@ from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.server.access import find_known_patient
 from epicrisis.server.answer_steps import describe_step
-from epicrisis.server.errors import NotFound, describe_error, describe_failure
+from epicrisis.server.errors import NotFound, describe_error, describe_failure, describe_faults
 from epicrisis.server.mcp_results import (
     URI_SCHEME,
     ToolAnswer,
@@ -368,8 +368,4 @@ def _errors_as_text(hide: Callable[[str], str], kind: type[ToolError | ResourceE
 
 
 def _explain_arguments(problems: Sequence[Mapping[str, Any]]) -> str:
-    faults: list[str] = []
-    for problem in problems:
-        place = ".".join(map(str, problem["loc"]))
-        faults.append(f"{place}: {problem['msg'].removeprefix('Value error, ')}")
-    return f"{'; '.join(faults)}. Correct the arguments."
+    return f"{describe_faults(problems)}. Correct the arguments."

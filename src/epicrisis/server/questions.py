@@ -13,15 +13,17 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from epicrisis.answers import Answered, Event, Retrieved, SentencesSelected
 from epicrisis.api import build_question
 from epicrisis.pipeline import Pipeline
 from epicrisis.server.access import AccessControl, AccessReason
 from epicrisis.server.access_log import AccessLog
-from epicrisis.server.errors import ServerBusy, ShuttingDown, TooManyRequests
+from epicrisis.server.errors import ServerBusy, ShuttingDown, TooManyRequests, log_failure
+from epicrisis.server.hidden_paths import hide_in_event
 from epicrisis.server.metrics import Metrics
+from epicrisis.server.request_body import RequestBody, limit_fields
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
 from epicrisis.types import Question, Scope
@@ -40,9 +42,10 @@ PatientId = Annotated[
 Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 OptionText = Annotated[str, Field(min_length=1, max_length=2_000)]
 OptionTexts = Annotated[list[OptionText], Field(max_length=26)]
+Options = Annotated[dict[Letter, OptionText] | OptionTexts | None, BeforeValidator(limit_fields)]
 
 
-class QuestionBody(BaseModel):
+class QuestionBody(RequestBody):
     """A question, and how to answer it."""
 
     model_config = ConfigDict(
@@ -62,9 +65,7 @@ class QuestionBody(BaseModel):
     )
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="The question.")
-    options: dict[Letter, OptionText] | OptionTexts | None = Field(
-        None, description="Options of a multiple-choice question, with or without letters."
-    )
+    options: Options = Field(None, description="Options of a multiple-choice question, with or without letters.")
     library: LibraryName = None
     patient: PatientId = None
     settings: RequestSettings = RequestSettings()
@@ -140,7 +141,9 @@ class Questions:
                         await self._record(asked, documents)
                     if isinstance(event, Answered):
                         self.metrics.count_answer(event.answer, time.monotonic() - start)
-                    yield event
+                        if event.answer.state == "failed":
+                            log_failure(event.answer.failure)
+                    yield hide_in_event(event, self.resources.hide_paths)
 
     def refuse_new(self) -> None:
         """Refuse new questions from now on."""
@@ -214,7 +217,10 @@ class Questions:
 def list_documents(event: Event) -> Sequence[str]:
     """Return the documents whose text an event shows for the first time."""
     if isinstance(event, Retrieved):
-        return event.ranking.document_ids
-    if isinstance(event, SentencesSelected):
-        return [sentence.document_id for sentence in event.sentences]
-    return ()
+        documents, tops = event.ranking.document_ids, event.ranking.tops
+    elif isinstance(event, SentencesSelected):
+        documents, tops = tuple(sentence.document_id for sentence in event.sentences), event.tops
+    else:
+        return ()
+    # The titles of the first documents of each search are shown, also of those that are not read.
+    return documents if tops is None else tuple(dict.fromkeys((*documents, *tops.titles)))

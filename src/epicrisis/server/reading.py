@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ParamSpec, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from epicrisis.components import build_scope
 from epicrisis.errors import InputError
@@ -26,6 +26,7 @@ from epicrisis.server.access import AccessControl, AccessReason
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.errors import NotFound
 from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, LibraryName, PatientId
+from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
 from epicrisis.types import Metadata, Passage, Question, Ranking, Scope, SentenceRanking
@@ -35,7 +36,7 @@ T = TypeVar("T")
 DocumentId = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
-class SearchBody(BaseModel):
+class SearchBody(RequestBody):
     """A query, and where to search."""
 
     model_config = ConfigDict(
@@ -51,7 +52,7 @@ class SearchBody(BaseModel):
     break_glass: AccessReason = None
 
 
-class ReadBody(BaseModel):
+class ReadBody(RequestBody):
     """The id of a document or passage, and the patient whose record holds it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"id": "pubmed:28657417"}]})
@@ -62,7 +63,7 @@ class ReadBody(BaseModel):
     break_glass: AccessReason = None
 
 
-class PatientBody(BaseModel):
+class PatientBody(RequestBody):
     """A patient of a library."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"patient": "10083814"}]})

@@ -28,8 +28,8 @@ from epicrisis.library.health_report import HealthReport
 from epicrisis.library.library import Library
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.server.access import check_access
+from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, ServerBusy
-from epicrisis.server.guards import log_fault
 from epicrisis.server.reading import LibraryReader, offload
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import LOCAL, Caller

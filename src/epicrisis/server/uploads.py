@@ -26,8 +26,8 @@ from epicrisis.errors import EpicrisisError, StorageError
 from epicrisis.printable import printable
 from epicrisis.privacy import open_private
 from epicrisis.server.access import check_access
+from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, NotFound, ServerBusy, ShuttingDown
-from epicrisis.server.guards import log_fault
 from epicrisis.server.resources import OpenLibrary, Resources
 from epicrisis.server.shelves import require_maintainer
 from epicrisis.server.upload_import import ImportCancelled, ImportProgress, ImportResult, UploadImport
@@ -148,7 +148,7 @@ class Uploads:
             upload = UploadFile(
                 id=folder.name,
                 library=library.name,
-                owner=caller.name,
+                owner=caller.owner,
                 created=datetime.now(UTC).isoformat(timespec="seconds"),
                 files=received.files,
                 replace=received.fields.get("replace", "") in ("true", "on", "1", "yes"),

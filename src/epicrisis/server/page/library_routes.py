@@ -44,7 +44,7 @@ def add_library_pages(router: APIRouter, shelves: Shelves, uploads: Uploads | No
         views: list[dict[str, Any]] = []
         for summary in await reader.list_libraries(caller):
             facts = [("Documents", f"{summary['documents']:,}"), ("Passages", f"{summary['passages']:,}")]
-            facts += describe_setup(reader.resources.find(summary["name"]))
+            facts += describe_setup(reader.resources.find(summary["name"]), reader.resources.sign_in_host)
             facts.append(("Patients", "yes" if summary["holds_patients"] else "no"))
             views.append({**summary, "facts": facts})
         return html_response(render("libraries", libraries=views, page="libraries"))
@@ -106,7 +106,7 @@ async def show_library(
         name=printable(name),
         library=name,
         view=view_library(hidden, holds_patients=library.holds_patients),
-        setup=describe_setup(library),
+        setup=describe_setup(library, shelves.resources.sign_in_host),
         holds_patients=library.holds_patients,
         listed=listed,
         search=search,
