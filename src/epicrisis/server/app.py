@@ -120,10 +120,8 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_document_routes(reader))
     runs = None if options.runs is None else RunFolder(options.runs, log)
     app.include_router(make_run_routes(runs))
-    if jobs is not None:
-        app.include_router(make_job_routes(jobs))
-    if uploads is not None:
-        app.include_router(make_upload_routes(uploads))
+    for work in filter(None, (jobs and make_job_routes(jobs), uploads and make_upload_routes(uploads))):
+        app.include_router(work)
     app.include_router(make_health_routes(questions))
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
@@ -135,6 +133,14 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
+    guard_app(app, resources, options, users)
+    app.add_middleware(CountRequests, metrics=questions.metrics)
+    return app
+
+
+def guard_app(app: FastAPI, resources: Resources, options: ServerOptions, users: UserStore | None) -> None:
+    """Put the checks of every request around the application."""
+    provider = options.provider
     needs_key = options.guard.requires_key or log_is_needed(resources) or provider is not None
     # A body has boundaries and headers besides its files.
     upload_bytes = 0 if options.uploads is None else options.uploads.upload_bytes + MAX_BODY_BYTES
@@ -142,8 +148,6 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     if provider is not None:
         add_sign_in_state(app, guard.address)
     app.add_middleware(RequestGuard, options=guard, users=users, provider=provider, hide=resources.hide_paths)
-    app.add_middleware(CountRequests, metrics=questions.metrics)
-    return app
 
 
 def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog | None, UserStore | None]:

@@ -41,7 +41,6 @@ MAX_KEPT = 200
 """Uploads that are listed. The oldest finished one is forgotten first."""
 _DESCRIPTION = "upload.json"
 _FAULT = "a fault of the program; its place is in the log of the server. Resume the upload, or delete it"
-_INTERRUPTED = "the upload was interrupted"
 
 UploadState: TypeAlias = Literal["waiting", "running", "done", "cancelled", "stopped"]
 """`stopped`: an error ended the import. It can be resumed, as its files are kept."""
@@ -113,6 +112,9 @@ class Uploads:
         for upload in sorted(self._uploads.values(), key=lambda upload: upload.created):
             if upload.state in ("waiting", "running"):
                 self._launch(upload)
+            elif upload.state == "done":
+                # A kill may have come between the end of the import and the deletion.
+                self._delete_files(upload.id)
 
     def check_allowed(self, name: str, caller: Caller) -> OpenLibrary:
         """Return the library that the caller may add documents to.
@@ -268,8 +270,14 @@ class Uploads:
                 log_fault(error)
                 await self._change(id_, state="stopped", problem=_FAULT)
             else:
-                await self._change(id_, state="done", result=result, problem=None)
-                await asyncio.to_thread(self._delete_files, id_)
+                await self._finish(id_, result)
+
+    async def _finish(self, id_: str, result: ImportResult) -> None:
+        """Record that an upload is imported, then delete its files. Others see it as done after that."""
+        finished = self._uploads[id_].model_copy(update={"state": "done", "result": result, "problem": None})
+        await asyncio.to_thread(self._store, finished)
+        await asyncio.to_thread(self._delete_files, id_)
+        self._uploads[id_] = finished
 
     def _delete_files(self, id_: str) -> None:
         """Delete the files of a finished upload. Its description stays."""
@@ -290,6 +298,10 @@ class Uploads:
             del self._uploads[upload.id]
 
     def _write(self, upload: UploadFile) -> None:
+        self._store(upload)
+        self._uploads[upload.id] = upload
+
+    def _store(self, upload: UploadFile) -> None:
         """Store the description of an upload. It is complete or absent, also after a kill. Raises StorageError."""
         folder = self._folder / upload.id
         try:
@@ -301,7 +313,6 @@ class Uploads:
             new.replace(folder / _DESCRIPTION)
         except OSError as error:
             raise StorageError(f"the upload cannot be stored: {error.strerror}") from None
-        self._uploads[upload.id] = upload
 
 
 def _make_folder(folder: Path) -> None:
