@@ -80,11 +80,8 @@ def stored_files(folder: Path) -> list[str]:
 
 
 def test_files_of_several_formats_are_in_the_library_and_answers_use_them(tmp_path: Path) -> None:
-    before = None
-
-    async def run() -> tuple[dict[str, Any], list[Any], Any]:
+    async def run() -> tuple[dict[str, Any], list[Any], int]:
         async with connect(make_app(tmp_path)) as client:
-            nonlocal before
             before = (await client.get("/api/v1/libraries")).json()[0]["documents"]
             pdf = made_pdf([["Melatonin shortened sleep onset by seven minutes."], ["It was safe."]], "Melatonin")
             files = (("a.jsonl", TRIAL.encode()), ("gout.md", TEXT), ("iron.html", HTML), ("melatonin.pdf", pdf))
@@ -94,12 +91,13 @@ def test_files_of_several_formats_are_in_the_library_and_answers_use_them(tmp_pa
                 body = {"query": query, "settings": {"k": 1, "by": "bm25"}}
                 hits = (await client.post("/api/v1/search", json=body)).json()["hits"]
                 found.append(hits[0]["passage"]["document_id"])
-            return status, found, (await client.get("/api/v1/libraries")).json()[0]["documents"]
+            after = (await client.get("/api/v1/libraries")).json()[0]["documents"]
+            return status, found, after - before
 
-    status, found, documents = asyncio.run(run())
+    status, found, new = asyncio.run(run())
     assert (status["state"], status["result"]["added"], status["result"]["skipped"]) == ("done", 4, 0)
     assert found == ["trial:1", "file:gout.md", "file:iron.html", "file:melatonin.pdf"]
-    assert documents == before + 4
+    assert new == 4
     # Only the PDF is kept, whose pages are shown as images.
     (kept,) = stored_files(tmp_path)
     assert kept.startswith("originals/")

@@ -11,8 +11,8 @@ from pathlib import Path
 from epicrisis.protocols import Vectors
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.upload_reception import UploadLimits
+from epicrisis.testing.encoders import HashingEncoder
 from tests.support import servers
-from tests.support.hashed_encoder import HashingEncoder
 
 
 class SlowEncoder(HashingEncoder):
@@ -26,7 +26,7 @@ class SlowEncoder(HashingEncoder):
 
 async def serve(folder: Path) -> None:
     """Print the address, and serve until the process is killed."""
-    servers.ENCODER = SlowEncoder(32, max_tokens=24)
+    vars(servers)["ENCODER"] = SlowEncoder(32, max_tokens=24)
     resources = servers.open_resources(servers.open_existing(folder / "lib"))
     app = create_app(resources, ServerOptions(folder=folder / "server", uploads=UploadLimits()))
     async with servers.running(app) as address:
