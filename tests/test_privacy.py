@@ -115,6 +115,29 @@ def run(code: str) -> str:
     return done.stdout
 
 
+def test_guard_permits_one_host_inside_its_block_only() -> None:
+    out = run("""
+        from epicrisis.privacy import permit_host
+
+        set_local_only(True)
+        outcome(lambda: socket.getaddrinfo("login.invalid", 443))
+        with permit_host("login.invalid"):
+            outcome(lambda: socket.getaddrinfo("login.invalid", 443))
+            outcome(lambda: socket.getaddrinfo("other.invalid", 443))
+            outcome(lambda: connect(("203.0.113.7", 443)))
+            thread = threading.Thread(target=outcome, args=(lambda: connect(("203.0.113.7", 443)),))
+            thread.start()
+            thread.join()
+        outcome(lambda: connect(("203.0.113.7", 443)))
+    """)
+    before, name, other, inside, elsewhere, after = out.splitlines()
+    assert before == "refused login.invalid"
+    assert name.startswith("failed ")
+    assert other == "refused other.invalid"
+    assert inside.startswith("failed ")
+    assert elsewhere == after == "refused 203.0.113.7"
+
+
 def test_guard_rejects_remote_hosts_for_all_clients() -> None:
     out = run("""
         set_local_only(True)
