@@ -61,8 +61,8 @@ def _read_role(claims: Mapping[str, Any], settings: IdentityProviderSettings, na
     value = find_claim(claims, settings.role_claim)
     if value is None:
         raise NoRole(
-            f"you are signed in as {name}, but the identity provider sends no claim {settings.role_claim}, so your role "
-            "here is not known"
+            f"you are signed in as {name}, but the identity provider sends no claim {settings.role_claim}, so your "
+            "role here is not known"
         )
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list):
