@@ -47,7 +47,7 @@ def main() -> None:
             hidden = names - {question.within} if question.within else ()
             scope = Scope(hidden=frozenset(hidden))
             ranking = search.retriever.rank(question.query, SENTENCE_PASSAGES, "hybrid", scope)
-            best = search.retriever.rank_sentences(question.query, ranking.passages, CANDIDATES).sentences
+            best = search.retriever.sentence_ranker.rank(question.query, ranking.passages, CANDIDATES).sentences
             places = {id_: place for place, id_ in enumerate(ranking.ids)}
             order = sorted(range(len(best)), key=lambda rank: (places[best[rank].passage.id], best[rank].start))
             quotations = tuple(Quotation(best[rank].passage.id, best[rank].text) for rank in order)

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from epicrisis.answers import Answer, Notice
-from epicrisis.components import LibrarySearch
+from epicrisis.answers import Answer, AnswerStarted, MapStarted, Notice
+from epicrisis.components import LibrarySearch, describe_optional_prompts
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.runner import RecordStore
@@ -52,7 +52,7 @@ def pipeline_of(encoder: Any = ENCODER, **settings: Any) -> Pipeline:
         rows.append(StoredDocument(passage.document_id, hash_content(passage.document_id, "1"), (passage,), vectors))
     store.add(rows)
     retriever = Retriever(store, encoder, sentences=find_sentences, analyze=analyze_words)
-    values = {"strategy": "rag", "k": 2, "preflight": {"enabled": False}, "citing": "numbers", **settings}
+    values = {"strategy": "rag", "k": 2, "preflight": {"enabled": False}, **settings}
     search = LibrarySearch(cast("Library", None), retriever)
     return Pipeline(Settings(**values), dict.fromkeys(ROLES, ScriptedModel(reply)), search)
 
@@ -77,12 +77,20 @@ def test_answer_cites_selected_sentence(settings: dict[str, Any], by: str) -> No
     assert notices_of(answer) == []
 
 
-def test_without_encoder_all_sentences_are_offered() -> None:
+def test_answer_without_encoder_cites_sentence_selected_by_words() -> None:
     answer = answer_of(pipeline_of(None, by="bm25"))
     assert answer.citations[0].quotation == SENTENCES[1]
-    (notice,) = notices_of(answer)
-    assert notice.kind == "sentences"
-    assert "no encoder selects sentences" in notice.message
+    assert notices_of(answer) == []
+    (started,) = [event for event in answer.trace if isinstance(event, AnswerStarted)]
+    assert (started.sentences, started.selected_by) == (3, "words")
+
+
+def test_trace_says_that_encoder_selected_sentences_of_each_part() -> None:
+    answer = answer_of(pipeline_of(strategy="brief-context", partition=1))
+    parts = [event for event in answer.trace if isinstance(event, MapStarted)]
+    assert [(part.sentences, part.selected_by) for part in parts] == [(3, "encoder"), (3, "encoder")]
+    (started,) = [event for event in answer.trace if isinstance(event, AnswerStarted)]
+    assert (started.stage, started.sentences, started.selected_by) == ("reduce", 1, None)
 
 
 def test_parts_of_given_ranking_offer_their_own_sentences() -> None:
@@ -103,13 +111,19 @@ def test_library_is_needed_only_for_encoder() -> None:
 
 def test_recipe_names_numbers_only_where_they_change_replies() -> None:
     models = dict.fromkeys(ROLES, ScriptedModel(reply))
-    plain = Pipeline(Settings(), models).recipe()
-    assert plain == Pipeline(Settings(citing="quotes"), models).recipe()
-    assert "citing" not in plain["settings"]
-    numbered = Pipeline(Settings(citing="numbers"), models).recipe()
+    numbered = Pipeline(Settings(), models).recipe()
+    assert numbered == Pipeline(Settings(citing="numbers"), models).recipe()
     assert numbered["settings"]["citing"] == "numbers"
-    assert numbered["prompts"] == plain["prompts"]
     assert len(numbered["numbered_prompts"]) == 12
+    quoted = Pipeline(Settings(citing="quotes"), models).recipe()
+    assert "citing" not in quoted["settings"]
+    assert quoted["prompts"] == numbered["prompts"]
+
+
+def test_recipe_names_words_where_no_encoder_selects_sentences() -> None:
+    assert "sentences_by" not in describe_optional_prompts(Settings(), pipeline_of().search)
+    assert describe_optional_prompts(Settings(), pipeline_of(None).search)["sentences_by"] == "words"
+    assert describe_optional_prompts(Settings(citing="quotes"), pipeline_of(None).search) == {}
 
 
 def test_claims_are_recorded_and_read_back(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ async def _map_part(
     """
     part, stage = request.passages, f"map {number}"
     ids = tuple(map(attrgetter("id"), part))
-    context.emit(MapStarted(number, ids))
+    context.emit(MapStarted(number, ids, len(request.sentences.quotations), request.sentences.selected_by))
     tracked, usages = context.track_usage()
     try:
         reply = await tracked.ask("map", stage, request.prompt, request.reply_format)
@@ -206,7 +206,7 @@ async def _sum_up(
         sentences = await number_quotations(question, context, verified)
     prompt, reply_format = build_reduce_request(question, context, findings, passages, sentences, is_half=is_half)
     if await context.fits("reduce", prompt, reply_format):
-        context.emit(AnswerStarted("reduce", documents=len(findings)))
+        context.emit(AnswerStarted("reduce", len(findings), len(sentences.quotations)))
         try:
             reply = await context.ask("reduce", "reduce", prompt, reply_format, stream=True)
         except ContextOverflow:

@@ -136,7 +136,8 @@ async def answer_from_documents(
     if not passages:
         return Answer(question, strategy, "abstained", failure=NOTHING_RETRIEVED)
     request = await build_documents_request(question, context, passages)
-    context.emit(AnswerStarted("rag", documents=len(passages)))
+    sentences = request.sentences
+    context.emit(AnswerStarted("rag", len(passages), len(sentences.quotations), sentences.selected_by))
     if not await request.fits(context, "writer"):
         raise ContextOverflow(
             f"{len(passages)} passages do not fit the model's window: take fewer (-k), a model with a larger "

@@ -99,7 +99,7 @@ def _group_units(passages: Sequence[Passage], count: CountUnit) -> list[tuple[Pa
 async def _read_unit(question: Question, context: Context, number: int, request: DocumentsRequest) -> PartialAnswer:
     """Return what one document says. Never raises ChatError or Unreadable."""
     ids = tuple(map(attrgetter("id"), request.passages))
-    context.emit(MapStarted(number, ids))
+    context.emit(MapStarted(number, ids, len(request.sentences.quotations), request.sentences.selected_by))
     tracked, usages = context.track_usage()
     partial = await _read_passages(question, tracked, number, request)
     partial = replace(partial, usage=sum(usages, Usage()))
