@@ -10,6 +10,7 @@ from epicrisis.answering.strategy_context import Context
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
 from epicrisis.partitioning import mark_largest_gap
+from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
@@ -147,7 +148,8 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
     if not left_out:
         return ranking
     remark = (
-        f"{len(left_out)} of {len(ranking.hits)} notes do not fit {budget} whole, and are left out: "
+        f"{len(left_out)} of {count_noun(len(ranking.hits), 'note')} {agree(len(left_out), 'does', 'do')} not fit "
+        f"{budget} whole, and {agree(len(left_out), 'is', 'are')} left out: "
         f"{', '.join(left_out)}"
     )
     parameters = {**ranking.parameters, "left_out": left_out}

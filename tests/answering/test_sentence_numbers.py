@@ -117,7 +117,7 @@ def test_number_that_was_not_offered_is_ignored_and_noted() -> None:
     assert answer.text == f"{FIRST} [1] {SECOND}"
     (notice,) = asked.of(Notice)
     assert notice.kind == "sentences"
-    assert "3 numbers of sentences that were not offered" in notice.message
+    assert "names 3 numbers without a sentence: ignored" in notice.message
 
 
 def test_number_named_twice_is_cited_once() -> None:

@@ -64,7 +64,7 @@ def arguing_model() -> ScriptedModel:
 
 def make_app(folder: Path, model: ScriptedModel | None = None, **settings: Any) -> FastAPI:
     """Return the application over the demo's documents."""
-    chosen = {"strategy": "brief-context", "k": 16, "partition": 4, "check": "rules", **settings}
+    chosen = {"strategy": "brief-context", "k": 16, "partition": 4, "check": "rules", "citing": "quotes", **settings}
     preflight = {"signal": "overlap", "n": 10, "threshold": 0.999}
     library = open_library(folder / "lib", model or arguing_model(), demo_documents(), preflight=preflight, **chosen)
     return create_app(open_resources(library), ServerOptions(folder=folder / "server"))

@@ -100,7 +100,7 @@ _P_VALUE = re.compile(r"\bp(?:[ -]?values?)? ?(?:=|<|>|≤|≥|of) ?=? ?(0?\.\d{
 _P_SIGN = re.compile(r"[<>≤≥=]")
 _RATIO = re.compile(
     r"\b(?:ors?|rrs?|hrs?|aors?|ahrs?|irrs?|(?:odds|risk|hazards?|rate) ratios?|relative risk)\b[^.\d]{0,24}"
-    r"(\d{1,4}\.\d{1,4})[^\d]{0,40}(?:9\d ?%[^\d]{0,20})?(\d{1,4}\.\d{1,4}) ?(?:-|–|to|,|;) ?(\d{1,4}\.\d{1,4})",
+    r"(\d{1,4}\.\d{1,4})[^\d]{0,40}(?:9\d ?%[^\d]{0,26})?(\d{1,4}\.\d{1,4}) ?(?:-|–|to|,|;) ?(\d{1,4}\.\d{1,4})",
     re.IGNORECASE,
 )
 _PAIR = re.compile(
@@ -322,17 +322,15 @@ def _read_words(clause: str, comparison: Comparison) -> int:
 
 
 def _find_names(clause: str, comparison: Comparison) -> frozenset[int]:
-    """Return the characters of the words that belong to the name of an intervention, such as `low` in `low-dose aspirin`.
-
-    So do words that withhold the intervention.
-    """
-    names = frozenset(_WORD.findall(f"{comparison.intervention} {comparison.comparator}".lower()))
+    """Return the characters of words that name an intervention, such as `low` in `low-dose aspirin`, or withhold it."""
+    words = _WORD.findall(f"{comparison.intervention} {comparison.comparator}".lower())
+    names = frozenset(word for word in words if not word[0].isdigit())
     tokens = list(_WORD.finditer(clause.lower()))
     places: set[int] = set()
     for index, token in enumerate(tokens):
         neighbours = (*tokens[max(0, index - 1) : index], *tokens[index + 1 : index + 2])
         is_compound = "-" in token[0] and token[0].partition("-")[0] in _COMPOUNDS
-        in_name = token[0] in names and any(neighbour[0] in names for neighbour in neighbours)
+        in_name = token[0] in names and any(neighbour[0] in names - _FILLERS for neighbour in neighbours)
         if is_compound or in_name:
             places.update(range(token.start(), token.end()))
     for match in _list_withheld(clause, comparison):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from epicrisis.answering.reply_parsing import StatedClaim
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Notice, Quotation
+from epicrisis.printable import agree, count_noun
 from epicrisis.types import Hit, Passage, Question, Ranking, SentenceSelector
 
 CANDIDATES = 12
@@ -101,7 +102,7 @@ async def cite_named_sentences(
     """
     not_offered = sum(claim.not_offered for claim in claims)
     if not_offered:
-        message = f"{stage}: the reply names {not_offered} numbers of sentences that were not offered; they are ignored"
+        message = f"{stage}: the reply names {count_noun(not_offered, 'number')} without a sentence: ignored"
         context.emit(Notice("sentences", message))
     numbers: set[int] = set()
     for claim in claims:
@@ -133,7 +134,8 @@ async def _name_nearest(
         changed.append(claim)
     m = len({number for claim in claims for number in claim.sentences})
     message = (
-        f"{stage}: the reply names the first {m} of {len(texts)} sentences, which are not the best; its claims cite "
+        f"{stage}: the reply names the first {agree(m, '', f'{m} ')}of {count_noun(len(texts), 'sentence')}, "
+        f"which {agree(m, 'is', 'are')} not the best; its claims cite "
         f"the sentences nearest to them instead ({', '.join(nearest)})"
     )
     context.emit(Notice("degenerate-choice", message))

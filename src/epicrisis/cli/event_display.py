@@ -85,11 +85,11 @@ class EventDisplay:
             case PreflightChecked():
                 self._preflight(event.verdict)
             case SentencesSelected():
-                documents = len({span.document_id for span in event.sentences})
-                self._say(f"[bold]Selected[/bold] {len(event.sentences)} sentences of {documents} documents")
+                documents = count_noun(len({span.document_id for span in event.sentences}), "document")
+                self._say(f"[bold]Selected[/bold] {count_noun(len(event.sentences), 'sentence')} of {documents}")
             case ExamplesFound():
                 ids = ", ".join(map(printable, event.ids))
-                self._say(f"[bold]Shows[/bold] {len(event.ids)} solved questions: ", ids)
+                self._say(f"[bold]Shows[/bold] {count_noun(len(event.ids), 'solved question')}: ", ids)
                 if event.left_out:
                     self._line(f"  left out because they are this question: {', '.join(event.left_out)}")
             case Voted():
@@ -111,7 +111,7 @@ class EventDisplay:
         """Show the hits with rank, score, and title or beginning of the text."""
         size = f"{count_noun(len(ranking.hits), 'passage')}"
         if "documents" in ranking.parameters:
-            size += f" of {ranking.parameters['documents']} documents"
+            size += f" of {count_noun(ranking.parameters['documents'], 'document')}"
         self._say(f"[bold]Found by {escape(ranking.retriever)}[/bold]: {size}")
         for note in ranking.notes:
             if note not in self._notices:
