@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,8 +27,9 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.stores import MemoryStore, hash_content
-from epicrisis.types import Hit, Question, Ranking
+from epicrisis.types import Document, Hit, Passage, Question, Ranking
 from tests.support.numbered_sentences import ENCODER, PASSAGES, SENTENCES, claims
+from tests.support.patient_records import library
 from tests.support.strategies import said
 
 QUESTION = Question("Does aspirin prevent stroke after a heart attack?", id="1")
@@ -59,6 +63,15 @@ def pipeline_of(encoder: Any = ENCODER, **settings: Any) -> Pipeline:
 
 def answer_of(pipeline: Pipeline, **overrides: Any) -> Answer:
     return asyncio.run(pipeline.answer(QUESTION, overrides=RunOverrides(**overrides)))
+
+
+@contextmanager
+def closing_pipeline(pipeline: Pipeline) -> Iterator[Pipeline]:
+    """Close the pipeline at the end."""
+    try:
+        yield pipeline
+    finally:
+        asyncio.run(pipeline.aclose())
 
 
 def notices_of(answer: Answer) -> list[Notice]:
@@ -124,6 +137,29 @@ def test_recipe_names_words_where_no_encoder_selects_sentences() -> None:
     assert "sentences_by" not in describe_optional_prompts(Settings(), pipeline_of().search)
     assert describe_optional_prompts(Settings(), pipeline_of(None).search)["sentences_by"] == "words"
     assert describe_optional_prompts(Settings(citing="quotes"), pipeline_of(None).search) == {}
+
+
+@pytest.mark.parametrize("settings", [{"strategy": "rag", "by": "bm25"}, {"strategy": "full-context"}])
+def test_numbered_sentences_open_no_encoder(settings: dict[str, Any], tmp_path: Path) -> None:
+    """The encoder of this library is not installed."""
+    with library(tmp_path / "library", [Document("d", SENTENCES[1], "Aspirin")]) as store:
+        path = store.path
+    made = Settings.model_validate({"models": {"writer": {"name": "http://127.0.0.1:9/v1#m"}}, **settings})
+    with closing_pipeline(Pipeline.open(made, path)) as pipeline:
+        assert pipeline.settings.citing == "numbers"
+        assert pipeline.recipe()["sentences_by"] == "words"
+
+
+def test_source_has_study_type_of_unquoted_passage() -> None:
+    """The type is in the words of the first passage, and the quotation in the second."""
+    methods = "We randomised 200 people to aspirin or placebo."
+    first = Passage("d#0", "d", 0, 0, len(methods), methods, title="On aspirin")
+    second = replace(first, id="d#1", ordinal=1, start=100, end=100 + len(SENTENCES[1]), text=SENTENCES[1])
+    ranking = Ranking((Hit(first, 1.0, 0), Hit(second, 0.5, 1)), "given")
+    (citation,) = answer_of(pipeline_of(), ranking=ranking).citations
+    assert citation.passage_id == "d#1"
+    assert citation.reference.study is not None
+    assert (citation.reference.study.label, citation.reference.study.basis) == ("randomised trial (by its abstract)", "abstract")
 
 
 def test_claims_are_recorded_and_read_back(tmp_path: Path) -> None:
