@@ -16,6 +16,7 @@ from epicrisis.types import (
     Preflight,
     Question,
     Ranking,
+    SearchTops,
     SentenceSelector,
 )
 
@@ -324,6 +325,8 @@ class SentencesSelected:
     """Sentences of the library were selected for the question, best first."""
 
     sentences: tuple[EvidenceSpan, ...]
+    tops: SearchTops | None = None
+    """Of the hybrid search that found their passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,10 +393,14 @@ class AnswerStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the streamed answer text. Traces leave it out, as the answer has the whole text."""
+    """A piece of the streamed reply, before it is checked. Traces leave it out, as the answer has the whole text."""
 
     stage: str
     text: str
+    claim: int = 0
+    """Number of the claim that the text belongs to, from 0. Replies without a list of claims have one."""
+    choice: str | None = None
+    """Letter of the option that the reply names. The piece that has it has no text."""
 
 
 @dataclass(frozen=True, slots=True)

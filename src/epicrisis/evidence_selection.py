@@ -106,9 +106,11 @@ def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Sc
 def rank_sentences(settings: Settings, ranker: SentenceRanker, text: str, ranking: Ranking, k: int) -> SentenceRanking:
     """Return the best `k` sentences of the passages of a ranking, whatever order its hits are in."""
     if not settings.prefer:
-        return ranker.rank(text, ranking.passages, k, ranking.ranks)
-    pool = ranker.rank(text, ranking.passages, k * POOL_TIMES, ranking.ranks)
-    return prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
+        sentences = ranker.rank(text, ranking.passages, k, ranking.ranks)
+    else:
+        pool = ranker.rank(text, ranking.passages, k * POOL_TIMES, ranking.ranks)
+        sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
+    return replace(sentences, tops=ranking.tops)
 
 
 def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:

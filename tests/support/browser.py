@@ -18,7 +18,7 @@ from epicrisis.errors import EndpointUnreachable
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import Script, ScriptedModel, fill
 from tests.support.pages import demo_documents
 from tests.support.servers import open_library, open_resources, running
 from tests.support.strategies import stage_of
@@ -34,6 +34,38 @@ class SlowModel(ScriptedModel):
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         await asyncio.sleep(0.15)
         return await super().complete(request, on_delta)
+
+
+class WritingModel(ScriptedModel):
+    """Writes the final reply word by word, `seconds` apart, so that claims arrive one after the other."""
+
+    def __init__(self, script: Script, seconds: float = 0.03) -> None:
+        super().__init__(script)
+        self._seconds = seconds
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        pieces: list[str] = []
+        reply = await super().complete(request, lambda piece: pieces.append(piece or ""))
+        if on_delta is not None:
+            for piece in pieces:
+                await asyncio.sleep(self._seconds)
+                on_delta(piece)
+        return reply
+
+
+def claiming_model(seconds: float = 0.03) -> WritingModel:
+    """Return a model that makes three claims of the sentences it was offered."""
+
+    def script(request: ChatRequest) -> str:
+        prompt = request.messages[-1].content
+        if "Last question:" in prompt:
+            return json.dumps({"question": "Does low-dose aspirin lower the risk in women with chronic hypertension?"})
+        texts = ("Aspirin lowered the risk of preterm pre-eclampsia.", "Doses were below 150 mg.", "Few women bled.")
+        claims = [{"text": text, "sentences": [number]} for number, text in enumerate(texts, 1)]
+        values = {"found": True, "claims": claims, "sentences": [1], "choice": "yes"}
+        return json.dumps(fill(request.schema or {}, values, texts[0]))
+
+    return WritingModel(script, seconds)
 
 
 def arguing_model() -> ScriptedModel:

@@ -49,7 +49,6 @@ def add_patient_pages(router: APIRouter, pages: AnswerPages) -> None:
         libraries: list[tuple[str, list[PatientRow]]] = []
         for library in reader.resources.libraries.values():
             if library.holds_patients:
-                caller.require("patient-reader")
                 records = await reader.list_patients(library.name, caller)
                 libraries.append((library.name, list(map(view_patient, records))))
         return html_response(render("patients", libraries=libraries, page="patients"))
