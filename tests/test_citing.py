@@ -159,7 +159,10 @@ def test_source_has_study_type_of_unquoted_passage() -> None:
     (citation,) = answer_of(pipeline_of(), ranking=ranking).citations
     assert citation.passage_id == "d#1"
     assert citation.reference.study is not None
-    assert (citation.reference.study.label, citation.reference.study.basis) == ("randomised trial (by its abstract)", "abstract")
+    assert (citation.reference.study.label, citation.reference.study.basis) == (
+        "randomised trial (by its abstract)",
+        "abstract",
+    )
 
 
 def test_claims_are_recorded_and_read_back(tmp_path: Path) -> None:
