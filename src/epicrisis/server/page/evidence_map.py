@@ -273,6 +273,14 @@ def find_search_tops(answer: Answer) -> SearchTops | None:
     return tops
 
 
+def _list_compared(answer: Answer) -> tuple[Sequence[str], Sequence[str]] | None:
+    """Return the first results by meaning and by words if both searches found any, else None."""
+    preflight, tops = answer.preflight, find_search_tops(answer)
+    if preflight is not None and preflight.signal == "overlap" and preflight.dense_top and preflight.bm25_top:
+        return preflight.dense_top, preflight.bm25_top
+    return (tops.dense, tops.bm25) if tops is not None and tops.dense and tops.bm25 else None
+
+
 def _draw_rankings(answer: Answer) -> RankingChart | None:
     """Return the chart of the rankings that the preflight check compared, else of both searches of a hybrid one."""
     preflight, tops = answer.preflight, find_search_tops(answer)
@@ -321,14 +329,13 @@ def _shorten(text: str) -> str:
 def _warn(answer: Answer) -> list[str]:
     """Return plain warnings about a poor search."""
     warnings: list[str] = []
-    preflight = answer.preflight
-    if preflight is not None and preflight.signal == "overlap" and preflight.dense_top and preflight.bm25_top:
-        shared = len(set(preflight.dense_top) & set(preflight.bm25_top))
-        if shared == 0:
-            warnings.append(
-                "The search may have missed the evidence: the search by meaning and the search by words agree on none "
-                f"of their first {preflight.n} {preflight.count}. Read the sentences before you rely on the answer."
-            )
+    compared = _list_compared(answer)
+    if compared is not None and not set(compared[0]) & set(compared[1]):
+        warnings.append(
+            "The search may have missed the evidence: the search by meaning and the search by words have none of their "
+            f"first {max(map(len, compared))} results in common. The library may not answer this question. Read the "
+            "sentences before you rely on the answer."
+        )
     if answer.partials and not any(partial.state == "relevant" for partial in answer.partials):
         warnings.append("No part of the evidence contains anything relevant. The library may not answer this question.")
     failed = sum(partial.state == "failed" for partial in answer.partials)
