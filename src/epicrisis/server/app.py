@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
 from epicrisis.errors import SettingsError, StorageError
@@ -120,8 +120,8 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_document_routes(reader))
     runs = None if options.runs is None else RunFolder(options.runs, log)
     app.include_router(make_run_routes(runs))
-    for work in filter(None, (jobs and make_job_routes(jobs), uploads and make_upload_routes(uploads))):
-        app.include_router(work)
+    app.include_router(APIRouter() if jobs is None else make_job_routes(jobs))
+    app.include_router(APIRouter() if uploads is None else make_upload_routes(uploads))
     app.include_router(make_health_routes(questions))
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
