@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from epicrisis.components import load_ingest_encoder
@@ -87,26 +87,29 @@ class ImportResult:
     """What to know of files whose name or content was in the library already."""
 
 
-@dataclass
 class UploadImport:
-    """The import of one upload."""
+    """The import of one upload.
 
-    library: OpenLibrary
-    files: Sequence[ReceivedFile]
-    folder: Path
-    """Where the files are stored."""
-    originals: Path
-    """Where PDFs are kept, so that their pages can be shown."""
-    replace: bool = False
-    """Replace documents of the same id from other files."""
-    progress: ImportProgress = field(init=False)
-    _names: dict[str, str] = field(init=False, default_factory=dict)
+    `folder` holds the files, `originals` keeps PDFs so that their pages can be shown. `replace_others`: replace
+    documents of the same id from other files.
+    """
 
-    def __post_init__(self) -> None:
-        self.progress = ImportProgress(files=len(self.files))
-        for file in self.files:
-            if file.stored:
-                self._names[file.stored] = file.name
+    def __init__(
+        self,
+        library: OpenLibrary,
+        files: Sequence[ReceivedFile],
+        folder: Path,
+        originals: Path,
+        *,
+        replace_others: bool = False,
+    ) -> None:
+        self.library = library
+        self.files = files
+        self.folder = folder
+        self.originals = originals
+        self.replace_others = replace_others
+        self.progress = ImportProgress(files=len(files))
+        self._names = {file.stored: file.name for file in files if file.stored}
 
     def run(self, cancelled: threading.Event, show: Callable[[ImportProgress], None]) -> ImportResult:
         """Add the documents and return the result. A file that is damaged or unknown is skipped.
@@ -140,7 +143,7 @@ class UploadImport:
         started = time.monotonic()
         with Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint) as store:
             report = add_documents(
-                store, read(), encoder, on_progress=show_progress, replace=self.replace, literature=False
+                store, read(), encoder, on_progress=show_progress, replace=self.replace_others, literature=False
             )
             if not isinstance(encoder, PrecomputedEncoder):
                 check_vectors(store, encoder)

@@ -12,7 +12,7 @@ import asyncio
 import os
 import re
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -100,18 +100,15 @@ async def receive_upload(request: Request, folder: Path, limits: UploadLimits) -
         receiver.close()
 
 
-@dataclass
 class _Part:
     """The part of the body that is being read."""
 
-    headers: dict[bytes, bytes] = field(default_factory=dict)
-    field_name: str = ""
-    name: str = ""
-    is_file: bool = False
-    stored: str = ""
-    refusal: str = ""
-    size: int = 0
-    data: bytearray = field(default_factory=bytearray)
+    def __init__(self) -> None:
+        self.headers: dict[bytes, bytes] = {}
+        self.field_name = self.name = self.stored = self.refusal = ""
+        self.is_file = False
+        self.size = 0
+        self.data = bytearray()
 
 
 class _Receiver:

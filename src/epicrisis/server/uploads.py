@@ -255,7 +255,9 @@ class Uploads:
             try:
                 upload = await self._change(id_, state="running")
                 library = self.resources.find(upload.library)
-                work = UploadImport(library, upload.files, self._folder / id_, self._originals, replace=upload.replace)
+                work = UploadImport(
+                    library, upload.files, self._folder / id_, self._originals, replace_others=upload.replace
+                )
                 self._progress[id_] = work.progress
                 result = await asyncio.to_thread(
                     work.run, self._cancelled[id_], lambda progress: self._progress.__setitem__(id_, progress)
