@@ -12,6 +12,9 @@ from typing import Any
 import pypdfium2
 
 from epicrisis.corpus.pdf_pages import PageBoxes
+from epicrisis.corpus.reader_base import FileDocument, Skipped
+from epicrisis.corpus.readers import read_sources
+from epicrisis.types import Document
 
 Line = tuple[float, float, str]
 """Left edge and base line in points, and the text."""
@@ -108,3 +111,13 @@ def _join_objects(objects: Sequence[bytes]) -> bytes:
     trailer = b"trailer << /Size %d /Root 1 0 R /Info %d 0 R >>" % (size, len(objects))
     head = b"xref\n0 %d\n0000000000 65535 f \n" % size
     return out + head + table + trailer + b"\nstartxref\n%d\n%%%%EOF\n" % len(out)
+
+
+def read_files(folder: Path) -> list[FileDocument | Document]:
+    """Return the documents of all files in a folder, as an import reads them. Raises AssertionError for a bad file."""
+    documents: list[FileDocument | Document] = []
+    for item in read_sources([folder], with_origins=True):
+        assert not isinstance(item, Skipped), item
+        if isinstance(item, FileDocument | Document):
+            documents.append(item)
+    return documents
