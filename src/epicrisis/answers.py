@@ -8,7 +8,17 @@ from typing import Any, Literal, TypeAlias
 
 from epicrisis.references import Reference
 from epicrisis.study_types import StudyTypeMatch
-from epicrisis.types import AnswerState, ArticleMark, CountUnit, EvidenceSpan, Preflight, Question, Ranking
+from epicrisis.types import (
+    AnswerState,
+    ArticleMark,
+    CountUnit,
+    EvidenceSpan,
+    Preflight,
+    Question,
+    Ranking,
+    SearchTops,
+    SentenceSelector,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +325,8 @@ class SentencesSelected:
     """Sentences of the library were selected for the question, best first."""
 
     sentences: tuple[EvidenceSpan, ...]
+    tops: SearchTops | None = None
+    """Of the hybrid search that found their passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +367,9 @@ class MapStarted:
 
     partition: int
     passages: tuple[str, ...]
+    sentences: int = 0
+    """Sentences whose numbers the reply may name; 0 for a reply that quotes."""
+    selected_by: SentenceSelector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,14 +385,22 @@ class AnswerStarted:
 
     stage: str
     documents: int
+    sentences: int = 0
+    """Sentences whose numbers the reply may name; 0 for a reply that quotes or cites nothing."""
+    selected_by: SentenceSelector | None = None
+    """What selected these sentences. None for those of findings."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the streamed answer text. Traces leave it out, as the answer has the whole text."""
+    """A piece of the streamed reply, before it is checked. Traces leave it out, as the answer has the whole text."""
 
     stage: str
     text: str
+    claim: int = 0
+    """Number of the claim that the text belongs to, from 0. Replies without a list of claims have one."""
+    choice: str | None = None
+    """Letter of the option that the reply names. The piece that has it has no text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
+from epicrisis.answering.citations import add_document_studies
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.conflicts import find_conflicts, watch_passages
 from epicrisis.answering.defence import DefenceOptions
@@ -48,7 +49,6 @@ from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
-from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs
@@ -56,7 +56,7 @@ from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.retrieval.sentence_ranking import list_sentences
+from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
@@ -138,13 +138,14 @@ class Pipeline:
         library: Path | str | None,
         strategies: Collection[str] = (),
         notices: Sequence[Notice] = (),
+        pool: components.ModelPool | None = None,
     ) -> Self:
         """Open the components for the strategy of the settings and for these strategies, and nothing else.
 
         `library` may be None for strategies without a library. Raises UserError (no such library, another encoder, no
-        such model) before any call of a model.
+        such model) before any call of a model. Pipelines of one `pool` share their models.
         """
-        needed = {settings.strategy, *strategies}
+        needed, pool = {settings.strategy, *strategies}, pool or components.ModelPool()
         silence_dependency_logs()
         if not needed - WITHOUT_MODEL:
             # No chat model is called, so its address does not count.
@@ -155,25 +156,23 @@ class Pipeline:
                 resources.callback(open_log(settings.log, settings.log_text).close)
             search, rosters = None, tuple[Roster, ...]()
             if library is not None and needed - WITHOUT_LIBRARY:
-                searches = bool(needed - WITHOUT_SEARCH) or settings.citing == "numbers"
+                searches = bool(needed - WITHOUT_SEARCH)
                 sentences = bool(needed & components.WITH_SENTENCES)
-                search = components.open_library_search(settings, library, searches, sentences=sentences)
+                search = components.open_library_search(settings, library, searches, sentences=sentences, pool=pool)
                 resources.enter_context(search)
             elif library is not None:
                 rosters = components.read_rosters(library, *settings.beside)
-            examples = components.open_examples(settings) if needed & WITH_EXAMPLES else None
+            examples = components.open_examples(settings, pool) if needed & WITH_EXAMPLES else None
             if examples is not None:
                 resources.enter_context(examples.search)
             elif "medprompt" in needed:
                 raise SettingsError(NO_EXAMPLES)
             needs_models = bool(needed - WITHOUT_MODEL)
             models, cache_notices = (
-                components.open_cached_models(settings, search, resources) if needs_models else ({}, [])
+                components.open_cached_models(settings, search, resources, pool) if needs_models else ({}, [])
             )
             calibration, remarks = components.open_calibration(settings)
-            name, reward = settings.refine.reward_model, None
-            if name is not None and "self-reflection" in needed:
-                reward = load_reward_model(name, settings.home, settings.threads)
+            reward = components.open_reward_model(settings, pool) if "self-reflection" in needed else None
             return cls(
                 settings,
                 models,
@@ -183,7 +182,7 @@ class Pipeline:
                 notices=(*notices, *cache_notices, *remarks),
                 calibration=calibration,
                 remote=list_remote_hosts(settings, library),
-                verifier=components.open_verifier(settings) if needed - WITHOUT_LIBRARY else None,
+                verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
                 resources=resources.pop_all(),
             )
@@ -270,7 +269,7 @@ class Pipeline:
         }
         if self.search is not None:
             recipe["library"] = components.describe_search(self.search)
-        recipe |= components.describe_optional_prompts(self.settings)
+        recipe |= components.describe_optional_prompts(self.settings, self.search)
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
@@ -327,6 +326,7 @@ class Pipeline:
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, context)
+            answer = add_document_studies(answer, passages.values())
             answer = withhold_unverified(answer) if withhold else answer
             answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context)
             return replace(answer, conflicts=find_conflicts(answer, passages, is_record=scope.patient is not None))
@@ -412,7 +412,7 @@ class Pipeline:
             **components.read_prompt_options(settings),
             citing=settings.citing,
             map_confidence=settings.map_confidence,
-            compare_texts=None if not self._has_encoder else self._compare_texts,
+            compare_texts=self._compare_texts,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
             count=settings.count_unit(scope.patient),
@@ -434,26 +434,21 @@ class Pipeline:
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None
     ) -> SentenceRanking:
-        """Return the best `k` sentences of the ranking, or of a search without a ranking.
-
-        Without an encoder, return every sentence of the ranking in the order of the text.
-        """
-        if ranking is not None and not self._has_encoder:
-            return list_sentences(ranking.passages, find_sentences)
-        retriever = self._retriever()
+        """Return the best `k` sentences of the ranking, or of a search without a ranking."""
         if ranking is None:
+            retriever = self._retriever()
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
         select = evidence_selection.rank_sentences
-        return await self._offload(select, self.settings, retriever, question.text, ranking, k)
+        return await self._offload(select, self.settings, self._sentence_ranker, question.text, ranking, k)
 
     @property
-    def _has_encoder(self) -> bool:
-        return self.search is not None and self.search.retriever.encoder is not None
+    def _sentence_ranker(self) -> SentenceRanker:
+        return evidence_selection.BY_WORDS if self.search is None else self.search.retriever.sentence_ranker
 
     async def _compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return for each query its similarity to each text by the encoder."""
-        return await self._offload(self._retriever().compare_texts, queries, texts)
+        """Return for each query its similarity to each text, by the encoder or by words."""
+        return await self._offload(self._sentence_ranker.compare_texts, queries, texts)
 
     async def find_time_restriction(
         self, question: Question, scope: Scope, overrides: RunOverrides = NO_OVERRIDES

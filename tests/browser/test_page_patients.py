@@ -39,7 +39,7 @@ def test_record_of_answer_opens_note_by_keyboard_without_violation(
         await page.click("text=Ask the follow-up")
         await page.wait_for_selector("article.answer .follow-up", timeout=60_000)
         found += [f"answer {line}" for line in await find_violations(page, axe)]
-        await page.locator(".follow-up a").click()
+        await page.locator(".earlier h2 a").click()
         await page.wait_for_selector("a[href$='/record']")
         await page.locator("a[href$='/record']").click()
         await page.wait_for_selector(".timeline")

@@ -284,9 +284,12 @@ def test_reading_a_record_is_in_the_access_log_and_literature_is_not(tmp_path: P
             await client.call_tool("search", {"query": QUESTION, "patient": PATIENTS[0]})
             await client.call_tool("evidence", {"question": QUESTION, "patient": PATIENTS[0]})
             await client.read_resource(passage_uri(note, PATIENTS[0]))
+            await client.call_tool("search", {"query": QUESTION, "patient": PATIENTS[1]})
 
     asyncio.run(run())
-    entries = [json.loads(line) for line in log.path.read_text().splitlines()]
+    *entries, refused = [json.loads(line) for line in log.path.read_text().splitlines()]
+    assert (refused["action"], refused["outcome"], refused["patient"]) == ("mcp", "refused", PATIENTS[1])
+    assert {entry["outcome"] for entry in entries} == {"allowed"}
     assert {entry["action"] for entry in entries} == {"search", "ask", "passage"}
     assert {entry["patient"] for entry in entries} == {PATIENTS[0]}
     assert entries[-1]["documents"] == [note.partition("#")[0]]

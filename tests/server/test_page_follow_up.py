@@ -56,7 +56,7 @@ def test_follow_up_is_completed_from_answer_and_shows_both_questions(tmp_path: P
     address, page = asyncio.run(run())
     assert page.one("article", "answer").attributes["data-question"] == COMPLETED
     remark = page.one("p", "follow-up")
-    assert "Completed from the answer before it." in remark.text
+    assert "Completed from the answer above." in remark.text
     assert "And in trial 2?" in remark.text
     assert address in [link.attributes["href"] for link in page.all("a")]
     assert "rag, k 2" in page.html
@@ -88,8 +88,25 @@ def test_streamed_follow_up_shows_completed_question_before_answer(tmp_path: Pat
             ).text
 
     text = asyncio.run(run())
-    assert text.index("Completing the question") < text.index(f"Question: {COMPLETED}") < text.index("The search found")
-    assert 'class="answer"' in text
+    completed = f'hx-target="#asked" hx-swap="innerHTML">{COMPLETED}<'
+    assert text.index("Completing the question") < text.index(completed) < text.index("The search found")
+    # The earlier answer stays above the steps and above the answer, and the form is replaced after it.
+    assert [text.count('class="earlier"'), text.count('class="answer"')] == [2, 1]
+    assert text.index('class="earlier"') < text.index("data-live") < text.index('class="answer"')
+    assert text.index('class="answer"') < text.index('hx-target="#follow-up-form"')
+
+
+def test_page_of_follow_up_shows_earlier_answer_until_it_is_deleted(tmp_path: Path) -> None:
+    async def run() -> tuple[Page, Page]:
+        async with connect(make_app(tmp_path, completing())) as client:
+            address = await ask(client, QUESTION)
+            page = await follow(client, address, "And in trial 2?")
+            await client.post(f"{address}/delete")
+            return page, await open_page(client, page.one("article", "answer").attributes["data-href"])
+
+    page, after = asyncio.run(run())
+    assert QUESTION in page.one("section", "earlier").text
+    assert after.all("section", "earlier") == []
 
 
 def test_empty_follow_up_is_refused_with_page(tmp_path: Path) -> None:

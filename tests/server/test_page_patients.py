@@ -111,7 +111,7 @@ def test_literature_reader_opens_no_page_of_patients(
     response = hospital.send("reader", method, path, data=data)
     assert response.status_code == 403
     assert ANNA not in response.text
-    assert hospital.entries() == []
+    assert [(entry["outcome"], entry["documents"]) for entry in hospital.entries()] == [("refused", [])]
 
 
 def test_note_of_another_patient_is_not_found(hospital: Hospital) -> None:
@@ -135,7 +135,8 @@ def test_unassigned_patient_needs_reason_which_every_reading_logs(hospital: Hosp
     }
     assert form["break_glass"] == REASON
     assert hospital.send("nurse", "POST", "/patients/note", data=form).status_code == 200
-    assert [entry["reason"] for entry in hospital.entries() if entry["patient"] == BERT] == [REASON, REASON]
+    entries = [(entry["outcome"], entry["reason"]) for entry in hospital.entries() if entry["patient"] == BERT]
+    assert entries == [("refused", None), ("allowed", REASON), ("allowed", REASON)]
 
 
 def test_patient_is_in_no_address_of_the_pages(hospital: Hospital) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import threading
@@ -174,7 +175,9 @@ def test_answer_about_patient_of_library_that_is_not_served_is_not_found(tmp_pat
     ward = Ward(tmp_path)
     folder = ward.folder / ANSWERS_FOLDER
     answer = replace(ANSWER, patient=ANNA)
-    stored = AnswerStore(folder).add(answer, (), library="closed", owner="nurse")
+    nurse = UserStore(ward.folder / USERS_FILE).find(ward.keys["nurse"])
+    assert nurse is not None
+    stored = AnswerStore(folder).add(answer, (), library="closed", owner=nurse.owner)
 
     async def run() -> int:
         async with connect(ward.app, headers={"authorization": f"Bearer {ward.keys['nurse']}"}) as client:
@@ -225,3 +228,43 @@ def test_answer_that_reads_no_library_belongs_to_patient_of_its_question(tmp_pat
     stored = AnswerStore(tmp_path / ANSWERS_FOLDER).add(answer, (), library="lib", owner="maria")
     assert stored.answer.patient is None
     assert stored.patient == ANNA
+
+
+def test_user_added_again_under_a_removed_name_inherits_nothing(tmp_path: Path) -> None:
+    users = UserStore(tmp_path / "server" / USERS_FILE)
+    users.add("otto", "literature-reader")
+
+    async def run() -> list[Any]:
+        async with connect(make_app(tmp_path / "lib", recorder())) as client:
+            first = {"authorization": f"Bearer {users.add('maria', 'literature-reader')}"}
+            id_ = (await client.post(JOBS, json={"questions": QUESTIONS[:1]}, headers=first)).json()["id"]
+            asked = await client.post("/ask", data={"question": "Which drug was given for stroke?"}, headers=first)
+            page = asked.headers["location"]
+            renewed = {"authorization": f"Bearer {users.add('maria', 'literature-reader')}"}
+            own = [(await client.get(path, headers=renewed)).status_code for path in (f"{JOBS}/{id_}", page)]
+            users.remove("maria")
+            other = {"authorization": f"Bearer {users.add('maria', 'literature-reader')}"}
+            foreign = [(await client.get(path, headers=other)).status_code for path in (f"{JOBS}/{id_}", page)]
+            return [own, foreign, (await client.get(JOBS, headers=other)).json()]
+
+    assert asyncio.run(run()) == [[200, 200], [404, 404], []]
+
+
+def test_stored_work_of_a_user_without_id_stays_with_the_user_and_goes_to_no_later_one(tmp_path: Path) -> None:
+    users = UserStore(tmp_path / USERS_FILE)
+    key = users.add("maria", "literature-reader")
+    content = json.loads(users.path.read_text())
+    del content["maria"]["id"]
+    users.path.write_text(json.dumps(content))
+    old = users.find(key)
+    assert old is not None
+    assert old.owner == "maria"
+    renewed = users.find(users.add("maria", "patient-reader"))
+    assert renewed is not None
+    assert renewed.owner == "maria"
+    users.remove("maria")
+    later = users.find(users.add("maria", "literature-reader"))
+    assert later is not None
+    assert later.owner != "maria"
+    assert users.find_owner("maria") is None
+    assert users.find_owner(later.owner) == later

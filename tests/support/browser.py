@@ -18,7 +18,7 @@ from epicrisis.errors import EndpointUnreachable
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import Script, ScriptedModel, fill
 from tests.support.pages import demo_documents
 from tests.support.servers import open_library, open_resources, running
 from tests.support.strategies import stage_of
@@ -34,6 +34,45 @@ class SlowModel(ScriptedModel):
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         await asyncio.sleep(0.15)
         return await super().complete(request, on_delta)
+
+
+class WritingModel(ScriptedModel):
+    """Streams its reply, and keeps the end of it back until `go_on` is called, so that the page can be looked at."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(script)
+        self._gate = asyncio.Event()
+
+    def go_on(self) -> None:
+        """Send the end of the reply that is being written."""
+        self._gate.set()
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        pieces: list[str] = []
+        reply = await super().complete(request, lambda piece: pieces.append(piece or ""))
+        if on_delta is not None:
+            for piece in pieces[:-1]:
+                await asyncio.sleep(0)
+                on_delta(piece)
+            await self._gate.wait()
+            self._gate.clear()
+            on_delta(pieces[-1])
+        return reply
+
+
+def claiming_model() -> WritingModel:
+    """Return a model that makes three claims of the sentences it was offered."""
+
+    def script(request: ChatRequest) -> str:
+        prompt = request.messages[-1].content
+        if "Last question:" in prompt:
+            return json.dumps({"question": "Does low-dose aspirin lower the risk in women with chronic hypertension?"})
+        texts = ("Aspirin lowered the risk of preterm pre-eclampsia.", "Doses were below 150 mg.", "Few women bled.")
+        claims = [{"text": text, "sentences": [number]} for number, text in enumerate(texts, 1)]
+        values = {"found": True, "claims": claims, "sentences": [1], "choice": "yes"}
+        return json.dumps(fill(request.schema or {}, values, texts[0]))
+
+    return WritingModel(script)
 
 
 def arguing_model() -> ScriptedModel:
@@ -64,7 +103,7 @@ def arguing_model() -> ScriptedModel:
 
 def make_app(folder: Path, model: ScriptedModel | None = None, **settings: Any) -> FastAPI:
     """Return the application over the demo's documents."""
-    chosen = {"strategy": "brief-context", "k": 16, "partition": 4, "check": "rules", **settings}
+    chosen = {"strategy": "brief-context", "k": 16, "partition": 4, "check": "rules", "citing": "quotes", **settings}
     preflight = {"signal": "overlap", "n": 10, "threshold": 0.999}
     library = open_library(folder / "lib", model or arguing_model(), demo_documents(), preflight=preflight, **chosen)
     return create_app(open_resources(library), ServerOptions(folder=folder / "server"))

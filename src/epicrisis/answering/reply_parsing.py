@@ -330,15 +330,22 @@ class TextStream:
         """Offset in the reply after the part of the field that was returned."""
         self._searched = 0
         """Offset in the reply after the last complete field."""
+        self._field = 0
+        """Number of complete fields."""
 
     def feed(self, piece: str) -> str:
         """Return the new text of the field; empty before the field begins and after it ends."""
+        return "".join(text for _, text in self.feed_fields(piece))
+
+    def feed_fields(self, piece: str) -> list[tuple[int, str]]:
+        """Return the new text with the number of its field, from 0. A piece can end one field and begin the next."""
         self._received += piece
-        new_text = self._read_next()
+        texts = [(self._field, self._read_next())]
         while self._repeat and self._at is not None and self._received.startswith('"', self._at):
             self._searched, self._at = self._at + 1, None
-            new_text += self._read_next()
-        return new_text
+            self._field += 1
+            texts.append((self._field, self._read_next()))
+        return [(field, text) for field, text in texts if text]
 
     def _read_next(self) -> str:
         """Return the new text up to the end of the field."""

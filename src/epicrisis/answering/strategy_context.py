@@ -10,10 +10,11 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.paper_prompts import MapReducePrompts, PaperPrompts
-from epicrisis.answering.reply_parsing import ANSWER, CLAIM_TEXT, TextStream
+from epicrisis.answering.reply_stream import ReplyStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
-from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, TextDelta, Usage
+from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
+from epicrisis.printable import count_noun
 from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import (
@@ -157,11 +158,11 @@ class Context:
         """Return the sampling parameters of a role."""
         return self.sampling.get(role, Sampling())
 
-    def report_missing(self, numbers: Sequence[int], total: int, problem: str) -> None:
+    def report_missing(self, numbers: Sequence[int], total: int, noun: str, problem: str) -> None:
         """Emit a notice of the parts, drafts or votes without a result, if there are any."""
         if numbers:
             listed = ", ".join(map(str, numbers))
-            self.emit(Notice("left-out", f"{len(numbers)} of {total} {problem}: {listed}"))
+            self.emit(Notice("left-out", f"{len(numbers)} of {count_noun(total, noun)} {problem}: {listed}"))
 
     def track_usage(self) -> tuple[Context, list[Usage]]:
         """Return a copy of the context and a list that collects the usage of each call made with the copy."""
@@ -188,21 +189,21 @@ class Context:
         """Send a prompt to the model of a role and return the value of the reply, as `request_structured` does.
 
         `sampling` replaces the role's parameters, and `sample` distinguishes draws of one prompt. With `stream` the
-        text of the reply's `answer` or claims is emitted while it arrives.
+        text of the reply's `answer` or claims and its choice are emitted while they arrive.
         """
-        has_claims = getattr(reply_format, "has_claims", False)
-        stream_field = CLAIM_TEXT if has_claims else ANSWER
-        text_stream = TextStream(stream_field, repeat=has_claims)
+        shown_format = reply_format
+        reply_stream = ReplyStream(stage, shown_format, self.defence.remove_marks)
         prompt, reply_format = self.defence.protect_prompt(prompt), self.defence.protect_format(reply_format, role)
 
         def on_delta(piece: str | None) -> None:
-            nonlocal text_stream
+            nonlocal reply_stream
             if piece is None:
-                text_stream = TextStream(stream_field, repeat=has_claims)
+                reply_stream = ReplyStream(stage, shown_format, self.defence.remove_marks)
                 message = f"{stage}: the reply broke off and starts again; discard the text so far"
                 self.emit(Notice("restarted", message))
-            elif text := text_stream.feed(piece):
-                self.emit(TextDelta(stage, self.defence.remove_marks(text)))
+                return
+            for delta in reply_stream.feed(piece):
+                self.emit(delta)
 
         async def send(request: ChatRequest) -> ChatReply:
             is_streamed = stream and request.sample == sample
@@ -244,7 +245,11 @@ class Context:
             raise
         record_call(reply.finish_reason, reply.usage)
         if reply.usage.failed_calls:
-            self.emit(Notice("retried", f"{stage}: {reply.usage.failed_calls} failed tries before this reply"))
+            self.emit(
+                Notice(
+                    "retried", f"{stage}: {count_noun(reply.usage.failed_calls, 'failed attempt')} before this reply"
+                )
+            )
         for note in reply.notes:
             self.emit(Notice("model", f"{stage}: {note}"))
         return reply

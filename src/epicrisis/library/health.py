@@ -11,10 +11,10 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 BooleanArray: TypeAlias = npt.NDArray[np.bool_]
+_Part = TypeVar("_Part", reports.Contents, reports.Texts, reports.Rows, IndexAgreement)
 
 MIN_VECTORS = 100
 """With fewer usable vectors no length is reported as unusual."""
@@ -445,3 +446,33 @@ def _positions_in_runs(values: npt.NDArray[np.integer]) -> Numbers:
     """Return, for each value, the number of equal values directly before it."""
     positions = np.arange(len(values))
     return positions - np.maximum.accumulate(np.where(_equals_previous(values), 0, positions))
+
+
+def without_ids(report: HealthReport) -> HealthReport:
+    """Return the report without ids of documents and passages, which tell of patients. The counts stay."""
+    contents, rows, agreement = _drop_ids(report.contents), _drop_ids(report.rows), _drop_ids(report.agreement)
+    texts = _drop_ids(report.texts)
+    texts = replace(texts, repeated=replace(texts.repeated, first=()), near=replace(texts.near, first=()))
+    notices = list(reports.find_notices(report.library, contents, texts, rows, agreement, report.files))
+    notices += [notice for notice in report.notices if notice in (MIXED_NOTICE, reports.MARKS_DUE)]
+    problems = reports.find_problems(report.library, rows, agreement, report.files)
+    return replace(
+        report,
+        library=replace(report.library, sources=()),
+        contents=replace(contents, by_source={}),
+        texts=texts,
+        rows=rows,
+        agreement=agreement,
+        problems=problems,
+        notices=tuple(notices),
+    )
+
+
+def _drop_ids(part: _Part) -> _Part:
+    """Return a part of a report whose findings name no id."""
+    values: dict[str, Any] = {}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if isinstance(value, Finding):
+            values[field.name] = Finding(value.count)
+    return replace(part, **values)

@@ -1,11 +1,19 @@
-"""Which library and which patient's record a caller may read."""
+"""Which library and which patient's record a caller may read, and the access log of what was read and what was refused.
+
+Every interface checks through `AccessControl`, so that none can leave out the log.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from epicrisis.errors import InputError
+from epicrisis.library.patient_check import resolve_patient
+from epicrisis.server.access_log import AccessLog, AccessOutcome
 from epicrisis.server.errors import AccessDenied, NotFound
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import Caller
@@ -16,6 +24,52 @@ AccessReason = Annotated[
         description="Why you read the record of a patient who is not assigned to you (break glass). It is logged.",
     ),
 ]
+
+
+class AccessControl:
+    """Checks who may read what, and writes to the access log what was read and what was refused."""
+
+    def __init__(self, log: AccessLog | None = None) -> None:
+        self._log = log
+
+    async def check(
+        self,
+        caller: Caller,
+        action: str,
+        library: OpenLibrary,
+        patient: str | None,
+        reason: str | None = None,
+        *,
+        library_only: bool = False,
+    ) -> None:
+        """Raise AccessDenied as `check_access` does, once the refusal is in the access log; and NotFound.
+
+        `library_only`: the role is checked, and not yet whether this patient is assigned. Raises StorageError if the
+        refusal cannot be logged.
+        """
+        try:
+            check_access(caller, library, None if library_only else patient, reason)
+        except AccessDenied:
+            known = await asyncio.to_thread(find_known_patient, library, patient)
+            await self.record(caller, action, library, known, (), reason, outcome="refused")
+            raise
+
+    async def record(
+        self,
+        caller: Caller,
+        action: str,
+        library: OpenLibrary,
+        patient: str | None,
+        documents: Sequence[str],
+        reason: str | None,
+        *,
+        outcome: AccessOutcome = "allowed",
+    ) -> None:
+        """Write to the access log what was read, or refused, of a library of notes, if it is one."""
+        if library.holds_patients and self._log is not None:
+            await self._log.record(
+                caller.log_name, action, library.name, patient, documents, reason, user_id=caller.owner, outcome=outcome
+            )
 
 
 def check_access(caller: Caller, library: OpenLibrary, patient: str | None, reason: str | None = None) -> None:
@@ -33,3 +87,19 @@ def check_access(caller: Caller, library: OpenLibrary, patient: str | None, reas
         raise AccessDenied(
             "this patient is not assigned to you: in an emergency send the reason as break_glass; it is logged"
         )
+
+
+def find_known_patient(library: OpenLibrary, named: str | None) -> str | None:
+    """Return the id of the patient whom a request names, or None if the library has no such patient.
+
+    What a request names may be any text, which does not belong into the access log.
+    """
+    search = library.pipeline.search
+    rosters = library.pipeline.rosters if search is None else search.rosters
+    if named is None or not rosters:
+        return None
+    try:
+        patient = resolve_patient(rosters, named)
+    except InputError:
+        return None
+    return patient if patient in rosters[0].patients() else None

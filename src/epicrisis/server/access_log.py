@@ -1,4 +1,4 @@
-"""The access log: who read what of which patient, when and why, and never a text.
+"""The access log: who read what of which patient, or was refused, when and why, and never a text.
 
 Each entry holds the hash of the one before it, so that an entry that was changed, removed or moved breaks the chain. An
 end that was cut off shows in `audit verify --head`, with a hash that was noted elsewhere.
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from filelock import FileLock
 
@@ -23,7 +23,11 @@ from epicrisis.evaluation.runs.jsonl_store import append_line, read_lines
 NAME = "access.jsonl"
 START = "0" * 64
 """The hash before the first entry."""
-_FIELDS = ("number", "at", "user", "action", "library", "patient", "documents", "reason", "previous")
+_FIRST_FIELDS = ("number", "at", "user", "action", "library", "patient", "documents", "reason", "previous")
+"""The fields of entries that older versions wrote."""
+_FIELDS = (*_FIRST_FIELDS, "user_id", "outcome")
+
+AccessOutcome: TypeAlias = Literal["allowed", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +56,26 @@ class AccessLog:
         patient: str | None,
         documents: Sequence[str],
         reason: str | None = None,
+        *,
+        user_id: str | None = None,
+        outcome: AccessOutcome = "allowed",
     ) -> None:
-        """Write an entry. It is on the disk when this returns. Raises StorageError, and nothing may be read then."""
-        entry: dict[str, Any] = {
-            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "user": user,
-            "action": action,
-            "library": library,
-            "patient": patient,
-            "documents": list(dict.fromkeys(documents)),
-            "reason": reason,
-        }
-        await asyncio.to_thread(self._append, entry)
+        """Write an entry. It is on the disk when this returns. Raises StorageError, and nothing may be read then.
 
-    def _append(self, entry: dict[str, Any]) -> None:
+        `user_id` tells users of one name apart (`Caller.owner`).
+        """
+        entry = build_entry(user, action, library, patient, documents, reason, user_id=user_id, outcome=outcome)
+        await asyncio.to_thread(self.append, entry)
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Write an entry of `build_entry`, as `record` does. Blocks until it is on the disk. Raises StorageError."""
         try:
             with self._lock:
                 number, previous = self._read_end()
                 entry = {"number": number + 1, **entry, "previous": previous}
                 append_line(self.path, {**entry, "hash": hash_entry(entry)})
         except OSError as error:
-            raise StorageError(f"the access log cannot be written, so nothing was read: {error.strerror}") from None
+            raise StorageError(f"the access log cannot be written, so nothing was read: {error.strerror}") from error
 
     def _read_end(self) -> tuple[int, str]:
         """Return number and hash of the last entry. Reads only the end of the file."""
@@ -94,13 +97,39 @@ class AccessLog:
             return int(last["number"]), str(last["hash"])
         except (ValueError, KeyError, TypeError):
             raise StorageError(
-                f"the access log {self.path} is damaged, so nothing was read: check it with `epicrisis audit verify`"
+                "the access log is damaged, so nothing was read: check it with `epicrisis audit verify`"
             ) from None
+
+
+def build_entry(
+    user: str,
+    action: str,
+    library: str,
+    patient: str | None,
+    documents: Sequence[str],
+    reason: str | None = None,
+    *,
+    user_id: str | None = None,
+    outcome: AccessOutcome = "allowed",
+) -> dict[str, Any]:
+    """Return an entry of now, without its place in the chain."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "user": user,
+        "user_id": user_id,
+        "action": action,
+        "outcome": outcome,
+        "library": library,
+        "patient": patient,
+        "documents": list(dict.fromkeys(documents)),
+        "reason": reason,
+    }
 
 
 def hash_entry(entry: Mapping[str, Any]) -> str:
     """Return the hash of an entry with the hash of the one before it."""
-    content = json.dumps([entry.get(name) for name in _FIELDS], ensure_ascii=True, separators=(",", ":"))
+    fields = _FIELDS if "outcome" in entry else _FIRST_FIELDS
+    content = json.dumps([entry.get(name) for name in fields], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -127,7 +156,7 @@ def verify_log(path: Path, head: str | None = None) -> AuditResult:
 
 
 def _find_fault(entry: Mapping[str, Any], number: int, previous: str) -> str | None:
-    if set(entry) != {*_FIELDS, "hash"}:
+    if set(entry) not in ({*_FIELDS, "hash"}, {*_FIRST_FIELDS, "hash"}):
         return "has other fields than an entry"
     if entry["number"] != number or entry["previous"] != previous:
         return "does not follow the entry before it: one was removed, added or moved"

@@ -7,23 +7,38 @@ Bodies repeat no input: it may be a question about a patient.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
 
 from epicrisis import errors
 from epicrisis.answers import Failure
 from epicrisis.errors import EpicrisisError
 from epicrisis.printable import printable
+from epicrisis.server.error_log import is_logged, log_error
+from epicrisis.server.hidden_paths import hide_file_paths
 
 MEDIA_TYPE = "application/problem+json"
 MAX_PROBLEMS = 10
 """The most faults of a body that one reply lists."""
+MAX_NAME = 60
+"""The most characters of the name of a field in a reply. An unknown field has the name that the client gave it."""
+_FORM = re.compile(r"\[|^(?:constrained-)?(?:str|int|float|bool)$")
+"""A part of a place that names one of several forms of a field, `list[constrained-str]`, and no field."""
+_OTHER_FORMS = frozenset({"dict_type", "list_type", "string_type", "model_type", "model_attributes_type"})
+_PLAIN_WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "the request has no such field",
+    "model_attributes_type": "must be a JSON object",
+    "model_type": "must be a JSON object",
+    "dict_type": "must be a JSON object",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "string_type": "must be a text",
+}
 
 
 class RequestError(EpicrisisError):
@@ -46,6 +61,22 @@ class KeyRequired(RequestError):
 
 class AccessDenied(RequestError):
     """The role of the user does not allow this."""
+
+
+class TokenRefused(KeyRequired):
+    """The access token is expired, forged, or meant for another server."""
+
+
+class SignInRefused(RequestError):
+    """A sign-in with the identity provider failed, or its answer was not meant for this browser."""
+
+
+class NoRole(AccessDenied):
+    """The identity provider signed the user in, and gives no role of this server."""
+
+
+class ProviderFailed(RequestError):
+    """The identity provider cannot be reached, or answers with something else than OpenID Connect."""
 
 
 class HostRefused(RequestError):
@@ -118,6 +149,14 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     NotFound: Status(404, "Not found", "Check the id. GET /api/v1/libraries lists the libraries."),
     KeyRequired: Status(401, "A key is required", "Send the header Authorization: Bearer KEY."),
     AccessDenied: Status(403, "Your role does not allow this", "Ask an administrator of the server for the role."),
+    TokenRefused: Status(401, "The access token is refused", "Ask the identity provider for a new token."),
+    SignInRefused: Status(
+        403, "You are not signed in", "Sign in again, and tell the person who runs the server if it fails again."
+    ),
+    NoRole: Status(
+        403, "Your account has no role here", "Ask those who manage accounts in your hospital for a role of epicrisis."
+    ),
+    ProviderFailed: Status(503, "The identity provider cannot be used", _ASK_OPERATOR),
     HostRefused: Status(421, "Another host", "Use the address that the server printed, or start it with --host-name."),
     BodyRefused: Status(400, "The body cannot be read", "Send a JSON object, as GET /openapi.json describes."),
     UnsupportedParameter: Status(400, "The parameter is not supported", "Leave the parameter out."),
@@ -190,35 +229,82 @@ def find_status(kind: type[EpicrisisError]) -> Status:
 
 
 def describe_error(error: EpicrisisError, hide: Callable[[str], str] = str) -> Problem:
-    """Return the problem body of an error. `hide` removes paths of the server from its message."""
+    """Return the problem body of an error, and log it if its status is 500 or more.
+
+    `hide` removes paths of the server from its message; paths of files are removed in any case.
+    """
     status = find_status(type(error))
+    if is_logged(type(error), status.code):
+        log_error(type(error).__name__, status.code, error)
     retry_after = getattr(error, "retry_after", None)
     seconds = None if retry_after is None else max(1, round(retry_after))
-    return Problem(status.title, status.code, type(error).__name__, hide(error.message), status.cure, seconds)
+    message = hide_file_paths(hide(error.message))
+    return Problem(status.title, status.code, type(error).__name__, message, status.cure, seconds)
 
 
 def describe_failure(failure: Failure | None, hide: Callable[[str], str] = str) -> Problem:
-    """Return the problem body of a failed answer, by the class named in its failure."""
-    kind = getattr(errors, failure.kind, EpicrisisError) if failure is not None else EpicrisisError
-    if not (isinstance(kind, type) and issubclass(kind, EpicrisisError)):
-        kind = EpicrisisError
+    """Return the problem body of a failed answer, by the class named in its failure. `log_failure` logged it."""
+    kind = find_failure_class(failure)
     status = find_status(kind)
     message = "the answer failed without a reason" if failure is None else failure.message
-    return Problem(status.title, status.code, kind.__name__, hide(printable(message)), status.cure)
+    detail = hide_file_paths(hide(printable(message)))
+    return Problem(status.title, status.code, kind.__name__, detail, status.cure)
+
+
+def find_failure_class(failure: Failure | None) -> type[EpicrisisError]:
+    """Return the class of errors that a failure names."""
+    kind = getattr(errors, failure.kind, EpicrisisError) if failure is not None else EpicrisisError
+    return kind if isinstance(kind, type) and issubclass(kind, EpicrisisError) else EpicrisisError
+
+
+def log_failure(failure: Failure | None) -> None:
+    """Log and count a failed answer, whatever interface asked for it."""
+    kind = find_failure_class(failure)
+    log_error(f"failed answer, {kind.__name__}", find_status(kind).code)
+
+
+def describe_refusal(code: int, detail: str) -> Problem:
+    """Return the problem body of a request that fits no route, or whose body the framework cannot read."""
+    if code == 400:
+        return _describe_unreadable()
+    title = "Not found" if code == 404 else "The request is refused"
+    return Problem(title, code, "RequestError", printable(detail), "GET /openapi.json lists the paths and methods.")
 
 
 def describe_validation(problems: Sequence[Mapping[str, Any]]) -> Problem:
     """Return the problem body of a request that does not fit its schema, without the values of the request."""
     if any(problem["type"] == "json_invalid" for problem in problems):
-        status = find_status(BodyRefused)
-        return Problem(status.title, status.code, BodyRefused.__name__, "the body is not valid JSON", status.cure)
-    faults: list[str] = []
-    for problem in problems[:MAX_PROBLEMS]:
-        place = ".".join(map(str, problem["loc"][1:])) or str(problem["loc"][0])
-        faults.append(f"{place}: {problem['msg']}")
+        return _describe_unreadable()
     status = find_status(errors.InputError)
-    detail = printable("; ".join(faults))
+    detail = describe_faults(problems, 1)
     return Problem(status.title, status.code, errors.InputError.__name__, detail, status.cure)
+
+
+def describe_faults(problems: Sequence[Mapping[str, Any]], skip: int = 0) -> str:
+    """Return the faults of a body as `FIELD: what is wrong; ...`. The first `skip` parts of a place are left out.
+
+    A field may have several forms (options as a list or as an object). Where its parts have faults, the fault that it
+    has another form, or too few parts, is left out.
+    """
+    faults: dict[tuple[str, str], bool] = {}
+    for problem in problems[:MAX_PROBLEMS]:
+        parts = [str(part) for part in problem["loc"][skip:]]
+        names = [part[:MAX_NAME] for part in parts if not _FORM.search(part)]
+        is_form = (len(names) < len(parts) and problem["type"] in _OTHER_FORMS) or problem["type"] == "too_short"
+        words = _PLAIN_WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+        faults[".".join(names) or "body", words] = is_form
+    own = [place for (place, _), is_form in faults.items() if not is_form]
+    lines: list[str] = []
+    for (place, words), is_form in faults.items():
+        has_own = any(other == place or other.startswith(f"{place}.") for other in own)
+        if not (is_form and has_own):
+            lines.append(f"{place}: {words}")
+    return printable("; ".join(lines))
+
+
+def _describe_unreadable() -> Problem:
+    status = find_status(BodyRefused)
+    return Problem(status.title, status.code, BodyRefused.__name__, "the body is not valid JSON", status.cure)
 
 
 def send_problem(problem: Problem, **more: Any) -> JSONResponse:
@@ -231,28 +317,3 @@ def send_problem(problem: Problem, **more: Any) -> JSONResponse:
     return JSONResponse(
         {**problem.to_json(), **more}, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE
     )
-
-
-def add_error_handlers(app: FastAPI, hide: Callable[[str], str]) -> None:
-    """Make every error of the application a problem body. `hide` removes paths of the server from messages."""
-
-    async def on_error(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, EpicrisisError)
-        return send_problem(describe_error(error, hide))
-
-    async def on_invalid(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, RequestValidationError)
-        return send_problem(describe_validation(error.errors()))
-
-    async def on_http(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, HTTPException)
-        title = "Not found" if error.status_code == 404 else "The request is refused"
-        cure = "GET /openapi.json lists the paths and methods."
-        problem = Problem(title, error.status_code, "RequestError", printable(str(error.detail)), cure)
-        response = send_problem(problem)
-        response.headers.update(error.headers or {})
-        return response
-
-    app.add_exception_handler(EpicrisisError, on_error)
-    app.add_exception_handler(RequestValidationError, on_invalid)
-    app.add_exception_handler(HTTPException, on_http)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
 
 from epicrisis.server.api import PREFIX, DataResponse
 from epicrisis.server.jobs import JobBody, Jobs
@@ -34,14 +34,12 @@ def make_job_routes(jobs: Jobs) -> APIRouter:
         """Return the state of a job, and the number of its answers by state."""
         return DataResponse(jobs.status(id, caller))
 
-    @router.get("/{id}/answers", summary="Download the answers of a job", response_class=FileResponse)
+    @router.get("/{id}/answers", summary="Download the answers of a job", response_class=StreamingResponse)
     async def answers(id: JobId, caller: CurrentCaller) -> Response:
         """Return the answers so far as JSON lines, in the format of `epicrisis ask --file`."""
-        path = await jobs.answers_file(id, caller)
-        headers = {"Cache-Control": "no-store"}
-        if not path.is_file():
-            return Response(b"", media_type=JSON_LINES, headers=headers)
-        return FileResponse(path, media_type=JSON_LINES, filename="answers.jsonl", headers=headers)
+        lines = await jobs.read_answers(id, caller)
+        headers = {"Cache-Control": "no-store", "Content-Disposition": 'attachment; filename="answers.jsonl"'}
+        return StreamingResponse(lines, media_type=JSON_LINES, headers=headers)
 
     @router.post("/{id}/cancel", summary="Cancel a job")
     async def cancel(id: JobId, caller: CurrentCaller) -> DataResponse:

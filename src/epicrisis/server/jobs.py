@@ -11,8 +11,8 @@ import os
 import secrets
 import shutil
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -23,21 +23,24 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.answers import Answer, Answered
 from epicrisis.errors import EpicrisisError, InputError, StorageError
+from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessReason
-from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests
-from epicrisis.server.guards import log_fault
+from epicrisis.server.error_log import log_fault
+from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests, describe_error
+from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.questions import (
     MAX_QUESTION_CHARACTERS,
     AskedQuestion,
-    Letter,
     LibraryName,
-    OptionText,
+    Options,
     PatientId,
     QuestionBody,
     Questions,
+    list_documents,
 )
+from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import RequestSettings
 from epicrisis.server.users import LOCAL, Caller, UserStore
 
@@ -51,6 +54,7 @@ MAX_CONCURRENCY = 8
 """Questions of one job that are answered at the same time."""
 _DESCRIPTION, _ANSWERS = "job.json", "answers.jsonl"
 _ID_BYTES = 16
+_BLOCK = 1 << 16
 _FAULT = "a fault of the program; its place is in the log of the server"
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,18 +63,18 @@ JobState: TypeAlias = Literal["running", "done", "cancelled", "stopped"]
 """`stopped`: the server ended, or an error stopped the job. It can be resumed."""
 
 
-class JobQuestion(BaseModel):
+class JobQuestion(RequestBody):
     """A question of a job."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Annotated[str | None, Field(max_length=200, description="Default: its number, from 1.")] = None
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS)
-    options: dict[Letter, OptionText] | Annotated[list[OptionText], Field(max_length=26)] | None = None
+    options: Options = None
     patient: PatientId = None
 
 
-class JobBody(BaseModel):
+class JobBody(RequestBody):
     """Questions to answer in the background, with the same settings."""
 
     model_config = ConfigDict(
@@ -86,7 +90,7 @@ class JobBody(BaseModel):
         },
     )
 
-    questions: Annotated[tuple[JobQuestion, ...], Field(min_length=1, max_length=MAX_QUESTIONS)]
+    questions: Annotated[tuple[JobQuestion, ...], Field(fail_fast=True), Field(min_length=1, max_length=MAX_QUESTIONS)]
     library: LibraryName = None
     settings: RequestSettings = RequestSettings()
     break_glass: AccessReason = None
@@ -134,10 +138,17 @@ class JobStatus:
 class Jobs:
     """The jobs of a server. Those that ran when the server ended continue with `start`."""
 
-    def __init__(self, questions: Questions, folder: Path, users: UserStore | None = None) -> None:
+    def __init__(
+        self,
+        questions: Questions,
+        folder: Path,
+        users: UserStore | None = None,
+        provider: IdentityProvider | None = None,
+    ) -> None:
         self._questions = questions
         self._folder = folder / JOBS_FOLDER
         self._users = users
+        self._provider = provider
         self._jobs: dict[str, JobFile] = {}
         self._records: dict[str, RecordStore] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -164,19 +175,21 @@ class Jobs:
         Raises InputError for the first question that cannot be asked, TooManyRequests, and what `prepare` raises.
         """
         self._check_running(caller)
-        kept = sum(job.owner == caller.name for job in self._jobs.values()) + self._starting[caller.name]
+        kept = sum(job.owner == caller.owner for job in self._jobs.values()) + self._starting[caller.owner]
         if kept >= MAX_JOBS:
             raise TooManyRequests(f"{caller.name} has {kept} jobs, and no more are kept: delete one")
-        self._starting[caller.name] += 1
+        self._starting[caller.owner] += 1
         try:
             return await self._start_job(body, caller)
         finally:
-            self._starting[caller.name] -= 1
+            self._starting[caller.owner] -= 1
 
     def _check_running(self, caller: Caller) -> None:
         """Raise TooManyRequests if no more jobs of the caller may run, and ShuttingDown."""
-        running = [id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.name]
-        count_of_running = len(running) + self._starting[caller.name]
+        running = [
+            id_ for id_, task in self._tasks.items() if not task.done() and self._jobs[id_].owner == caller.owner
+        ]
+        count_of_running = len(running) + self._starting[caller.owner]
         if count_of_running >= MAX_RUNNING_JOBS:
             raise TooManyRequests(
                 f"{caller.name} has {count_of_running} running jobs: wait, or cancel one", retry_after=60
@@ -195,14 +208,14 @@ class Jobs:
             except InputError as error:
                 raise InputError(f"questions.{number}: {error.message}") from None
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.name, created=created, body=body)
+        job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.owner, created=created, body=body)
         await asyncio.to_thread(self._write, job)
         self._launch(job)
         return self.status(job.id, caller)
 
     def list_jobs(self, caller: Caller) -> list[JobStatus]:
         """Return the jobs of the caller, the newest first."""
-        own = [job for job in self._jobs.values() if job.owner == caller.name]
+        own = [job for job in self._jobs.values() if job.owner == caller.owner]
         own.sort(key=lambda job: (job.created, job.id), reverse=True)
         return [self.status(job.id, caller) for job in own]
 
@@ -217,16 +230,20 @@ class Jobs:
             problem = self._questions.resources.hide_paths(error.message)
         return JobStatus(job.id, job.created, job.state, len(job.body.questions), answers, problem)
 
-    async def answers_file(self, id_: str, caller: Caller) -> Path:
-        """Return the file of the answers so far, once the access log has it.
+    async def read_answers(self, id_: str, caller: Caller) -> Iterator[bytes]:
+        """Return the lines of the answers so far, once the access log has them with the documents that they read.
 
         Raises NotFound for a job of another user too, and AccessDenied if the caller may no longer read a record of it.
         """
         job = self._find(id_, caller)
-        patients = [question.patient for question in job.body.questions]
+        documents: dict[str | None, list[str]] = {question.patient: [] for question in job.body.questions}
+        path = self._folder / job.id / _ANSWERS
+        size, read = await asyncio.to_thread(list_read_documents, path)
+        for patient, ids in read.items():
+            documents.setdefault(patient, []).extend(ids)
         library = self._questions.resources.find(job.body.library)
-        await self._questions.record_reading(caller, "job", library, patients, job.body.break_glass)
-        return self._folder / job.id / _ANSWERS
+        await self._questions.record_reading(caller, "job", library, documents, job.body.break_glass)
+        return _read_start(path, size)
 
     async def cancel(self, id_: str, caller: Caller) -> JobStatus:
         """Stop a job. The calls of its running questions end at once; its answers are kept. Raises NotFound."""
@@ -268,18 +285,26 @@ class Jobs:
 
     def _find(self, id_: str, caller: Caller) -> JobFile:
         job = self._jobs.get(id_)
-        if job is None or job.owner != caller.name:
+        if job is None or job.owner != caller.owner:
             raise NotFound("you have no job of this id: GET /api/v1/jobs lists yours")
         return job
 
     def _find_owner(self, job: JobFile) -> Caller:
-        """Return the owner with the rights of now. Raises NotFound for a user who was removed."""
-        users = {} if self._users is None else self._users.users()
-        if not users and job.owner == LOCAL.name:
+        """Return the owner with the rights of now. Raises NotFound for a user who was removed.
+
+        The rights of a user of the identity provider are those of the last sign-in, for a day.
+        """
+        has_users = self._users is not None and bool(self._users.users())
+        if not has_users and self._provider is None and job.owner == LOCAL.owner:
             return LOCAL
-        if job.owner not in users:
+        owner = None if self._users is None else self._users.find_owner(job.owner)
+        if owner is None and self._provider is not None:
+            owner = self._provider.sessions.find_owner(job.owner)
+            if owner is None:
+                raise NotFound("the owner of the job did not sign in for a day: sign in, and resume the job")
+        if owner is None:
             raise NotFound("the owner of the job is no user any more")
-        return users[job.owner].as_caller(job.owner)
+        return owner
 
     def _open_records(self, job: JobFile) -> RecordStore:
         records = self._records.get(job.id)
@@ -313,7 +338,7 @@ class Jobs:
             first = _first_error(error)
             problem = _FAULT
             if isinstance(first, EpicrisisError):
-                problem = self._questions.resources.hide_paths(first.message)
+                problem = describe_error(first, self._questions.resources.hide_paths).detail
             else:
                 # The message of a fault may hold text of a record.
                 log_fault(first)
@@ -365,6 +390,39 @@ class Jobs:
         except OSError as error:
             raise StorageError(f"the job cannot be stored: {error.strerror}") from None
         self._jobs[job.id] = job
+
+
+def list_read_documents(path: Path) -> tuple[int, dict[str | None, list[str]]]:
+    """Return the bytes of the complete lines of a file of answers, and the documents that were read, by patient.
+
+    Raises InputError for a line that is no answer.
+    """
+    size = 0
+    documents: dict[str | None, dict[str, None]] = {}
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            size += len(line)
+            try:
+                answer = RunRecord.model_validate_json(line).answer
+            except ValidationError:
+                raise InputError("the answers of the job are damaged: ask its questions again in a new job") from None
+            ids = documents.setdefault(answer.patient or answer.question.patient, {})
+            for event in answer.trace:
+                ids.update(dict.fromkeys(list_documents(event)))
+            ids.update(dict.fromkeys(citation.document_id for citation in answer.citations))
+    return size, {patient: list(ids) for patient, ids in documents.items()}
+
+
+def _read_start(path: Path, size: int) -> Iterator[bytes]:
+    """Yield the first `size` bytes of a file: those of the access log, and none that were added later."""
+    if not size:
+        return
+    with path.open("rb") as file:
+        while size and (block := file.read(min(size, _BLOCK))):
+            size -= len(block)
+            yield block
 
 
 def _name_question(body: JobBody, number: int) -> str:

@@ -27,8 +27,9 @@ from pydantic import BaseModel, Field, ValidationError
 from epicrisis.answers import Answer, Answered, Event
 from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.server.access import find_known_patient
 from epicrisis.server.answer_steps import describe_step
-from epicrisis.server.errors import NotFound, describe_error, describe_failure
+from epicrisis.server.errors import NotFound, describe_error, describe_failure, describe_faults
 from epicrisis.server.mcp_results import (
     URI_SCHEME,
     ToolAnswer,
@@ -310,6 +311,8 @@ class LibraryTools:
         rosters = () if search is None else search.rosters
         resolved = await offload(self.library.pipeline, resolve_patient, rosters, patient)
         if resolved not in self.caller.patients:
+            known = await offload(self.library.pipeline, find_known_patient, self.library, patient)
+            await self.reader.access.record(caller, "mcp", self.library, known, (), None, outcome="refused")
             raise InputError(f"this server does not read the record of patient {patient!a}: ask about its own patient")
         return caller, resolved
 
@@ -365,8 +368,4 @@ def _errors_as_text(hide: Callable[[str], str], kind: type[ToolError | ResourceE
 
 
 def _explain_arguments(problems: Sequence[Mapping[str, Any]]) -> str:
-    faults: list[str] = []
-    for problem in problems:
-        place = ".".join(map(str, problem["loc"]))
-        faults.append(f"{place}: {problem['msg'].removeprefix('Value error, ')}")
-    return f"{'; '.join(faults)}. Correct the arguments."
+    return f"{describe_faults(problems)}. Correct the arguments."

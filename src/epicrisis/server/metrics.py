@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epicrisis.answers import Answer
+from epicrisis.server.error_log import ERRORS
 from epicrisis.server.users import CurrentCaller
 
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -20,6 +21,7 @@ class Metrics:
 
     def __init__(self, running: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(ERRORS)
         names = ("method", "route", "status")
         self.requests = Counter("epicrisis_requests", "HTTP requests.", names, registry=self.registry)
         self.seconds = Histogram(

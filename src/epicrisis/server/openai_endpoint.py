@@ -21,6 +21,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from epicrisis.answers import Answer, Answered
@@ -33,6 +34,7 @@ from epicrisis.server.errors import (
     UnsupportedParameter,
     describe_error,
     describe_failure,
+    describe_refusal,
     describe_validation,
 )
 from epicrisis.server.follow_up import COMPLETING, CompletedQuestion, complete
@@ -75,7 +77,12 @@ class OpenAIRoute(APIRoute):
                 parameter = error.parameter if isinstance(error, UnsupportedParameter) else None
                 return send_openai_error(describe_error(error, hide), parameter)
             except RequestValidationError as error:
-                return send_openai_error(describe_validation(error.errors()))
+                problem = describe_validation(error.errors())
+                name = problem.detail.partition(":")[0]
+                has_name = problem.status == 422 and name != "body"
+                return send_openai_error(problem, name if has_name else None)
+            except HTTPException as error:
+                return send_openai_error(describe_refusal(error.status_code, str(error.detail)))
 
         return handle_with_errors
 
@@ -161,7 +168,7 @@ class Chats:
             answer,
             passages,
             library=asked.library.name,
-            owner=asked.caller.name,
+            owner=asked.caller.owner,
             reason=asked.reason,
             left_out=await list_left_out(asked, answer),
         )

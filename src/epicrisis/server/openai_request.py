@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,7 +16,8 @@ from epicrisis.answering.follow_up import ConversationTurn
 from epicrisis.errors import InputError
 from epicrisis.server.access import AccessReason
 from epicrisis.server.errors import UnsupportedParameter
-from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, Letter, LibraryName, OptionText, OptionTexts, PatientId
+from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, LibraryName, Options, PatientId
+from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import RequestSettings
 
 MAX_HISTORY_CHARACTERS = 20_000
@@ -83,7 +84,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[ContentPart] | None = None
+    content: str | Annotated[list[ContentPart], Field(fail_fast=True)] | None = None
 
 
 class StreamOptions(BaseModel):
@@ -94,21 +95,19 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class ChatExtension(BaseModel):
+class ChatExtension(RequestBody):
     """What a question of epicrisis has and a chat has not. Clients send it as an extra field of the body."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     library: LibraryName = None
     patient: PatientId = None
-    options: dict[Letter, OptionText] | OptionTexts | None = Field(
-        None, description="Options of a multiple-choice question."
-    )
+    options: Options = Field(None, description="Options of a multiple-choice question.")
     settings: RequestSettings = RequestSettings()
     break_glass: AccessReason = None
 
 
-class ChatBody(BaseModel):
+class ChatBody(RequestBody):
     """The body of a chat completion."""
 
     model_config = ConfigDict(
@@ -125,7 +124,7 @@ class ChatBody(BaseModel):
     )
 
     model: str = Field(min_length=1, max_length=400, description="One of GET /v1/models.")
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    messages: Annotated[list[ChatMessage], Field(fail_fast=True)] = Field(min_length=1, max_length=MAX_MESSAGES)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     epicrisis: ChatExtension = ChatExtension()

@@ -8,20 +8,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from epicrisis.answers import Answered, Event, Retrieved, SentencesSelected
 from epicrisis.api import build_question
 from epicrisis.pipeline import Pipeline
-from epicrisis.server.access import AccessReason, check_access
+from epicrisis.server.access import AccessControl, AccessReason
 from epicrisis.server.access_log import AccessLog
-from epicrisis.server.errors import ServerBusy, ShuttingDown, TooManyRequests
+from epicrisis.server.errors import ServerBusy, ShuttingDown, TooManyRequests, log_failure
+from epicrisis.server.hidden_paths import hide_in_event
 from epicrisis.server.metrics import Metrics
+from epicrisis.server.request_body import RequestBody, limit_fields
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
 from epicrisis.types import Question, Scope
@@ -40,9 +42,10 @@ PatientId = Annotated[
 Letter = Annotated[str, Field(pattern="^[A-Z]$")]
 OptionText = Annotated[str, Field(min_length=1, max_length=2_000)]
 OptionTexts = Annotated[list[OptionText], Field(max_length=26)]
+Options = Annotated[dict[Letter, OptionText] | OptionTexts | None, BeforeValidator(limit_fields)]
 
 
-class QuestionBody(BaseModel):
+class QuestionBody(RequestBody):
     """A question, and how to answer it."""
 
     model_config = ConfigDict(
@@ -62,9 +65,7 @@ class QuestionBody(BaseModel):
     )
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="The question.")
-    options: dict[Letter, OptionText] | OptionTexts | None = Field(
-        None, description="Options of a multiple-choice question, with or without letters."
-    )
+    options: Options = Field(None, description="Options of a multiple-choice question, with or without letters.")
     library: LibraryName = None
     patient: PatientId = None
     settings: RequestSettings = RequestSettings()
@@ -98,7 +99,7 @@ class Questions:
     def __init__(self, resources: Resources, limit: int = MAX_RUNNING, log: AccessLog | None = None) -> None:
         self.resources = resources
         self.running = 0
-        self._log = log
+        self.access = AccessControl(log)
         self._running_by_caller: Counter[str] = Counter()
         self.metrics = Metrics(lambda: self.running)
         self._limit = limit
@@ -112,14 +113,15 @@ class Questions:
         Raises NotFound, InputError, and AccessDenied if the caller may not read the record of the patient.
         """
         library = self.resources.find(body.library)
-        check_access(caller, library, None)
+        reason = body.break_glass
+        await self.access.check(caller, "ask", library, body.patient, reason, library_only=True)
         question = body.to_question()
         pipeline = library.with_settings(body.settings)
         scope = await pipeline.resolve_scope(Scope(patient=question.patient))
-        check_access(caller, library, scope.patient, body.break_glass)
+        await self.access.check(caller, "ask", library, scope.patient, reason)
         question = replace(question, patient=scope.patient)
         await pipeline.check_questions([question])
-        return AskedQuestion(question, library, pipeline, caller, body.break_glass)
+        return AskedQuestion(question, library, pipeline, caller, reason)
 
     async def events(self, asked: AskedQuestion) -> AsyncGenerator[Event, None]:
         """Yield the events of the question; the last one is `Answered`. Closing the generator cancels the calls.
@@ -134,12 +136,14 @@ class Questions:
             # Left to the garbage collector, the calls of a cancelled question would run on.
             async with aclosing(cast("AsyncGenerator[Event, None]", events)) as open_events:
                 async for event in open_events:
-                    documents = _list_documents(event)
+                    documents = list_documents(event)
                     if documents:
                         await self._record(asked, documents)
                     if isinstance(event, Answered):
                         self.metrics.count_answer(event.answer, time.monotonic() - start)
-                    yield event
+                        if event.answer.state == "failed":
+                            log_failure(event.answer.failure)
+                    yield hide_in_event(event, self.resources.hide_paths)
 
     def refuse_new(self) -> None:
         """Refuse new questions from now on."""
@@ -168,46 +172,55 @@ class Questions:
             raise ServerBusy(
                 f"the server answers {self.running} questions, and no more at the same time", retry_after=RETRY_SECONDS
             )
-        if self._running_by_caller[caller.name] >= caller.running:
+        if self._running_by_caller[caller.owner] >= caller.running:
             raise TooManyRequests(
                 f"{caller.name} has {caller.running} questions running, and no more at the same time",
                 retry_after=RETRY_SECONDS,
             )
         self.running += 1
-        self._running_by_caller[caller.name] += 1
+        self._running_by_caller[caller.owner] += 1
         self._idle.clear()
         try:
             yield
         finally:
             self.running -= 1
-            self._running_by_caller[caller.name] -= 1
+            self._running_by_caller[caller.owner] -= 1
             if not self.running:
                 self._idle.set()
 
     async def record_reading(
-        self, caller: Caller, action: str, library: OpenLibrary, patients: Iterable[str | None], reason: str | None
+        self,
+        caller: Caller,
+        action: str,
+        library: OpenLibrary,
+        documents: Mapping[str | None, Sequence[str]],
+        reason: str | None,
     ) -> None:
-        """Write to the access log that the caller reads answers about these patients. Raises AccessDenied, NotFound."""
-        check_access(caller, library, None)
-        resolved: list[str | None] = []
-        for patient in dict.fromkeys(patients):
+        """Write to the access log that the caller reads answers about these patients, from these documents of each.
+
+        Raises AccessDenied and NotFound.
+        """
+        await self.access.check(caller, action, library, next(iter(documents), None), reason, library_only=True)
+        resolved: dict[str | None, list[str]] = {}
+        for patient, ids in documents.items():
             scope = await library.pipeline.resolve_scope(Scope(patient=patient))
-            check_access(caller, library, scope.patient, reason)
-            resolved.append(scope.patient)
-        if library.holds_patients and self._log is not None:
-            for patient in dict.fromkeys(resolved):
-                await self._log.record(caller.name, action, library.name, patient, (), reason)
+            await self.access.check(caller, action, library, scope.patient, reason)
+            resolved.setdefault(scope.patient, []).extend(ids)
+        for patient, ids in resolved.items():
+            await self.access.record(caller, action, library, patient, ids, reason)
 
     async def _record(self, asked: AskedQuestion, documents: Sequence[str]) -> None:
-        if asked.library.holds_patients and self._log is not None:
-            patient = asked.question.patient
-            await self._log.record(asked.caller.name, "ask", asked.library.name, patient, documents, asked.reason)
+        patient = asked.question.patient
+        await self.access.record(asked.caller, "ask", asked.library, patient, documents, asked.reason)
 
 
-def _list_documents(event: Event) -> Sequence[str]:
+def list_documents(event: Event) -> Sequence[str]:
     """Return the documents whose text an event shows for the first time."""
     if isinstance(event, Retrieved):
-        return event.ranking.document_ids
-    if isinstance(event, SentencesSelected):
-        return [sentence.document_id for sentence in event.sentences]
-    return ()
+        documents, tops = event.ranking.document_ids, event.ranking.tops
+    elif isinstance(event, SentencesSelected):
+        documents, tops = tuple(sentence.document_id for sentence in event.sentences), event.tops
+    else:
+        return ()
+    # The titles of the first documents of each search are shown, also of those that are not read.
+    return documents if tops is None else tuple(dict.fromkeys((*documents, *tops.titles)))

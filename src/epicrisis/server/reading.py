@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ParamSpec, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from epicrisis.components import build_scope
 from epicrisis.errors import InputError
@@ -22,10 +22,11 @@ from epicrisis.library.patients import PatientRecord
 from epicrisis.passage_search import search_passages
 from epicrisis.pipeline import SENTENCE_PASSAGES, Pipeline
 from epicrisis.retrieval.record_context import restore_notes
-from epicrisis.server.access import AccessReason, check_access
+from epicrisis.server.access import AccessControl, AccessReason
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.errors import NotFound
 from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, LibraryName, PatientId
+from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
 from epicrisis.types import Metadata, Passage, Question, Ranking, Scope, SentenceRanking
@@ -35,7 +36,7 @@ T = TypeVar("T")
 DocumentId = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
-class SearchBody(BaseModel):
+class SearchBody(RequestBody):
     """A query, and where to search."""
 
     model_config = ConfigDict(
@@ -51,7 +52,7 @@ class SearchBody(BaseModel):
     break_glass: AccessReason = None
 
 
-class ReadBody(BaseModel):
+class ReadBody(RequestBody):
     """The id of a document or passage, and the patient whose record holds it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"id": "pubmed:28657417"}]})
@@ -62,7 +63,7 @@ class ReadBody(BaseModel):
     break_glass: AccessReason = None
 
 
-class PatientBody(BaseModel):
+class PatientBody(RequestBody):
     """A patient of a library."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"patient": "10083814"}]})
@@ -114,7 +115,7 @@ class LibraryReader:
 
     def __init__(self, resources: Resources, log: AccessLog | None = None) -> None:
         self.resources = resources
-        self._log = log
+        self.access = AccessControl(log)
 
     async def list_libraries(self, caller: Caller) -> list[dict[str, Any]]:
         """Return name, size and strategies of each library that the caller may read."""
@@ -133,7 +134,7 @@ class LibraryReader:
 
     async def search(self, body: SearchBody, caller: Caller) -> Ranking:
         """Return the passages nearest to the query. Raises NotFound, AccessDenied and InputError."""
-        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        library, patient = await self._open(caller, "search", body.library, body.patient, body.break_glass)
         pipeline = library.with_settings(body.settings)
         assert pipeline.search is not None
         ranking = await offload(pipeline, search_passages, pipeline.settings, pipeline.search, body.query, patient)
@@ -142,7 +143,7 @@ class LibraryReader:
 
     async def find_evidence(self, body: SearchBody, caller: Caller) -> SentenceRanking:
         """Return the sentences that bear on the query, best first. Raises as `search`, and without an encoder."""
-        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        library, patient = await self._open(caller, "evidence", body.library, body.patient, body.break_glass)
         pipeline = library.with_settings(body.settings)
         ranking = await offload(pipeline, _select_sentences, pipeline, body.query, patient)
         documents = [sentence.passage.document_id for sentence in ranking.sentences]
@@ -151,7 +152,7 @@ class LibraryReader:
 
     async def read_document(self, body: ReadBody, caller: Caller) -> DocumentText:
         """Return a document by id. A note needs its patient. Raises NotFound, also for what the caller may not read."""
-        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        library, patient = await self._open(caller, "document", body.library, body.patient, body.break_glass)
         pipeline = library.pipeline
         assert pipeline.search is not None
         stores = (pipeline.search.library, *pipeline.search.literature)
@@ -166,7 +167,7 @@ class LibraryReader:
 
     async def read_passage(self, body: ReadBody, caller: Caller) -> Passage:
         """Return a passage by id. Raises as `read_document`."""
-        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        library, patient = await self._open(caller, "passage", body.library, body.patient, body.break_glass)
         pipeline = library.pipeline
         assert pipeline.search is not None
         stores = (pipeline.search.library, *pipeline.search.literature)
@@ -183,7 +184,7 @@ class LibraryReader:
     async def list_patients(self, name: str, caller: Caller) -> tuple[PatientRecord, ...]:
         """Return the patients whose records the caller may read without a reason. Raises NotFound, AccessDenied."""
         library = self.resources.find(name)
-        check_access(caller, library, None)
+        await self.access.check(caller, "patients", library, None)
         if not library.holds_patients:
             raise NotFound(f"the library {library.name} holds no patients: its documents are literature")
         assert library.pipeline.search is not None
@@ -194,7 +195,7 @@ class LibraryReader:
 
     async def read_patient(self, body: PatientBody, caller: Caller) -> PatientNotes:
         """Return a patient with the list of notes, without their text. Raises NotFound, AccessDenied, InputError."""
-        library, patient = await self._open(caller, body.library, body.patient, body.break_glass)
+        library, patient = await self._open(caller, "patient", body.library, body.patient, body.break_glass)
         search = library.pipeline.search
         assert search is not None
         assert patient is not None
@@ -211,15 +212,15 @@ class LibraryReader:
         return PatientNotes(record, tuple(notes.values()))
 
     async def _open(
-        self, caller: Caller, name: str | None, patient: str | None, reason: str | None
+        self, caller: Caller, action: str, name: str | None, patient: str | None, reason: str | None
     ) -> tuple[OpenLibrary, str | None]:
         """Return the library, and the id of the patient, whose record the caller may read."""
         library = self.resources.find(name)
-        check_access(caller, library, None)
+        await self.access.check(caller, action, library, patient, reason, library_only=True)
         search = library.pipeline.search
         if patient is not None and search is not None:
             patient = await offload(library.pipeline, resolve_patient, search.rosters, patient)
-        check_access(caller, library, patient, reason)
+        await self.access.check(caller, action, library, patient, reason)
         return library, patient
 
     async def record(
@@ -232,8 +233,7 @@ class LibraryReader:
         reason: str | None,
     ) -> None:
         """Write to the access log what was read of a library of notes, if it is one."""
-        if library.holds_patients and self._log is not None:
-            await self._log.record(caller.name, action, library.name, patient, documents, reason)
+        await self.access.record(caller, action, library, patient, documents, reason)
 
 
 async def offload(pipeline: Pipeline, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -250,7 +250,7 @@ def _select_sentences(pipeline: Pipeline, query: str, patient: str | None) -> Se
     check_patient(search.rosters, Question(query, patient=patient))
     scope = build_scope(settings.scope, patient)
     ranking = search.retriever.rank(query, SENTENCE_PASSAGES, settings.by, scope)
-    sentences = rank_sentences(settings, search.retriever, query, ranking, settings.sentences)
+    sentences = rank_sentences(settings, search.retriever.sentence_ranker, query, ranking, settings.sentences)
     return replace(sentences, notes=(*ranking.notes, *sentences.notes))
 
 

@@ -10,22 +10,27 @@ A request chooses some settings (`RequestSettings`). It never chooses a file, a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from epicrisis.answers import Notice
+from epicrisis.components import ModelPool
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.library.patients import holds_patients
 from epicrisis.pipeline import STRATEGIES, WITH_EXAMPLES, WITHOUT_MODEL, Pipeline
 from epicrisis.privacy import local_path
 from epicrisis.server.errors import NotFound
+from epicrisis.server.hidden_paths import hide_file_paths
+from epicrisis.server.request_body import RequestBody
 from epicrisis.settings import Settings
 from epicrisis.study_types import StudyType
 from epicrisis.types import CountUnit, EvidenceOrder, EvidenceUnit, SearchMode, StrategyName
@@ -36,18 +41,22 @@ _SCOPE_KEYS = ("as_of", "since", "types", "journals")
 
 
 def _check_date(date: str) -> str:
-    last_day(date)
+    try:
+        last_day(date)
+    except ValueError as error:
+        # What was sent instead of a date may be a patient's name.
+        raise ValueError(str(error).partition(":")[0]) from None
     return date
 
 
 RequestDate = Annotated[str, Field(max_length=10), AfterValidator(_check_date)]
 ScopeValue = Annotated[str, Field(min_length=1, max_length=200)]
+ScopeValues = Annotated[tuple[ScopeValue, ...], Field(fail_fast=True)]
+StudyTypes = Annotated[tuple[StudyType, ...], Field(fail_fast=True)]
 
 
-class RequestSettings(BaseModel):
+class RequestSettings(RequestBody):
     """Settings that a request may choose. A value of null keeps the setting of the server."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     strategy: StrategyName | None = Field(None, description="How to answer.")
     by: SearchMode | None = Field(None, description="Search by vectors, words or both.")
@@ -58,11 +67,11 @@ class RequestSettings(BaseModel):
     order: EvidenceOrder | None = Field(None, description="Order of the evidence in a prompt.")
     unit: EvidenceUnit | None = Field(None, description="Passages or whole notes of a record.")
     timeline: bool | None = Field(None, description="Restrict notes by the time expressions of the question.")
-    prefer: tuple[StudyType, ...] | None = Field(None, max_length=20, description="Study types to move forward.")
+    prefer: StudyTypes | None = Field(None, max_length=20, description="Study types to move forward.")
     as_of: RequestDate | None = Field(None, description="Hide documents after this date, and undated ones.")
     since: RequestDate | None = Field(None, description="Hide documents before this date, and undated ones.")
-    types: tuple[ScopeValue, ...] | None = Field(None, max_length=50, description="Only these publication types.")
-    journals: tuple[ScopeValue, ...] | None = Field(None, max_length=50, description="Only these journals.")
+    types: ScopeValues | None = Field(None, max_length=50, description="Only these publication types.")
+    journals: ScopeValues | None = Field(None, max_length=50, description="Only these journals.")
 
     def apply(self, settings: Settings) -> Settings:
         """Return the settings of the server with the choices of this request.
@@ -118,10 +127,14 @@ class Resources:
     """By name, in the order of the command. The first answers requests that name none."""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     """Closed with the resources."""
+    sign_in_host: str = ""
+    """Host of the identity provider, if there is one."""
+    private_folders: dict[str, str] = field(default_factory=dict)
+    """Folders of the server, with what messages for clients call them."""
 
     @classmethod
     async def open(cls, settings: Settings, libraries: Sequence[Path], notices: Sequence[Notice] = ()) -> Self:
-        """Open the libraries with everything their strategies need.
+        """Open the libraries with everything their strategies need. They share encoders, chat models and the budget.
 
         `settings` are those of the server; without a chat model only the strategy evidence is available (see
         `api.choose_strategy`). Raises SettingsError for two folders of one name, and UserError as `Pipeline.open`.
@@ -131,16 +144,18 @@ class Resources:
         async with AsyncExitStack() as stack:
             opened: dict[str, OpenLibrary] = {}
             strategies = list_strategies(settings)
+            pool = ModelPool()
             for folder in map(local_path, libraries):
                 name = folder.absolute().name
                 if name in opened:
                     raise SettingsError(f"two libraries are called {name}: rename the folder of one of them")
                 # One handle on the log is enough for all libraries.
                 logged = settings if not opened else settings.model_copy(update={"log": None})
-                pipeline = Pipeline.open(logged, folder, strategies, notices)
+                pipeline = Pipeline.open(logged, folder, strategies, notices, pool)
                 stack.push_async_callback(pipeline.aclose)
                 pipeline = replace(pipeline, settings=pipeline.settings.model_copy(update={"log": settings.log}))
                 opened[name] = OpenLibrary(name, pipeline, holds_patients(folder), strategies)
+            await asyncio.to_thread(load_endpoint_client, settings)
             return cls(opened, stack.pop_all())
 
     @property
@@ -157,12 +172,14 @@ class Resources:
         return self.libraries[name]
 
     def hide_paths(self, message: str) -> str:
-        """Return the message with the names of the libraries in place of their folders."""
+        """Return the message with the names of the libraries in place of their folders, and without other paths."""
         for library in self.libraries.values():
             search = library.pipeline.search
             if search is not None:
                 message = message.replace(str(search.library.path), library.name)
-        return message
+        for folder, name in self.private_folders.items():
+            message = message.replace(folder, name)
+        return hide_file_paths(message)
 
     async def aclose(self) -> None:
         """Close the libraries and stop the models. Idempotent."""
@@ -175,6 +192,12 @@ class Resources:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def load_endpoint_client(settings: Settings) -> None:
+    """Import the client of endpoints if a chat model is one: the first question would hold up all others for 2 s."""
+    if any(settings.model_for(role).is_endpoint for role in settings.roles):
+        import_module("epicrisis.models.chat.endpoints.connection")
 
 
 def list_strategies(settings: Settings) -> tuple[StrategyName, ...]:

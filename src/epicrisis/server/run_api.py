@@ -15,20 +15,23 @@ from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.jsonl_store import read_lines
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, RunManifest, read_manifest
 from epicrisis.report.page import render_page
+from epicrisis.server.access_log import AccessLog, AccessOutcome, build_entry
 from epicrisis.server.api import PREFIX, DataResponse
 from epicrisis.server.errors import NotFound
 from epicrisis.server.users import Caller, CurrentCaller
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """A report is one file with its styles in it. It runs no script and loads nothing."""
+_NO_RUN = "there is no run of this name that you may read: GET /api/v1/runs lists them"
 RunName = Annotated[str, PathParameter(min_length=1, max_length=255, description="Name of a run.")]
 
 
 class RunFolder:
     """The finished runs below one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, log: AccessLog | None = None) -> None:
         self._folder = folder
+        self._log = log
         self._patients: dict[Path, tuple[int, bool]] = {}
 
     def list_runs(self, caller: Caller) -> dict[str, RunManifest]:
@@ -36,17 +39,30 @@ class RunFolder:
         manifests: dict[str, RunManifest] = {}
         for name, folder in self._folders().items():
             try:
-                if _reads_every_patient(caller) or not self._is_about_patients(folder):
+                if reads_every_patient(caller) or not self._is_about_patients(folder):
                     manifests[name] = read_manifest(folder)
             except InputError:
                 continue
         return manifests
 
     def find(self, name: str, caller: Caller) -> Path:
-        """Return the folder of a run. Raises NotFound, also for a run that the caller may not read."""
+        """Return the folder of a run, once the access log has it if the run is about patients.
+
+        Raises NotFound, also for a run that the caller may not read, and StorageError.
+        """
         folder = self._folders().get(name)
-        if folder is None or not (_reads_every_patient(caller) or not self._is_about_patients(folder)):
-            raise NotFound("there is no run of this name that you may read: GET /api/v1/runs lists them")
+        if folder is None:
+            raise NotFound(_NO_RUN)
+        if not self._is_about_patients(folder):
+            return folder
+        is_allowed = reads_every_patient(caller)
+        if self._log is not None:
+            outcome: AccessOutcome = "allowed" if is_allowed else "refused"
+            # A run does not say whose record a line is about.
+            entry = build_entry(caller.log_name, "run", name, None, (), user_id=caller.owner, outcome=outcome)
+            self._log.append(entry)
+        if not is_allowed:
+            raise NotFound(_NO_RUN)
         return folder
 
     def render_report(self, name: str, caller: Caller) -> str:
@@ -97,7 +113,7 @@ def make_run_routes(runs: RunFolder | None) -> APIRouter:
     return router
 
 
-def _reads_every_patient(caller: Caller) -> bool:
+def reads_every_patient(caller: Caller) -> bool:
     """Return whether the caller may read any patient's record. A run does not say whose record a line is about."""
     return caller.has("patient-reader") and caller.patients is None
 

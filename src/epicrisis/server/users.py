@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ ROLES: tuple[Role, ...] = ("literature-reader", "patient-reader", "administrator
 USERS_FILE = "users.json"
 KEY_PREFIX = "epicrisis-"
 _KEY_BYTES = 32
+_KEY_ISSUER = "epicrisis"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 
 
@@ -38,6 +40,21 @@ class Caller:
     requests_per_minute: int = 6_000
     running: int = 1_000
     """Questions at the same time."""
+    id: str = ""
+    """What stored answers and jobs of the caller carry, from `make_owner_id`. Empty: the name."""
+
+    account: str = ""
+    """Issuer and subject of a user of an identity provider, as `ISSUER#SUBJECT`."""
+
+    @property
+    def owner(self) -> str:
+        """The id under which work of the caller is stored and counted. No later user of the same name has it."""
+        return self.id or self.name
+
+    @property
+    def log_name(self) -> str:
+        """The user in the access log: the name, behind the account if there is one."""
+        return f"{self.account} {self.name}" if self.account else self.name
 
     def has(self, role: Role) -> bool:
         """Return whether the caller has this role or a higher one."""
@@ -68,11 +85,14 @@ class User(BaseModel):
     patients: tuple[str, ...] | None = None
     requests_per_minute: int = Field(120, ge=1)
     running: int = Field(8, ge=1)
+    id: str | None = Field(None, pattern="^[0-9a-f]{32}$")
+    """Random, and kept with a new key. None: a user of an older version, whose stored work carries the name."""
 
     def as_caller(self, name: str) -> Caller:
         """Return the caller with the limits of this user."""
         patients = None if self.patients is None else frozenset(self.patients)
-        return Caller(name, self.role, patients, self.requests_per_minute, self.running)
+        owner = "" if self.id is None else make_owner_id(_KEY_ISSUER, self.id)
+        return Caller(name, self.role, patients, self.requests_per_minute, self.running, owner)
 
 
 _USERS = TypeAdapter(dict[Annotated[str, Field(pattern=_NAME)], User])
@@ -116,6 +136,14 @@ class UserStore:
                 caller = user.as_caller(name)
         return caller
 
+    def find_owner(self, owner: str) -> Caller | None:
+        """Return the user with this owner id, with the rights of now, or None if there is none any more."""
+        for name, user in self.users().items():
+            caller = user.as_caller(name)
+            if caller.owner == owner:
+                return caller
+        return None
+
     def add(self, name: str, role: Role, patients: tuple[str, ...] | None = None) -> str:
         """Add a user, or give an existing one a new key, and return the key. It is stored nowhere else.
 
@@ -123,7 +151,12 @@ class UserStore:
         """
         key = KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
         user = User(role=role, key_sha256=hash_key(key), patients=patients)
-        self._change(lambda users: {**users, name: user})
+
+        def change(users: Mapping[str, User]) -> Mapping[str, User]:
+            id_ = users[name].id if name in users else secrets.token_hex(16)
+            return {**users, name: user.model_copy(update={"id": id_})}
+
+        self._change(change)
         return key
 
     def remove(self, name: str) -> None:
@@ -149,6 +182,14 @@ class UserStore:
                 new.replace(self.path)
         except OSError as error:
             raise StorageError(f"{self.path} cannot be written: {error.strerror}") from None
+
+
+def make_owner_id(issuer: str, subject: str) -> str:
+    """Return the id of the owner of stored work: the same for the same issuer and subject, and for no others.
+
+    `subject` is an id that the issuer never gives to another person. The colon keeps it apart from names.
+    """
+    return "owner:" + hashlib.sha256(json.dumps([issuer, subject]).encode()).hexdigest()[:32]
 
 
 def hash_key(key: str) -> str:

@@ -6,12 +6,12 @@ import asyncio
 from typing import Literal
 
 from fastapi import APIRouter, Request
+from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import SUPPORT_LABELS
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.server.access import check_access
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.answer_view import build_answer_view, judge_support
 from epicrisis.server.page.document_view import DocumentView, Highlight
@@ -52,7 +52,7 @@ class AnswerPages:
 
         Raises AccessDenied if the caller may no longer read the record behind it.
         """
-        stored = await asyncio.to_thread(self.answers.find, answer_id, caller.name)
+        stored = await asyncio.to_thread(self.answers.find, answer_id, caller.owner)
         if stored is None:
             raise NotFound(_UNKNOWN_ANSWER)
         library = self.resources.libraries.get(stored.library)
@@ -60,10 +60,20 @@ class AnswerPages:
             if stored.patient is not None:
                 raise NotFound("the library of this answer is not served, so who may read the record is not known")
             return stored
-        check_access(caller, library, stored.patient, stored.reason)
+        await self.reader.access.check(caller, "answer", library, stored.patient, stored.reason)
         documents = [citation.document_id for citation in list_shown_citations(stored.answer)]
         await self.reader.record(caller, "answer", library, stored.patient, documents, stored.reason)
         return stored
+
+    async def show_earlier(self, stored: StoredAnswer, caller: Caller) -> Markup:
+        """Return the answer that a follow-up question follows, in short. Empty for others, and if it was deleted."""
+        if stored.follow_up is None:
+            return Markup()
+        try:
+            previous = await self.find(stored.follow_up.previous, caller)
+        except NotFound:
+            return Markup()
+        return Markup(render("earlier", view=build_answer_view(previous)))
 
     async def show_document(
         self, request: Request, stored: StoredAnswer, document_id: str, highlight: Highlight, number: int | None = None
@@ -82,7 +92,8 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
         stored = await pages.find(answer_id, caller)
         fields = FormFields({"library": stored.library, "patient": stored.patient or ""})
         form = build_form(pages.resources, caller, fields)
-        page = render("answer_page", view=build_answer_view(stored), form=form, exports=list_exports())
+        earlier = await pages.show_earlier(stored, caller)
+        page = render("answer_page", view=build_answer_view(stored), form=form, exports=list_exports(), earlier=earlier)
         return html_response(page)
 
     @router.get("/answers/{answer_id}/export.{suffix}")
@@ -97,7 +108,7 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
     @router.post("/answers/{answer_id}/delete")
     async def delete(answer_id: str, caller: CurrentCaller) -> Response:
         await pages.find(answer_id, caller)
-        await asyncio.to_thread(pages.answers.remove, answer_id, caller.name)
+        await asyncio.to_thread(pages.answers.remove, answer_id, caller.owner)
         return RedirectResponse("/history", status_code=303)
 
 

@@ -24,9 +24,12 @@ from epicrisis.report.answer_content import (
     describe_reference,
 )
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
+from epicrisis.server.page.citation_cards import excerpt_passage
+from epicrisis.server.page.document_view import TextPiece
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
 from epicrisis.server.page.patient_view import list_time_messages
 from epicrisis.server.page.stored_answers import StoredAnswer
+from epicrisis.types import Passage
 
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 _SUPPORT_ORDER: tuple[SupportState, ...] = (
@@ -61,6 +64,9 @@ class CitationView:
     support_label: str
     is_verified: bool
     place: str
+    is_note: bool = False
+    excerpt: tuple[TextPiece, ...] = ()
+    """The sentence, highlighted, among the words around it. Empty if it was not found word for word."""
 
     @property
     def description(self) -> str:
@@ -154,11 +160,11 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     answer = stored.answer
     content = build_answer_content(answer)
     href = f"/answers/{stored.id}"
-    citations = tuple(_view_citation(answer, citation, href) for citation in list_shown_citations(answer))
+    passages = (*stored.passages, *list_ranked_passages(answer))
+    citations = tuple(_view_citation(answer, citation, href, passages) for citation in list_shown_citations(answer))
     by_number = {citation.number: citation for citation in citations}
     verdict, claims = _view_claims(answer, content, by_number)
     sections = {section.heading: section.lines for section in content.sections}
-    passages = (*stored.passages, *list_ranked_passages(answer))
     options = tuple(describe_choice(answer, letter) for letter in answer.question.options)
     gaps = sections.get("Not found, left out or failed", ())
     follow_up = stored.follow_up
@@ -195,7 +201,7 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     )
 
 
-def _view_citation(answer: Answer, citation: Citation, href: str) -> CitationView:
+def _view_citation(answer: Answer, citation: Citation, href: str, passages: Sequence[Passage]) -> CitationView:
     support = judge_support(answer, citation.number)
     reference = citation.reference
     return CitationView(
@@ -211,6 +217,8 @@ def _view_citation(answer: Answer, citation: Citation, href: str) -> CitationVie
         support_label=SUPPORT_LABELS[support] if support != "not-checked" else "",
         is_verified=citation.verified,
         place=printable(reference.describe_place()),
+        is_note=bool(reference.note_type),
+        excerpt=excerpt_passage(citation, passages),
     )
 
 

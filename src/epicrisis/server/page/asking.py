@@ -16,7 +16,6 @@ from starlette.responses import RedirectResponse, Response
 from epicrisis.answering.follow_up import ConversationTurn
 from epicrisis.answers import Answer, Answered
 from epicrisis.errors import EpicrisisError, InputError
-from epicrisis.printable import printable
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.server.errors import describe_error
 from epicrisis.server.follow_up import COMPLETING, complete
@@ -24,7 +23,7 @@ from epicrisis.server.openai_request import keep_newest
 from epicrisis.server.page.answer_routes import AnswerPages
 from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.exports import list_exports
-from epicrisis.server.page.live import add_step, frame, render_step
+from epicrisis.server.page.live import LiveAnswer, add_step, frame, replace_follow_up_form, replace_question
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import html_response, render
@@ -47,6 +46,11 @@ class PageQuestion:
     """The filters of the form that are filled in. A follow-up question has the same."""
     previous: StoredAnswer | None = None
     """The answer that the question follows."""
+
+    def start_live(self) -> LiveAnswer:
+        """Return the part of the page that shows the question while it is answered."""
+        question = self.asked.question
+        return LiveAnswer(question.text, question.options, question.text if self.previous is not None else "")
 
 
 def add_asking(router: APIRouter, questions: Questions, pages: AnswerPages) -> None:
@@ -108,9 +112,9 @@ def list_turns(previous: StoredAnswer) -> tuple[ConversationTurn, ...]:
 
 
 async def _answer(
-    questions: Questions, pages: AnswerPages, question: PageQuestion
+    questions: Questions, pages: AnswerPages, question: PageQuestion, live: LiveAnswer
 ) -> AsyncGenerator[str | StoredAnswer, None]:
-    """Yield the steps as HTML, and last the stored answer. Closing the generator cancels the calls."""
+    """Yield pieces of HTML on the way, and last the stored answer. Closing the generator cancels the calls."""
     asked, follow_up = question.asked, None
     if question.previous is not None:
         yield add_step(f"{COMPLETING}.")
@@ -121,14 +125,14 @@ async def _answer(
         # The completed question is checked as the typed one was: it could name another patient.
         again = question.body.model_copy(update={"question": completed.text})
         asked = await questions.prepare(again, asked.caller)
-        yield add_step(completed.notice or f"Question: {completed.text}", is_trouble=not is_completed)
+        yield replace_question(completed.text) if is_completed else add_step(completed.notice, is_trouble=True)
     async with aclosing(questions.events(asked)) as events:
         async for event in events:
             if isinstance(event, Answered):
                 yield await _finish(pages, replace(question, asked=asked), event.answer, follow_up)
                 return
-            if step := render_step(event):
-                yield step
+            if piece := live.render_event(event):
+                yield piece
 
 
 async def _finish(
@@ -143,7 +147,7 @@ async def _finish(
         answer,
         passages,
         library=asked.library.name,
-        owner=asked.caller.name,
+        owner=asked.caller.owner,
         reason=asked.reason,
         left_out=left_out,
         settings=question.settings,
@@ -153,7 +157,7 @@ async def _finish(
 
 async def _store_answer(questions: Questions, pages: AnswerPages, question: PageQuestion) -> StoredAnswer:
     """Return the stored answer to a question."""
-    async with aclosing(_answer(questions, pages, question)) as steps:
+    async with aclosing(_answer(questions, pages, question, question.start_live())) as steps:
         async for step in steps:
             if isinstance(step, StoredAnswer):
                 return step
@@ -162,14 +166,18 @@ async def _store_answer(questions: Questions, pages: AnswerPages, question: Page
 
 async def _stream_page(questions: Questions, pages: AnswerPages, question: PageQuestion) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a question's page as events. An error is the last piece. Closing cancels the question."""
-    yield frame(render("live", question=printable(question.asked.question.text)))
+    live = question.start_live()
+    earlier = "" if question.previous is None else render("earlier", view=build_answer_view(question.previous))
+    yield frame(earlier + live.render_start())
     try:
-        async with aclosing(_answer(questions, pages, question)) as steps:
+        async with aclosing(_answer(questions, pages, question, live)) as steps:
             async for step in steps:
                 if isinstance(step, StoredAnswer):
-                    yield frame(render("answer", view=build_answer_view(step), exports=list_exports()))
+                    view = build_answer_view(step)
+                    yield frame(earlier + render("answer", view=view, exports=list_exports()))
+                    yield frame(replace_follow_up_form(view))
                 else:
                     yield frame(step)
     except EpicrisisError as error:
         problem = describe_error(error, questions.resources.hide_paths)
-        yield frame(render("error", problem=problem))
+        yield frame(earlier + render("error", problem=problem))

@@ -8,16 +8,16 @@ a part said has a sign.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from epicrisis.answers import Answer, PartialAnswer, Retrieved, SentencesSelected
-from epicrisis.printable import printable
+from epicrisis.printable import count_noun, printable
 from epicrisis.question_options import first_same_option
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.types import CharacterSpan, Passage, Preflight
+from epicrisis.types import CharacterSpan, CountUnit, Passage, SearchTops
 
 PartVerdict: TypeAlias = Literal["supports", "contradicts", "relevant", "nothing", "failed", "unread"]
 """What a part said about the answer, or what a document says that was read without parts."""
@@ -92,7 +92,7 @@ class RankedName:
 
 @dataclass(frozen=True, slots=True)
 class RankingChart:
-    """Both rankings of the preflight check, drawn against each other."""
+    """The search by meaning and the search by words, drawn against each other."""
 
     left: tuple[RankedName, ...]
     right: tuple[RankedName, ...]
@@ -144,7 +144,7 @@ def build_evidence_map(answer: Answer) -> EvidenceMap:
         # As wide with few cells, so that all maps have one scale.
         width=_COLUMNS * (_CELL + _GAP) - _GAP,
         height=max(1, height),
-        rankings=_draw_rankings(answer.preflight, _name_passages(answer)),
+        rankings=_draw_rankings(answer),
         warnings=tuple(_warn(answer)),
     )
 
@@ -234,7 +234,7 @@ def _describe_part(answer: Answer, partial: PartialAnswer, cells: tuple[StripCel
         number=number,
         colour=partial.partition % _PART_COLOURS,
         statement=_judge_part(answer, partial),
-        ranks=_join_ranks(ranks) or f"{len(partial.passages)} passages",
+        ranks=_join_ranks(ranks) or count_noun(len(partial.passages), "passage"),
         text=printable(text),
         choice=describe_choice(answer, partial.choice) if partial.choice in answer.question.options else "",
         quotations=tuple(printable(quotation.text) for quotation in partial.quotations if quotation.verified),
@@ -262,10 +262,40 @@ def _name_passages(answer: Answer) -> Mapping[str, str]:
     return titles
 
 
-def _draw_rankings(preflight: Preflight | None, titles: Mapping[str, str]) -> RankingChart | None:
-    if preflight is None or not preflight.dense_top or not preflight.bm25_top:
+def find_search_tops(answer: Answer) -> SearchTops | None:
+    """Return the first documents of both searches of the last hybrid search of an answer."""
+    tops = None
+    for event in answer.trace:
+        if isinstance(event, Retrieved):
+            tops = event.ranking.tops or tops
+        elif isinstance(event, SentencesSelected):
+            tops = event.tops or tops
+    return tops
+
+
+def _list_compared(answer: Answer) -> tuple[Sequence[str], Sequence[str]] | None:
+    """Return the first results by meaning and by words if both searches found any, else None."""
+    preflight, tops = answer.preflight, find_search_tops(answer)
+    if preflight is not None and preflight.signal == "overlap" and preflight.dense_top and preflight.bm25_top:
+        return preflight.dense_top, preflight.bm25_top
+    return (tops.dense, tops.bm25) if tops is not None and tops.dense and tops.bm25 else None
+
+
+def _draw_rankings(answer: Answer) -> RankingChart | None:
+    """Return the chart of the rankings that the preflight check compared, else of both searches of a hybrid one."""
+    preflight, tops = answer.preflight, find_search_tops(answer)
+    titles = _name_passages(answer)
+    if preflight is not None and preflight.dense_top and preflight.bm25_top:
+        lists = preflight.dense_top, preflight.bm25_top
+        return _draw_chart(*lists, titles, preflight.count, f"Check before reading: {printable(preflight.reason)}.")
+    if tops is None or not tops.dense or not tops.bm25:
         return None
-    dense, words = preflight.dense_top, preflight.bm25_top
+    return _draw_chart(tops.dense, tops.bm25, {**titles, **tops.titles}, "documents")
+
+
+def _draw_chart(
+    dense: Sequence[str], words: Sequence[str], titles: Mapping[str, str], count: CountUnit, reason: str = ""
+) -> RankingChart:
     shared = set(dense) & set(words)
     heights: list[dict[str, int]] = []
     columns: list[tuple[RankedName, ...]] = []
@@ -278,15 +308,16 @@ def _draw_rankings(preflight: Preflight | None, titles: Mapping[str, str]) -> Ra
             names.append(RankedName(places[identifier], index + 1, _shorten(title), title, identifier in shared))
         columns.append(tuple(names))
     lines = tuple((heights[0][identifier], heights[1][identifier]) for identifier in dense if identifier in shared)
+    longest = max(len(dense), len(words))
     return RankingChart(
         left=columns[0],
         right=columns[1],
         lines=lines,
-        height=_CHART_TOP + max(len(dense), len(words)) * _RANK_ROW,
-        reason=printable(preflight.reason),
+        height=_CHART_TOP + longest * _RANK_ROW,
+        reason=reason,
         summary=(
-            f"{len(shared)} of the first {max(len(dense), len(words))} {preflight.count} are the same in the search by "
-            "meaning and in the search by words."
+            f"{len(shared)} of the first {longest} {count} are the same in the search by meaning and in the search by "
+            "words."
         ),
     )
 
@@ -298,19 +329,20 @@ def _shorten(text: str) -> str:
 def _warn(answer: Answer) -> list[str]:
     """Return plain warnings about a poor search."""
     warnings: list[str] = []
-    preflight = answer.preflight
-    if preflight is not None and preflight.signal == "overlap" and preflight.dense_top and preflight.bm25_top:
-        shared = len(set(preflight.dense_top) & set(preflight.bm25_top))
-        if shared == 0:
-            warnings.append(
-                "The search may have missed the evidence: the search by meaning and the search by words agree on none "
-                f"of their first {preflight.n} {preflight.count}. Read the sentences before you rely on the answer."
-            )
+    compared = _list_compared(answer)
+    if compared is not None and not set(compared[0]) & set(compared[1]):
+        warnings.append(
+            "The search may have missed the evidence: the search by meaning and the search by words have none of their "
+            f"first {max(map(len, compared))} results in common. The library may not answer this question. Read the "
+            "sentences before you rely on the answer."
+        )
     if answer.partials and not any(partial.state == "relevant" for partial in answer.partials):
         warnings.append("No part of the evidence contains anything relevant. The library may not answer this question.")
     failed = sum(partial.state == "failed" for partial in answer.partials)
     if failed:
-        warnings.append(f"{failed} of {len(answer.partials)} parts could not be read, so evidence may be missing.")
+        warnings.append(
+            f"{failed} of {count_noun(len(answer.partials), 'part')} could not be read, so evidence may be missing."
+        )
     if any(isinstance(event, Retrieved) and not event.ranking.hits for event in answer.trace):
         warnings.append("The search found nothing in the library.")
     return warnings

@@ -1,10 +1,13 @@
-"""The steps of a question as pieces of HTML, sent as server-sent events while it is answered.
+"""A question while it is answered, as pieces of HTML that are sent as server-sent events.
 
-The first piece replaces the answer on the page, the next ones add steps and words of the draft, and the last one is the
-whole answer. htmx reads them (`hx-sse`); `<hx-partial>` names the element that a piece goes to.
+The first piece replaces the answer on the page. The next ones add steps, and the verdict and claims of the reply as
+they arrive, marked as not checked. The last one is the whole answer. htmx reads them (`hx-sse`); `<hx-partial>` names
+the element that a piece goes to.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from fastapi.sse import format_sse_event
 from markupsafe import Markup, escape
@@ -24,9 +27,15 @@ from epicrisis.answers import (
 )
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import QUIET_NOTICES
+from epicrisis.server.page.answer_view import AnswerPageView
+from epicrisis.server.page.rendering import render
 
 _PARTIAL = Markup('<hx-partial hx-target="#{}" hx-swap="{}">{}</hx-partial>')
+_CLAIM = Markup('<li><span id="live-claim-{}"></span> <span class="support">not checked yet</span></li>')
 _STATES = {"relevant": "found evidence", "nothing": "found nothing relevant", "failed": "could not be read"}
+_DISCARDED = frozenset({"restarted", "asked-again"})
+"""Kinds of notices after which the reply so far does not count."""
+SEARCHING, READING, WRITING = "Searching the library", "Reading the evidence", "Writing the answer"
 
 
 def frame(html: str) -> bytes:
@@ -34,16 +43,87 @@ def frame(html: str) -> bytes:
     return format_sse_event(data_str=html)
 
 
-def render_step(event: Event) -> str:
-    """Return the piece of HTML for one event, or an empty text for an event without one."""
-    if isinstance(event, TextDelta):
-        return _PARTIAL.format("draft", "beforeend", escape(printable(event.text, lines=True)))
-    if isinstance(event, Notice) and event.kind == "restarted":
-        return _PARTIAL.format("draft", "innerHTML", "")
-    words, is_trouble = describe_step(event)
-    if not words:
-        return ""
-    return add_step(words, is_trouble=is_trouble)
+class LiveAnswer:
+    """The part of the page that shows a question while it is answered.
+
+    A screen reader hears only its phases: searching, reading, writing. Steps and words of the reply are not announced.
+    """
+
+    def __init__(self, question: str, options: Mapping[str, str], words: str = "") -> None:
+        self._question = question
+        self._options = options
+        self._words = words
+        self._phase = SEARCHING
+        self._claims = 0
+
+    def render_start(self) -> str:
+        """Return the part without steps. `words` of a follow-up question are shown until it is completed."""
+        options = [printable(f"{letter}. {text}") for letter, text in self._options.items()]
+        question = printable(self._question)
+        return render("live", question=question, options=options, words=printable(self._words), phase=self._phase)
+
+    def render_event(self, event: Event) -> str:
+        """Return the pieces of HTML for one event, or an empty text for an event without one."""
+        if isinstance(event, TextDelta):
+            return self._add_reply(event)
+        pieces: list[str] = []
+        if isinstance(event, Notice) and event.kind in _DISCARDED:
+            pieces += self._discard_reply()
+        if phase := _find_phase(event):
+            pieces.append(self._enter(phase))
+        words, is_trouble = describe_step(event)
+        if words:
+            pieces.append(add_step(words, is_trouble=is_trouble))
+        return "".join(pieces)
+
+    def _enter(self, phase: str) -> str:
+        """Return the piece that announces a phase, or an empty text for the phase that is announced."""
+        if phase == self._phase:
+            return ""
+        self._phase = phase
+        return _PARTIAL.format("live-phase", "innerHTML", phase)
+
+    def _add_reply(self, event: TextDelta) -> str:
+        """Return the pieces for new words of the reply: of its verdict, or of a claim below it."""
+        pieces = [self._enter(WRITING)]
+        if event.choice is not None:
+            choice = f"{event.choice}. {self._options.get(event.choice, '')}"
+            pieces.append(_PARTIAL.format("live-verdict", "innerHTML", printable(choice)))
+        if not event.text:
+            return "".join(pieces)
+        # A question with options has the chosen one as its verdict, others the first claim, as the answer has.
+        claim = event.claim if self._options else event.claim - 1
+        while self._claims <= claim:
+            self._claims += 1
+            pieces.append(_PARTIAL.format("live-claims", "beforeend", _CLAIM.format(self._claims)))
+        target = "live-verdict" if claim < 0 else f"live-claim-{claim + 1}"
+        pieces.append(_PARTIAL.format(target, "beforeend", escape(printable(event.text, lines=True))))
+        return "".join(pieces)
+
+    def _discard_reply(self) -> list[str]:
+        """Return the pieces that remove the reply so far."""
+        self._claims = 0
+        return [_PARTIAL.format(name, "innerHTML", "") for name in ("live-verdict", "live-claims")]
+
+
+def _find_phase(event: Event) -> str:
+    """Return the phase that an event begins, or an empty text."""
+    if isinstance(event, MapStarted):
+        return READING
+    return WRITING if isinstance(event, AnswerStarted) else ""
+
+
+def replace_question(question: str) -> str:
+    """Return the piece that shows a completed follow-up question in place of the words that were typed."""
+    return _PARTIAL.format("asked", "innerHTML", printable(question))
+
+
+def replace_follow_up_form(view: AnswerPageView) -> str:
+    """Return the piece with the form for a question that follows this answer.
+
+    It is a piece of its own after the answer: the form that was sent must stay on the page until its stream ends.
+    """
+    return _PARTIAL.format("follow-up-form", "innerHTML", Markup(render("follow_up", view=view)))
 
 
 def add_step(words: str, *, is_trouble: bool = False) -> str:

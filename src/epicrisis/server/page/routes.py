@@ -7,33 +7,33 @@ Each route returns a whole page, or for a request of htmx the part of a page tha
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.answer_routes import AnswerPages, add_answer_pages, add_source_pages
 from epicrisis.server.page.asking import add_asking
+from epicrisis.server.page.library_routes import add_library_pages
 from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.patient_routes import add_patient_pages
-from epicrisis.server.page.question_form import build_form, describe_setup
+from epicrisis.server.page.question_form import build_form
 from epicrisis.server.page.rendering import html_response, render
 from epicrisis.server.page.run_routes import add_run_pages
 from epicrisis.server.page.static_files import read_static_files
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.questions import Questions
-from epicrisis.server.reading import LibraryReader
 from epicrisis.server.run_api import RunFolder
+from epicrisis.server.shelves import Shelves
 from epicrisis.server.users import CurrentCaller
 
 _STATIC_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
 
 def make_page_routes(
-    questions: Questions, reader: LibraryReader, answers: AnswerStore, runs: RunFolder | None = None
+    questions: Questions, shelves: Shelves, answers: AnswerStore, runs: RunFolder | None = None
 ) -> APIRouter:
     """Return the routes of the page. `runs`: the folder of finished runs, if the server has one."""
+    reader = shelves.reader
     router = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
     resources = questions.resources
 
@@ -45,21 +45,12 @@ def make_page_routes(
     async def history() -> Response:
         return html_response(render("history", page="history"))
 
-    @router.get("/libraries")
-    async def libraries(caller: CurrentCaller) -> Response:
-        views: list[dict[str, Any]] = []
-        for summary in await reader.list_libraries(caller):
-            facts = [("Documents", f"{summary['documents']:,}"), ("Passages", f"{summary['passages']:,}")]
-            facts += describe_setup(resources.find(summary["name"]))
-            facts.append(("Patients", "yes" if summary["holds_patients"] else "no"))
-            views.append({**summary, "facts": facts})
-        return html_response(render("libraries", libraries=views, page="libraries"))
-
     pages = AnswerPages(reader, answers)
     add_asking(router, questions, pages)
     add_answer_pages(router, pages)
     add_source_pages(router, pages)
     add_patient_pages(router, pages)
+    add_library_pages(router, shelves)
     add_run_pages(router, runs)
 
     @router.get("/static/{name}")

@@ -65,7 +65,7 @@ class StoredAnswer:
     library: str
     """The id of the library among those of the server."""
     owner: str
-    """The user who asked. Empty on a server without users."""
+    """The owner id of the user who asked (`Caller.owner`)."""
     at: float
     """Seconds since the epoch."""
     reason: str | None = None

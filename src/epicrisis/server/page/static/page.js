@@ -36,12 +36,28 @@
     if (isNew) {
       document.title = `${question} - epicrisis`;
       byId("asked")?.focus({ preventScroll: true });
-      answer.scrollIntoView({ block: "start" });
+      bringIntoSight(answer);
+    }
+  }
+
+  // Scrolls only if the start is not on the screen, so that a reader of the first claims is not moved.
+  function bringIntoSight(element) {
+    const { top } = element.getBoundingClientRect();
+    if (top < 0 || top > innerHeight * 0.6) element.scrollIntoView({ block: "start" });
+  }
+
+  function showLive(live) {
+    bringIntoSight(live);
+    // The form of a follow-up question is hidden while it is answered.
+    if (!document.activeElement?.checkVisibility() || document.activeElement === document.body) {
+      byId("asked")?.focus({ preventScroll: true });
     }
   }
 
   function showSource() {
     const dialog = byId("source");
+    // Closed first, so that its number has the focus again, and gets it back from the dialog.
+    document.querySelector(".card:popover-open")?.hidePopover();
     if (!dialog.open) dialog.showModal();
     // The first of them: a place on a page of a PDF file is before the text.
     const mark = dialog.querySelector(".place, .text mark");
@@ -123,12 +139,44 @@
     document.querySelector("[data-clear-history]").hidden = entries.length === 0;
   }
 
+  const KEYS = "epicrisis-keys";
+  const opened = Date.now();
+
+  // The keys of a review. They can be turned off, as other programs may use the same.
+  function prepareKeys() {
+    const keys = byId("keys");
+    if (!keys) return;
+    try {
+      keys.checked = localStorage.getItem(KEYS) !== "off";
+    } catch {
+      // Without storage they are on.
+    }
+    keys.closest("[data-keys]").hidden = false;
+    keys.addEventListener("change", (event) => {
+      event.stopPropagation();
+      try {
+        localStorage.setItem(KEYS, keys.checked ? "on" : "off");
+      } catch {
+        // It holds for this page then.
+      }
+    });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (!byId("keys")?.checked || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTyping = event.target instanceof Element && event.target.closest("textarea, select, input:not([type=radio], [type=checkbox])");
+    // A key that is pressed twice by mistake must not judge the next question unseen.
+    if (isTyping || Date.now() - opened < 400) return;
+    const button = document.querySelector(`#verdict button[data-key="${CSS.escape(event.key.toLowerCase())}"]`);
+    if (!button) return;
+    event.preventDefault();
+    byId("verdict").requestSubmit(button);
+  });
   document.addEventListener("htmx:after:swap", (event) => {
     const target = event.detail?.ctx?.target;
-    const draft = byId("draft");
-    if (draft && draft.textContent.trim()) draft.hidden = false;
     if (target?.id === "source-body") showSource();
     else if (target?.id === "answer" && target.querySelector("article.answer")) openAnswer(true);
+    else if (target?.id === "answer" && target.querySelector("[data-live]")) showLive(target.querySelector("[data-live]"));
   });
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
@@ -140,5 +188,5 @@
     const id = event.target.dataset?.forget;
     if (id) writeHistory(readHistory().filter((entry) => entry.id !== id));
   });
-  document.addEventListener("DOMContentLoaded", () => { openAnswer(false); showHistory(); });
+  document.addEventListener("DOMContentLoaded", () => { openAnswer(false); showHistory(); prepareKeys(); });
 })();

@@ -1,0 +1,178 @@
+"""List the documents of a library without reading their texts: pages of titles and metadata, and counts.
+
+    page = list_documents(library, DocumentFilter(words="aspirin", first_year=2010), offset=50)
+
+Only documents without a patient are listed and counted. The order is that of the passage table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.library import Library
+from epicrisis.library.passage_table import sql_text
+from epicrisis.study_types import StudyType, find_study_type
+from epicrisis.types import RETRACTED, Metadata
+
+PAGE_DOCUMENTS = 50
+COUNTED_DOCUMENTS = 5_000
+"""The most documents whose study type is counted."""
+SCANNED_DOCUMENTS = 20_000
+"""Documents read after the page to count the other matches. Also the most that a search by study type reads."""
+_BATCH_ROWS = 1024
+_COLUMNS = ["document_id", "title", "source", "metadata", "date"]
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFilter:
+    """Which documents to list. A document meets all conditions."""
+
+    words: str = ""
+    """Each word occurs in the title, an author's name or the id, without case."""
+    first_year: int | None = None
+    last_year: int | None = None
+    study_type: StudyType | None = None
+    """By publication type, MeSH terms or title. The abstract is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    """A document in the list, without its text."""
+
+    id: str
+    title: str
+    source: str
+    date: str | None
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """A part of the list."""
+
+    documents: tuple[DocumentEntry, ...]
+    matches: int
+    """Documents found so far that meet the filter."""
+    is_complete: bool
+    """Whether `matches` counts all of them. See SCANNED_DOCUMENTS."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentCounts:
+    """Counts of the documents without a patient."""
+
+    documents: int
+    years: Mapping[int, int]
+    """Documents by year of publication, in order. Years without a document are missing."""
+    undated: int
+    study_types: Mapping[StudyType, int]
+    """Documents by study type, the most frequent first."""
+    unknown_types: int
+    counted_types: int
+    """Documents whose study type was looked for: all, or the first 5,000."""
+    retracted: int
+
+
+def list_documents(
+    library: Library, wanted: DocumentFilter, offset: int = 0, limit: int = PAGE_DOCUMENTS
+) -> DocumentPage:
+    """Return the documents from `offset` that meet the filter, and the number of all that do.
+
+    Raises StorageError or LibraryDamaged if the library cannot be read.
+    """
+    documents: list[DocumentEntry] = []
+    matches = scanned = 0
+    for row in _read_rows(library, _build_condition(wanted), _COLUMNS):
+        if matches >= offset + limit or wanted.study_type is not None:
+            scanned += 1
+            if scanned > SCANNED_DOCUMENTS:
+                return DocumentPage(tuple(documents), matches, is_complete=False)
+        entry = _parse_entry(row)
+        if not _meets(entry, wanted):
+            continue
+        matches += 1
+        if offset < matches <= offset + limit:
+            documents.append(entry)
+    return DocumentPage(tuple(documents), matches, is_complete=True)
+
+
+def count_documents(library: Library) -> DocumentCounts:
+    """Return the counts of the documents without a patient. Reads dates, titles and metadata, and no text.
+
+    Raises StorageError or LibraryDamaged if the library cannot be read.
+    """
+    years: Counter[int] = Counter()
+    types: Counter[StudyType] = Counter()
+    documents = undated = unknown = retracted = typed = 0
+    for row in _read_rows(library, _build_condition(DocumentFilter()), ["last_day", "facets"]):
+        documents += 1
+        if row["last_day"] is None:
+            undated += 1
+        else:
+            years[row["last_day"] // 10_000] += 1
+        retracted += RETRACTED in row["facets"]
+    for row in _read_rows(library, _build_condition(DocumentFilter()), ["title", "metadata"]):
+        typed += 1
+        match = find_study_type(json.loads(row["metadata"]), row["title"])
+        if match is None:
+            unknown += 1
+        else:
+            types[match.type] += 1
+        if typed == COUNTED_DOCUMENTS:
+            break
+    return DocumentCounts(
+        documents, dict(sorted(years.items())), undated, dict(types.most_common()), unknown, typed, retracted
+    )
+
+
+def _read_rows(library: Library, condition: str, columns: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield these columns of the first passages that meet the condition, a batch in memory at a time."""
+    table = library.open_table()
+    with translate_errors(library.path):
+        for batch in table.lance.search().where(condition).select(columns).to_batches(_BATCH_ROWS):
+            yield from batch.to_pylist()
+
+
+def _build_condition(wanted: DocumentFilter) -> str:
+    """Return SQL that every document of the filter meets. Others may meet it too: `_meets` decides."""
+    conditions = ["ordinal = 0", "patient IS NULL"]
+    for word in _ASCII_WORD.findall(wanted.words.lower()):
+        # Words with other letters are compared in Python: the metadata are JSON with escapes.
+        if word in wanted.words.lower().split():
+            text = sql_text(word)
+            fields = ("title", "metadata", "document_id")
+            conditions.append(f"({' OR '.join(f'contains(lower({field}), {text})' for field in fields)})")
+    if wanted.first_year is not None:
+        conditions.append(f"last_day >= {wanted.first_year * 10_000}")
+    if wanted.last_year is not None:
+        conditions.append(f"last_day < {(wanted.last_year + 1) * 10_000}")
+    return " AND ".join(conditions)
+
+
+def _meets(entry: DocumentEntry, wanted: DocumentFilter) -> bool:
+    if wanted.words:
+        content = " ".join((entry.title, *list_authors(entry.metadata), entry.id)).casefold()
+        if not all(word in content for word in wanted.words.casefold().split()):
+            return False
+    if wanted.study_type is None:
+        return True
+    match = find_study_type(entry.metadata, entry.title)
+    return match is not None and match.type == wanted.study_type
+
+
+def list_authors(metadata: Metadata) -> tuple[str, ...]:
+    """Return the names of the authors as the source gives them. Values of an unexpected type are ignored."""
+    authors = metadata.get("authors")
+    items: tuple[object, ...] = tuple(authors) if isinstance(authors, list | tuple) else (authors,)
+    return tuple(item for item in items if isinstance(item, str))
+
+
+def _parse_entry(row: Mapping[str, Any]) -> DocumentEntry:
+    return DocumentEntry(row["document_id"], row["title"], row["source"], row["date"], json.loads(row["metadata"]))

@@ -1,0 +1,62 @@
+"""What a citation's number opens on the page of an answer: its sentence among the words around it, and its facts.
+
+The words come from the passages stored with the answer, so that a card needs no request and no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from epicrisis.answers import Citation
+from epicrisis.printable import printable
+from epicrisis.server.page.document_view import Highlight, TextPiece, build_document_view
+from epicrisis.types import Passage
+
+CONTEXT_CHARACTERS = 320
+"""Most characters shown before and after the sentence. Cuts are marked, and the document has the rest."""
+_ELLIPSIS = "\u2026"
+
+
+def excerpt_passage(citation: Citation, passages: Sequence[Passage]) -> tuple[TextPiece, ...]:
+    """Return the cited sentence, highlighted, with the words around it.
+
+    Empty if the quotation was not found in the document, or if no passage of it was stored. A quotation of the title is
+    alone.
+    """
+    if not citation.verified:
+        return ()
+    if citation.in_title:
+        return (TextPiece(printable(citation.title), is_highlighted=True),)
+    touched: dict[str, Passage] = {}
+    for passage in passages:
+        if passage.document_id == citation.document_id and _overlaps(citation, passage):
+            touched[passage.id] = passage
+    if not touched:
+        return ()
+    view = build_document_view(list(touched.values()), Highlight((citation.start, citation.end)), complete=True)
+    marked = [number for number, piece in enumerate(view.pieces) if piece.is_highlighted]
+    if not marked:
+        return ()
+    before = "".join(piece.text for piece in view.pieces[: marked[0]])
+    after = "".join(piece.text for piece in view.pieces[marked[-1] + 1 :])
+    return (TextPiece(_cut_start(before)), TextPiece(view.highlight, is_highlighted=True), TextPiece(_cut_end(after)))
+
+
+def _overlaps(citation: Citation, passage: Passage) -> bool:
+    return citation.start < passage.end and passage.start < citation.end
+
+
+def _cut_start(text: str) -> str:
+    """Return the last words of a text. A mark stands for the words before."""
+    if len(text) <= CONTEXT_CHARACTERS:
+        return text
+    _, _, words = text[-CONTEXT_CHARACTERS:].partition(" ")
+    return f"{_ELLIPSIS} {words}"
+
+
+def _cut_end(text: str) -> str:
+    """Return the first words of a text. A mark stands for the words after."""
+    if len(text) <= CONTEXT_CHARACTERS:
+        return text
+    words, _, _ = text[:CONTEXT_CHARACTERS].rpartition(" ")
+    return f"{words} {_ELLIPSIS}"

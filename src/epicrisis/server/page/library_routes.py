@@ -1,0 +1,128 @@
+"""The pages of libraries: the list, the contents and health of one, its documents, and a complete check."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from epicrisis.printable import printable
+from epicrisis.server.errors import NotFound
+from epicrisis.server.page.library_view import (
+    STUDY_TYPE_LABELS,
+    DocumentSearch,
+    view_check,
+    view_documents,
+    view_library,
+)
+from epicrisis.server.page.live import frame
+from epicrisis.server.page.page_route import is_part
+from epicrisis.server.page.patient_routes import view_note
+from epicrisis.server.page.question_form import describe_setup
+from epicrisis.server.page.rendering import html_response, render
+from epicrisis.server.reading import ReadBody
+from epicrisis.server.shelves import Shelves, may_maintain
+from epicrisis.server.streaming import EventStream, keep_alive
+from epicrisis.server.users import Caller, CurrentCaller
+
+_POLL_SECONDS = 0.3
+
+
+def add_library_pages(router: APIRouter, shelves: Shelves) -> None:
+    """Add the list of libraries, the page of each with its documents, and the check of its health."""
+    reader = shelves.reader
+
+    @router.get("/libraries")
+    async def libraries(caller: CurrentCaller) -> Response:
+        views: list[dict[str, Any]] = []
+        for summary in await reader.list_libraries(caller):
+            facts = [("Documents", f"{summary['documents']:,}"), ("Passages", f"{summary['passages']:,}")]
+            facts += describe_setup(reader.resources.find(summary["name"]), reader.resources.sign_in_host)
+            facts.append(("Patients", "yes" if summary["holds_patients"] else "no"))
+            views.append({**summary, "facts": facts})
+        return html_response(render("libraries", libraries=views, page="libraries"))
+
+    @router.get("/libraries/{name}")
+    async def library(name: str, caller: CurrentCaller) -> Response:
+        return html_response(await show_library(shelves, name, caller, DocumentSearch()))
+
+    @router.post("/libraries/{name}")
+    async def search(name: str, request: Request, caller: CurrentCaller) -> Response:
+        """A search is a POST: its words may be a question, and addresses are kept by browsers and logs."""
+        wanted = DocumentSearch.parse(await request.body())
+        if is_part(request):
+            page = await shelves.list_documents(name, caller, wanted.filter, wanted.offset)
+            listed = view_documents(name, page, wanted)
+            return html_response(render("library_documents", library=name, listed=listed, search=wanted))
+        return html_response(await show_library(shelves, name, caller, wanted))
+
+    @router.get("/libraries/{name}/documents/{document_id:path}")
+    async def document(name: str, document_id: str, request: Request, caller: CurrentCaller) -> Response:
+        view = view_note(await reader.read_document(ReadBody(id=document_id, library=name), caller))
+        template = "document" if is_part(request) else "document_page"
+        return html_response(render(template, document=view, support="", unverified=(), back=""))
+
+    _add_check_pages(router, shelves)
+
+
+def _add_check_pages(router: APIRouter, shelves: Shelves) -> None:
+    """Add the routes that start a complete check and stream its progress."""
+
+    @router.post("/libraries/{name}/check")
+    async def start_check(name: str, caller: CurrentCaller) -> Response:
+        shelves.start_check(name, caller)
+        return RedirectResponse(f"/libraries/{quote(name)}#health", status_code=303)
+
+    @router.get("/libraries/{name}/check")
+    async def follow_check(name: str, request: Request, caller: CurrentCaller) -> Response:
+        if shelves.latest_check(name, caller) is None:
+            raise NotFound("the library was not checked since the server started")
+        if not is_part(request):
+            return RedirectResponse(f"/libraries/{quote(name)}#health", status_code=303)
+        return EventStream(keep_alive(_stream_check(shelves, name, caller)))
+
+
+async def show_library(shelves: Shelves, name: str, caller: Caller, search: DocumentSearch) -> str:
+    """Return the page of a library. Raises NotFound, AccessDenied and errors of the library."""
+    library = shelves.find(name, caller)
+    contents = await shelves.read_contents(name, caller)
+    listed = None
+    if not library.holds_patients:
+        page = await shelves.list_documents(name, caller, search.filter, search.offset)
+        listed = view_documents(name, page, search)
+    check = shelves.latest_check(name, caller)
+    hidden = replace(contents, findings=tuple(map(shelves.resources.hide_paths, contents.findings)))
+    return render(
+        "library",
+        name=printable(name),
+        library=name,
+        view=view_library(hidden, holds_patients=library.holds_patients),
+        setup=describe_setup(library, shelves.resources.sign_in_host),
+        holds_patients=library.holds_patients,
+        listed=listed,
+        search=search,
+        study_types=STUDY_TYPE_LABELS,
+        check=None if check is None else view_check(check),
+        may_maintain=may_maintain(caller),
+        page="libraries",
+    )
+
+
+async def _stream_check(shelves: Shelves, name: str, caller: Caller) -> AsyncGenerator[bytes, None]:
+    """Yield the state of a check as pieces of the page until it has ended."""
+    shown = None
+    while True:
+        check = shelves.latest_check(name, caller)
+        if check is not None and check != shown:
+            shown = check
+            yield frame(
+                render("library_check", check=view_check(check), library=name, may_maintain=may_maintain(caller))
+            )
+        if check is None or not check.is_running:
+            return
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,0 +1,317 @@
+"""A library as its page shows it: counts, years as bars, study types, documents, and findings with their cures.
+
+All texts are printable; the templates escape them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import parse_qsl, quote
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from epicrisis.errors import InputError
+from epicrisis.library.document_list import (
+    PAGE_DOCUMENTS,
+    SCANNED_DOCUMENTS,
+    DocumentCounts,
+    DocumentEntry,
+    DocumentFilter,
+    DocumentPage,
+)
+from epicrisis.printable import count_noun, printable
+from epicrisis.prompts import MARK_LABELS
+from epicrisis.references import build_reference
+from epicrisis.server.shelves import LibraryCheck, ShelfContents
+from epicrisis.study_types import STUDY_TYPES, StudyType
+from epicrisis.types import Passage
+
+STUDY_TYPE_LABELS: Mapping[StudyType, str] = {row.type: row.label for row in STUDY_TYPES}
+MAX_FILES = 20
+"""Added files that the page lists, the newest first."""
+MAX_PAGE = 100_000
+_CHART_HEIGHT, _BAR, _GAP = 96, 14, 4
+_MAX_BARS = 40
+_YEAR = Field(None, ge=1000, le=3000)
+
+
+class DocumentSearch(BaseModel):
+    """The fields of the form that searches the documents of a library."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    words: Annotated[str, Field(max_length=200)] = ""
+    first_year: int | None = _YEAR
+    last_year: int | None = _YEAR
+    study_type: StudyType | None = None
+    page: int = Field(1, ge=1, le=MAX_PAGE)
+
+    @field_validator("first_year", "last_year", "study_type", mode="before")
+    @classmethod
+    def _drop_empty(cls, value: object) -> object:
+        return None if value == "" else value
+
+    @classmethod
+    def parse(cls, body: bytes) -> DocumentSearch:
+        """Return the search of a sent form. Raises InputError with the name of a field that is wrong."""
+        try:
+            pairs = parse_qsl(body.decode("ascii"), encoding="utf-8", errors="strict", max_num_fields=20)
+            return cls.model_validate({name: value.strip() for name, value in pairs})
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            name = {"words": "Words", "first_year": "From year", "last_year": "To year", "page": "Page"}.get(
+                str(fault["loc"][0]), "Study type"
+            )
+            raise InputError(printable(f"{name}: {fault['msg']}")) from None
+        except ValueError:
+            raise InputError("the form cannot be read: send it again from the page") from None
+
+    @property
+    def filter(self) -> DocumentFilter:
+        """The conditions of the search."""
+        return DocumentFilter(self.words, self.first_year, self.last_year, self.study_type)
+
+    @property
+    def offset(self) -> int:
+        """The number of documents before the page."""
+        return (self.page - 1) * PAGE_DOCUMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class YearBar:
+    """A bar of the chart of years."""
+
+    label: str
+    """A year, or several, such as `1990-1994`."""
+    documents: int
+    x: int
+    y: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class YearChart:
+    """The documents by year, as bars in the units of the drawing."""
+
+    bars: tuple[YearBar, ...]
+    width: int
+    height: int
+    highest: int
+    """The most documents of a bar."""
+    first: str
+    last: str
+    bar_width: int = _BAR
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRowView:
+    """A document in the list."""
+
+    href: str
+    title: str
+    authors: str
+    journal: str
+    year: str
+    study: str
+    marks: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentListView:
+    """A page of the list of documents."""
+
+    rows: tuple[DocumentRowView, ...]
+    summary: str
+    page: int
+    has_previous: bool
+    has_next: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TypeBar:
+    """A study type with its documents."""
+
+    label: str
+    documents: int
+    width: int
+    """Of its bar, 0 to 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryView:
+    """Everything the page shows of a library besides its documents."""
+
+    facts: tuple[tuple[str, str], ...]
+    chart: YearChart | None
+    undated: int
+    types: tuple[TypeBar, ...]
+    types_remark: str
+    findings: tuple[str, ...]
+    files: tuple[tuple[str, str, str], ...]
+    """Name, size and date of the newest files that were added completely."""
+    more_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    """A complete check of a library."""
+
+    is_running: bool
+    started: str
+    progress: str
+    share: int
+    """Of the passages read, 0 to 100."""
+    failure: str
+    problems: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def view_library(contents: ShelfContents, *, holds_patients: bool) -> LibraryView:
+    """Return the view of a library. One with notes shows no names of files, which may name patients."""
+    info, counts = contents.info, contents.counts
+    manifest = info.manifest
+    facts = [("Documents", f"{info.documents:,}"), ("Passages", f"{info.passages:,}")]
+    if holds_patients:
+        facts.append(("Patients", f"{contents.patients:,}"))
+    if counts.documents:
+        facts.append(("Retracted", f"{counts.retracted:,} of {count_noun(counts.documents, 'document')} of literature"))
+    facts += [
+        ("Size on disk", format_bytes(sum(info.bytes_on_disk.values()))),
+        ("Free on the disk", format_bytes(contents.free_bytes)),
+        ("Search", "exact, no index needed" if info.index is None else _describe_index(contents)),
+        ("Encoder", f"{manifest.encoder_name}, {manifest.dimensions} dimensions"),
+        ("Created", f"{manifest.created[:10]} by {', '.join(f'{name} {v}' for name, v in manifest.software.items())}"),
+    ]
+    files = [] if holds_patients else sorted(info.sources, key=lambda file: file.added, reverse=True)
+    rows = [(printable(file.name), format_bytes(file.bytes), file.added[:10]) for file in files[:MAX_FILES]]
+    bars, remark = view_study_types(counts)
+    return LibraryView(
+        facts=tuple((name, printable(value)) for name, value in facts),
+        chart=build_year_chart(counts.years),
+        undated=counts.undated,
+        types=bars,
+        types_remark=remark,
+        findings=tuple(map(view_finding, contents.findings)),
+        files=tuple(rows),
+        more_files=max(0, len(files) - MAX_FILES),
+    )
+
+
+def view_finding(sentence: str) -> str:
+    """Return a finding as a sentence."""
+    text = printable(sentence)
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def _describe_index(contents: ShelfContents) -> str:
+    index = contents.info.index
+    assert index is not None
+    if contents.info.exact:
+        return "exact, because the index is not good enough"
+    return f"by an index that finds {index.recall:.3f} of the nearest 16 passages"
+
+
+def view_study_types(counts: DocumentCounts) -> tuple[tuple[TypeBar, ...], str]:
+    """Return the study types as bars, and a sentence on what was not counted."""
+    most = max(counts.study_types.values(), default=0)
+    bars: list[TypeBar] = []
+    for name, documents in counts.study_types.items():
+        bars.append(TypeBar(STUDY_TYPE_LABELS[name], documents, max(1, round(100 * documents / most))))
+    remark = f"{counts.unknown_types:,} of {count_noun(counts.counted_types, 'document')} state no type in their title "
+    remark += "or terms."
+    if counts.counted_types < counts.documents:
+        remark += f" Only the first {counts.counted_types:,} documents were looked at."
+    return tuple(bars), remark
+
+
+def build_year_chart(years: Mapping[int, int]) -> YearChart | None:
+    """Return the documents by year as bars, or by several years if there are many. None without a dated document."""
+    if not years:
+        return None
+    first, last = min(years), max(years)
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if (last - first) // step < _MAX_BARS)
+    begin = first - first % step
+    groups: dict[int, int] = dict.fromkeys(range(begin, last + 1, step), 0)
+    for year, documents in years.items():
+        groups[year - year % step] += documents
+    highest = max(groups.values())
+    bars: list[YearBar] = []
+    for number, (year, documents) in enumerate(groups.items()):
+        height = round(_CHART_HEIGHT * documents / highest)
+        # A year with a document is never drawn as an empty one.
+        height = max(height, 2) if documents else 0
+        label = str(year) if step == 1 else f"{year}–{year + step - 1}"
+        bars.append(YearBar(label, documents, number * (_BAR + _GAP), _CHART_HEIGHT - height, height))
+    width = len(bars) * (_BAR + _GAP) - _GAP
+    return YearChart(tuple(bars), width, _CHART_HEIGHT, highest, bars[0].label, bars[-1].label)
+
+
+def view_documents(name: str, page: DocumentPage, search: DocumentSearch) -> DocumentListView:
+    """Return a page of the list of documents of a library."""
+    rows = tuple(_view_row(name, entry) for entry in page.documents)
+    first, last = search.offset + 1, search.offset + len(rows)
+    total = f"{page.matches:,}" if page.is_complete else f"more than {page.matches:,}"
+    if not rows:
+        summary = "No document meets these conditions." if search.page == 1 else "There is no such page."
+        if not page.is_complete:
+            summary += f" Only {SCANNED_DOCUMENTS:,} documents were looked at: add words or years to the search."
+    else:
+        summary = f"Documents {first:,} to {last:,} of {total}."
+    has_next = page.matches > last
+    return DocumentListView(rows, summary, search.page, search.page > 1, has_next)
+
+
+def _view_row(name: str, entry: DocumentEntry) -> DocumentRowView:
+    passage = Passage(
+        id=f"{entry.id}#0",
+        document_id=entry.id,
+        ordinal=0,
+        start=0,
+        end=0,
+        text="",
+        title=entry.title,
+        source=entry.source,
+        date=entry.date,
+        metadata=entry.metadata,
+    )
+    reference = build_reference(passage)
+    authors = ", ".join(reference.authors[:3]) + (" et al." if len(reference.authors) > 3 else "")
+    return DocumentRowView(
+        href=f"/libraries/{quote(name, safe='')}/documents/{quote(entry.id, safe=':')}",
+        title=printable(entry.title or entry.id),
+        authors=printable(authors),
+        journal=printable(reference.journal or entry.source),
+        year=printable(reference.year),
+        study=reference.study.label if reference.study else "",
+        marks=", ".join(MARK_LABELS[mark] for mark in passage.marks),
+    )
+
+
+def view_check(check: LibraryCheck) -> CheckView:
+    """Return the view of a complete check."""
+    report = check.report
+    share = round(100 * check.done / check.passages) if check.passages else 0
+    progress = f"{check.done:,} of {check.passages:,} passages read" if check.passages else "starting"
+    return CheckView(
+        is_running=check.is_running,
+        started=check.started.replace("T", " ").removesuffix("+00:00") + " UTC",
+        progress=progress,
+        share=share,
+        failure=printable(check.failure or ""),
+        problems=() if report is None else _view_findings(report.problems),
+        notices=() if report is None else _view_findings(report.notices),
+    )
+
+
+def _view_findings(sentences: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(view_finding, sentences))
+
+
+def format_bytes(size: int) -> str:
+    """Return a size for readers, such as `12.3 MB`."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size:,} bytes"
