@@ -117,6 +117,8 @@ class Visit:
     browser: Browser
     problems: list[str] = field(default_factory=list)
     """Messages of the console, faults of scripts, and requests to other machines."""
+    other_address: str = ""
+    """The address of a second server that the test uses, such as an identity provider."""
 
     async def open(self, place: str = "/", *, width: int = 1280, scheme: str = "light", scripts: bool = True) -> Page:
         """Return a page of the server in a window of its own."""
@@ -134,7 +136,7 @@ class Visit:
         return page
 
     def _check_host(self, url: str) -> None:
-        if not url.startswith(self.address):
+        if not url.startswith((self.address, self.other_address or self.address)):
             self.problems.append(f"request: {url}")
 
 
