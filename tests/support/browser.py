@@ -103,7 +103,7 @@ def arguing_model() -> ScriptedModel:
 
 def make_app(folder: Path, model: ScriptedModel | None = None, **settings: Any) -> FastAPI:
     """Return the application over the demo's documents."""
-    chosen = {"strategy": "brief-context", "k": 16, "partition": 4, "check": "rules", **settings}
+    chosen = {"strategy": "brief-context", "k": 16, "partition": 4, "check": "rules", "citing": "quotes", **settings}
     preflight = {"signal": "overlap", "n": 10, "threshold": 0.999}
     library = open_library(folder / "lib", model or arguing_model(), demo_documents(), preflight=preflight, **chosen)
     return create_app(open_resources(library), ServerOptions(folder=folder / "server"))
@@ -117,6 +117,8 @@ class Visit:
     browser: Browser
     problems: list[str] = field(default_factory=list)
     """Messages of the console, faults of scripts, and requests to other machines."""
+    other_address: str = ""
+    """The address of a second server that the test uses, such as an identity provider."""
 
     async def open(self, place: str = "/", *, width: int = 1280, scheme: str = "light", scripts: bool = True) -> Page:
         """Return a page of the server in a window of its own."""
@@ -134,7 +136,7 @@ class Visit:
         return page
 
     def _check_host(self, url: str) -> None:
-        if not url.startswith(self.address):
+        if not url.startswith((self.address, self.other_address or self.address)):
             self.problems.append(f"request: {url}")
 
 

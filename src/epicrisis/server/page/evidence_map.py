@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from epicrisis.answers import Answer, PartialAnswer, Retrieved, SentencesSelected
-from epicrisis.printable import printable
+from epicrisis.printable import count_noun, printable
 from epicrisis.question_options import first_same_option
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.study_table import list_shown_citations
@@ -234,7 +234,7 @@ def _describe_part(answer: Answer, partial: PartialAnswer, cells: tuple[StripCel
         number=number,
         colour=partial.partition % _PART_COLOURS,
         statement=_judge_part(answer, partial),
-        ranks=_join_ranks(ranks) or f"{len(partial.passages)} passages",
+        ranks=_join_ranks(ranks) or count_noun(len(partial.passages), "passage"),
         text=printable(text),
         choice=describe_choice(answer, partial.choice) if partial.choice in answer.question.options else "",
         quotations=tuple(printable(quotation.text) for quotation in partial.quotations if quotation.verified),
@@ -340,7 +340,9 @@ def _warn(answer: Answer) -> list[str]:
         warnings.append("No part of the evidence contains anything relevant. The library may not answer this question.")
     failed = sum(partial.state == "failed" for partial in answer.partials)
     if failed:
-        warnings.append(f"{failed} of {len(answer.partials)} parts could not be read, so evidence may be missing.")
+        warnings.append(
+            f"{failed} of {count_noun(len(answer.partials), 'part')} could not be read, so evidence may be missing."
+        )
     if any(isinstance(event, Retrieved) and not event.ranking.hits for event in answer.trace):
         warnings.append("The search found nothing in the library.")
     return warnings
