@@ -37,6 +37,7 @@ BehindProxy = Annotated[
     bool, Option("--behind-proxy", help="A proxy in front of the server encrypts the connections of clients.")
 ]
 Runs = Annotated[Path | None, Option("--runs", help="Folder of finished runs to list and open.")]
+KeepDays = Annotated[int, Option("--keep-days", min=1, help="Days for which answers of the page are kept.")]
 MaxQuestions = Annotated[int, Option("--max-questions", min=1, help="Questions answered at the same time.")]
 
 
@@ -68,6 +69,7 @@ def serve(
     folder: ServerFolder = None,
     runs: Runs = None,
     max_questions: MaxQuestions = 256,
+    keep_days: KeepDays = 365,
     *,
     flags: Flags,
 ) -> None:
@@ -91,7 +93,9 @@ def serve(
         raise InputError(f"--host {host}: give the name that clients use, with --host-name answers.example.org")
     names = host_name or ([] if is_local else [host])
     guard = GuardOptions(LOOPBACK | {normalize_host(name) for name in names}, requires_key=not is_local or behind_proxy)
-    options = ServerOptions(max_running=max_questions, folder=server_folder(folder), runs=runs, guard=guard)
+    options = ServerOptions(
+        max_running=max_questions, folder=server_folder(folder), runs=runs, guard=guard, keep_days=keep_days
+    )
     settings, notices = choose_strategy(check_settings(flags.settings()))
     for notice in notices:
         say(f"note: {notice.message}", err=True)

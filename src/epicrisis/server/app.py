@@ -7,6 +7,7 @@ Each part of the server adds its router here. A router gets `Questions`, through
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.error_handlers import add_error_handlers
+from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import PROBLEM_RESPONSES
 from epicrisis.server.guards import GuardOptions, RequestGuard
 from epicrisis.server.job_api import make_job_routes
@@ -29,6 +31,7 @@ from epicrisis.server.library_api import make_document_routes, make_search_route
 from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.metrics import CountRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
+from epicrisis.server.page.answer_files import KEEP_DAYS
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.sign_in import make_sign_in_routes
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
@@ -40,6 +43,7 @@ from epicrisis.server.shelves import Shelves
 from epicrisis.server.streaming import ClientGone
 from epicrisis.server.users import USERS_FILE, UserStore
 
+CLEAN_SECONDS = 3_600.0
 STOP_SECONDS = 60.0
 """How long running questions may finish when the server stops."""
 
@@ -55,6 +59,8 @@ class ServerOptions:
     """Folder of the users, the access log and the jobs. None: the server has none of them."""
     runs: Path | None = None
     """Folder of finished runs. None: there are none to open."""
+    keep_days: float = KEEP_DAYS
+    """Days for which answers of the page and of OpenAI clients are kept."""
     guard: GuardOptions = field(default_factory=GuardOptions)
 
 
@@ -72,14 +78,17 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     reader = LibraryReader(resources, log)
     shelves = Shelves(reader)
     assistants = McpEndpoint(questions, reader)
+    answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER, options.keep_days)
     jobs = None if options.folder is None else Jobs(questions, options.folder, users)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with assistants.run():
             if jobs is not None:
-                jobs.start()
+                await jobs.start()
+            cleaning = asyncio.create_task(clean_regularly(answers))
             yield
+            cleaning.cancel()
             await questions.stop(options.stop_seconds)
             await shelves.stop()
             if jobs is not None:
@@ -106,7 +115,6 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_health_routes(questions))
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
-    answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
     app.include_router(make_page_routes(questions, shelves, answers, runs))
     app.include_router(make_sign_in_routes(users))
     app.include_router(make_openai_routes(questions, answers))
@@ -150,6 +158,16 @@ def make_private_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{folder} cannot be created: {error.strerror}") from None
+
+
+async def clean_regularly(answers: AnswerStore) -> None:
+    """Remove answers that are too old, and files of a killed process: at once, and every hour until cancelled."""
+    while True:
+        try:
+            await asyncio.to_thread(answers.remove_expired)
+        except OSError as error:
+            log_fault(error)
+        await asyncio.sleep(CLEAN_SECONDS)
 
 
 async def _send_nothing(_: Request, __: Exception) -> Response:
