@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from epicrisis.references import Reference
 from epicrisis.study_types import StudyTypeMatch
-from epicrisis.types import AnswerState, ArticleMark, CountUnit, EvidenceSpan, Preflight, Question, Ranking
+from epicrisis.types import AnswerState, ArticleMark, CountUnit, EvidenceSpan, Preflight, Question, Ranking, SearchTops
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +315,8 @@ class SentencesSelected:
     """Sentences of the library were selected for the question, best first."""
 
     sentences: tuple[EvidenceSpan, ...]
+    tops: SearchTops | None = None
+    """Of the hybrid search that found their passages."""
 
 
 @dataclass(frozen=True, slots=True)

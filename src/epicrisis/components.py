@@ -6,14 +6,14 @@ Opening contacts no endpoint and loads no weights of a chat model.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -34,13 +34,13 @@ from epicrisis.library.word_index import analyze_words
 from epicrisis.models.catalogue import get_measurement, is_demo
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.layers import Budget
-from epicrisis.models.chat.loading import add_layers, load_chat
+from epicrisis.models.chat.loading import add_limits, add_records, load_chat
 from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
-from epicrisis.models.pair_models import load_nli, load_reranker
+from epicrisis.models.pair_models import load_nli, load_reranker, load_reward_model
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
-from epicrisis.protocols import ChatModel, Encoder, Verifier
+from epicrisis.protocols import ChatModel, Encoder, RewardModel, Verifier
 from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
@@ -64,6 +64,47 @@ _REPLY_SETTINGS = {
 }
 """Settings of a model that influence its replies."""
 # fmt: on
+
+T = TypeVar("T")
+
+
+class ModelPool:
+    """Models that the libraries of one process share: each is loaded once.
+
+    A chat model is shared with its limits, and all chat models share one budget. Closing one of the pipelines closes
+    the chat models of all.
+    """
+
+    def __init__(self) -> None:
+        self._models: dict[tuple[object, ...], Any] = {}
+        self._chat_models: list[tuple[ModelSettings, ChatModel]] = []
+        self._budget: Budget | None = None
+
+    def load(self, load: Callable[[str, Path, int | None], T], name: str, settings: Settings) -> T:
+        """Return the model with this name from `load`, such as `load_encoder`. Raises UserError as `load` does."""
+        key = (load, name, settings.home, settings.threads)
+        if key not in self._models:
+            self._models[key] = load(name, settings.home, settings.threads)
+        model: T = self._models[key]
+        return model
+
+    def load_chat_model(self, model: ModelSettings, settings: Settings) -> ChatModel:
+        """Return the chat model with its limits. Those that differ only in sampling are one.
+
+        Raises SettingsError for a budget in dollars with an unknown price.
+        """
+        model = model.model_copy(update=_REQUEST_PARAMETERS)
+        for other, shared in self._chat_models:
+            if other == model:
+                return shared
+        if self._budget is None:
+            self._budget = Budget(settings.budget)
+        limits = model
+        if not limits.is_endpoint:
+            limits = limits.model_copy(update={"concurrency": EMBEDDED_CONCURRENCY})
+        limited = add_limits(load_chat(model, settings.home, settings.threads), limits, self._budget)
+        self._chat_models.append((model, limited))
+        return limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +171,12 @@ class ExampleSearch:
 
 
 def open_library_search(
-    settings: Settings, library: Path | str, search: bool = True, *, sentences: bool = False
+    settings: Settings,
+    library: Path | str,
+    search: bool = True,
+    *,
+    sentences: bool = False,
+    pool: ModelPool | None = None,
 ) -> LibrarySearch:
     """Open a library for reading, with its search.
 
@@ -138,7 +184,7 @@ def open_library_search(
     read whole records. Raises UserError: no such library, another encoder, no such model or reranker, or a library
     named twice.
     """
-    path = local_path(library)
+    path, pool = local_path(library), pool or ModelPool()
     # Chat models are not opened here, so their addresses are not checked.
     protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
     if not search:
@@ -155,7 +201,7 @@ def open_library_search(
     def open_one(path: Path, encoder_name: str | None = None) -> tuple[Library, Encoder | None]:
         if not needs_encoder:
             return Library.open(path), None
-        encoder = load_encoder(encoder_name or read_manifest(path).encoder_name, settings.home, settings.threads)
+        encoder = pool.load(load_encoder, encoder_name or read_manifest(path).encoder_name, settings)
         return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
 
     first, encoder = open_one(path, settings.encoder)
@@ -185,7 +231,7 @@ def open_library_search(
     )
 
 
-def open_examples(settings: Settings) -> ExampleSearch | None:
+def open_examples(settings: Settings, pool: ModelPool | None = None) -> ExampleSearch | None:
     """Open the library of solved questions named in the settings, or return None without one.
 
     Raises UserError as `open_library_search` does.
@@ -197,7 +243,7 @@ def open_examples(settings: Settings) -> ExampleSearch | None:
     if examples.rerank is not None:
         rerank = RerankSettings(name=examples.rerank, depth=max(1, examples.k * examples.rerank_times))
     changes = {"by": "dense", "strategy": "rag", "encoder": None, "fuse": (), "beside": (), "rerank": rerank}
-    search = open_library_search(settings.model_copy(update=changes), examples.library)
+    search = open_library_search(settings.model_copy(update=changes), examples.library, pool=pool)
     return ExampleSearch(search, examples, settings.seed)
 
 
@@ -214,37 +260,25 @@ def read_rosters(*libraries: Path | str) -> tuple[Roster, ...]:
     return tuple(rosters)
 
 
-def open_models(settings: Settings, cache: ReplyCache | None) -> dict[str, ChatModel]:
+def open_models(settings: Settings, cache: ReplyCache | None, pool: ModelPool | None = None) -> dict[str, ChatModel]:
     """Return the chat model of each role, in its layers.
 
     Roles that differ only in sampling share a model, and all share the budget. Raises SettingsError for a budget in
     dollars with an unknown price.
     """
-    budget = Budget(settings.budget)
-    models_by_settings: list[tuple[ModelSettings, ChatModel]] = []
+    pool = pool or ModelPool()
+    models_by_limits: dict[ChatModel, ChatModel] = {}
     models: dict[str, ChatModel] = {}
     for role in settings.roles:
-        key_settings = settings.model_for(role).model_copy(update=_REQUEST_PARAMETERS)
-        model = next((model for other, model in models_by_settings if other == key_settings), None)
-        if model is None:
-            limits = key_settings
-            if not limits.is_endpoint:
-                limits = limits.model_copy(update={"concurrency": EMBEDDED_CONCURRENCY})
-            model = add_layers(
-                load_chat(key_settings, settings.home, settings.threads),
-                limits,
-                cache=cache,
-                budget=budget,
-                record=settings.record,
-                log_text=settings.log_text,
-            )
-            models_by_settings.append((key_settings, model))
-        models[role] = model
+        limited = pool.load_chat_model(settings.model_for(role), settings)
+        if limited not in models_by_limits:
+            models_by_limits[limited] = add_records(limited, cache, settings.record, log_text=settings.log_text)
+        models[role] = models_by_limits[limited]
     return models
 
 
 def open_cached_models(
-    settings: Settings, search: LibrarySearch | None, resources: ExitStack
+    settings: Settings, search: LibrarySearch | None, resources: ExitStack, pool: ModelPool | None = None
 ) -> tuple[dict[str, ChatModel], list[Notice]]:
     """Return the chat model of each role, and a notice if replies are not cached. `resources` closes the cache.
 
@@ -253,7 +287,7 @@ def open_cached_models(
     cache, note = open_cache(settings, search)
     if cache is not None:
         resources.callback(cache.close)
-    return open_models(settings, cache), [] if note is None else [Notice("cache", note)]
+    return open_models(settings, cache, pool), [] if note is None else [Notice("cache", note)]
 
 
 def read_sampling(settings: Settings) -> dict[str, Sampling]:
@@ -392,15 +426,20 @@ def describe_examples(library: Library) -> dict[str, Any]:
     return {**describe_library(library), "encoder": library.manifest.encoder_name}
 
 
-def open_verifier(settings: Settings) -> Verifier | None:
+def open_verifier(settings: Settings, pool: ModelPool | None = None) -> Verifier | None:
     """Return the verifier with the entailment model of the settings, or None unless the check of claims is `nli`.
 
     Raises UserError if the model is not installed or is none.
     """
     if settings.check != "nli" or settings.check_model is None:
         return None
-    model = load_nli(settings.check_model, settings.home, settings.threads)
-    return NliVerifier(model, settings.check_model)
+    return NliVerifier((pool or ModelPool()).load(load_nli, settings.check_model, settings), settings.check_model)
+
+
+def open_reward_model(settings: Settings, pool: ModelPool | None = None) -> RewardModel | None:
+    """Return the reward model of the settings, or None without one. Raises UserError if it is not installed."""
+    name = settings.refine.reward_model
+    return None if name is None else (pool or ModelPool()).load(load_reward_model, name, settings)
 
 
 def list_notices(settings: Settings, roles: Sequence[str], remote: Sequence[str]) -> list[Notice]:

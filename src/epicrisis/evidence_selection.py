@@ -100,9 +100,11 @@ def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Sc
 def rank_sentences(settings: Settings, retriever: Retriever, text: str, ranking: Ranking, k: int) -> SentenceRanking:
     """Return the best `k` sentences of the passages of a ranking, whatever order its hits are in."""
     if not settings.prefer:
-        return retriever.rank_sentences(text, ranking.passages, k, ranking.ranks)
-    pool = retriever.rank_sentences(text, ranking.passages, k * POOL_TIMES, ranking.ranks)
-    return prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
+        sentences = retriever.rank_sentences(text, ranking.passages, k, ranking.ranks)
+    else:
+        pool = retriever.rank_sentences(text, ranking.passages, k * POOL_TIMES, ranking.ranks)
+        sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
+    return replace(sentences, tops=ranking.tops)
 
 
 def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:

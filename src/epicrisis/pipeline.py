@@ -48,7 +48,6 @@ from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
-from epicrisis.models.pair_models import load_reward_model
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs
@@ -138,13 +137,14 @@ class Pipeline:
         library: Path | str | None,
         strategies: Collection[str] = (),
         notices: Sequence[Notice] = (),
+        pool: components.ModelPool | None = None,
     ) -> Self:
         """Open the components for the strategy of the settings and for these strategies, and nothing else.
 
         `library` may be None for strategies without a library. Raises UserError (no such library, another encoder, no
-        such model) before any call of a model.
+        such model) before any call of a model. Pipelines of one `pool` share their models.
         """
-        needed = {settings.strategy, *strategies}
+        needed, pool = {settings.strategy, *strategies}, pool or components.ModelPool()
         silence_dependency_logs()
         if not needed - WITHOUT_MODEL:
             # No chat model is called, so its address does not count.
@@ -157,23 +157,21 @@ class Pipeline:
             if library is not None and needed - WITHOUT_LIBRARY:
                 searches = bool(needed - WITHOUT_SEARCH) or settings.citing == "numbers"
                 sentences = bool(needed & components.WITH_SENTENCES)
-                search = components.open_library_search(settings, library, searches, sentences=sentences)
+                search = components.open_library_search(settings, library, searches, sentences=sentences, pool=pool)
                 resources.enter_context(search)
             elif library is not None:
                 rosters = components.read_rosters(library, *settings.beside)
-            examples = components.open_examples(settings) if needed & WITH_EXAMPLES else None
+            examples = components.open_examples(settings, pool) if needed & WITH_EXAMPLES else None
             if examples is not None:
                 resources.enter_context(examples.search)
             elif "medprompt" in needed:
                 raise SettingsError(NO_EXAMPLES)
             needs_models = bool(needed - WITHOUT_MODEL)
             models, cache_notices = (
-                components.open_cached_models(settings, search, resources) if needs_models else ({}, [])
+                components.open_cached_models(settings, search, resources, pool) if needs_models else ({}, [])
             )
             calibration, remarks = components.open_calibration(settings)
-            name, reward = settings.refine.reward_model, None
-            if name is not None and "self-reflection" in needed:
-                reward = load_reward_model(name, settings.home, settings.threads)
+            reward = components.open_reward_model(settings, pool) if "self-reflection" in needed else None
             return cls(
                 settings,
                 models,
@@ -183,7 +181,7 @@ class Pipeline:
                 notices=(*notices, *cache_notices, *remarks),
                 calibration=calibration,
                 remote=list_remote_hosts(settings, library),
-                verifier=components.open_verifier(settings) if needed - WITHOUT_LIBRARY else None,
+                verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
                 resources=resources.pop_all(),
             )

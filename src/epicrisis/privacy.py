@@ -15,7 +15,9 @@ import re
 import socket
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -28,12 +30,25 @@ TELEMETRY_OFF = {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1", 
 os.environ.update(TELEMETRY_OFF)
 
 _state = {"installed": False, "local_only": False}
+_permitted_hosts: set[str] = set()
+_may_connect: ContextVar[bool] = ContextVar("may_connect", default=False)
 
 # A Path keeps one of the two slashes; a single letter is a drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _PUBLIC_PARAMETERS = {"api-version", "model"}
 """Query parameters without secrets. Others may be keys (`?key=...`)."""
-_LIBRARIES = ("openai", "httpx2", "httpcore2", "httpx", "httpcore", "lancedb", "genai-prices", "huggingface_hub", "mcp")
+_LIBRARIES = (
+    "openai",
+    "httpx2",
+    "httpcore2",
+    "httpx",
+    "httpcore",
+    "lancedb",
+    "genai-prices",
+    "huggingface_hub",
+    "mcp",
+    "authlib",
+)
 _LOOKUP_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
 
 
@@ -71,6 +86,21 @@ def set_local_only(on: bool) -> None:
     _state["local_only"] = on
 
 
+@contextmanager
+def permit_host(host: str) -> Iterator[None]:
+    """Let the block contact this host although the guard is on. For hosts that receive no text of a library.
+
+    Names are looked up in other threads, which do not know the block. So the look-up of the name stays permitted, which
+    tells nobody more than the name; connections are permitted inside the block only.
+    """
+    _permitted_hosts.add(host.lower())
+    token = _may_connect.set(True)
+    try:
+        yield
+    finally:
+        _may_connect.reset(token)
+
+
 def _refuse_remote(event: str, arguments: tuple[Any, ...]) -> None:
     """Raise NetworkRefused if the audit event contacts another machine."""
     if not _state["local_only"]:
@@ -80,8 +110,12 @@ def _refuse_remote(event: str, arguments: tuple[Any, ...]) -> None:
         if address is None or connection.family == getattr(socket, "AF_UNIX", None):
             return
         host = (address[0] or "0.0.0.0") if isinstance(address, tuple) else address
+        if _may_connect.get():
+            return
     elif event in _LOOKUP_EVENTS:
         host = arguments[0][0] if event == "socket.getnameinfo" else arguments[0]
+        if host in _permitted_hosts:
+            return
     else:
         return
     if not is_local(host):

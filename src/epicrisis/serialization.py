@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
 from epicrisis.answers import EVENT_NAMES, Quotation
 from epicrisis.types import Hit
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def to_json(value: Any) -> Any:
@@ -16,12 +19,14 @@ def to_json(value: Any) -> Any:
 
     Events get their name under `event`. A quotation gets `verified`, a hit the `marks` of its document.
     """
+    if type(value) in _PLAIN:
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         data: dict[str, Any] = {}
         if type(value) in EVENT_NAMES:
             data["event"] = EVENT_NAMES[type(value)]
-        for field in dataclasses.fields(value):
-            data[field.metadata.get("json", field.name)] = to_json(getattr(value, field.name))
+        for name, key in _list_keys(type(value)):
+            data[key] = to_json(getattr(value, name))
         if isinstance(value, Quotation):
             data["verified"] = value.verified
         if isinstance(value, Hit) and value.passage.marks:
@@ -34,3 +39,9 @@ def to_json(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(map(to_json, value))
     return str(value) if isinstance(value, PurePath) else value
+
+
+@cache
+def _list_keys(kind: type) -> tuple[tuple[str, str], ...]:
+    """Return each field of a dataclass with its key in JSON."""
+    return tuple((field.name, field.metadata.get("json", field.name)) for field in dataclasses.fields(kind))

@@ -284,6 +284,17 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchTops:
+    """The first documents of the search by meaning and of the search by words, before a hybrid search fused them."""
+
+    dense: tuple[str, ...]
+    """Document ids, best first."""
+    bm25: tuple[str, ...]
+    titles: Mapping[str, str]
+    """The title of each document, by its id."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Hits in order, best first. Ties are ordered by passage id."""
 
@@ -294,6 +305,8 @@ class Ranking:
     """Everything the order depends on, such as encoder, k and RRF constant."""
     notes: tuple[str, ...] = ()
     """Remarks for the reader, such as a question cut at the encoder's window."""
+    tops: SearchTops | None = None
+    """Of a hybrid search, for the reader. No order depends on it."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -355,6 +368,8 @@ class SentenceRanking:
     """Everything the order depends on."""
     notes: tuple[str, ...] = ()
     """Remarks for the reader."""
+    tops: SearchTops | None = None
+    """Of the hybrid search that found the passages, if they were searched for."""
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 import uvicorn
 from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from epicrisis.components import LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
@@ -77,7 +78,7 @@ def connect(app: FastAPI, **more: Any) -> httpx2.AsyncClient:
 
 
 @asynccontextmanager
-async def running(app: FastAPI, **options: Any) -> AsyncIterator[str]:
+async def running(app: Starlette, **options: Any) -> AsyncIterator[str]:
     """Serve the application on a free port of loopback, and give its address."""
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", access_log=False, **options)
     server = uvicorn.Server(config)

@@ -23,7 +23,7 @@ async def evidence(question: Question, context: Context) -> Answer:
     check_scope([sentence.passage for sentence in ranking.sentences], context.scope)
     for note in ranking.notes:
         context.emit(Notice("search", note))
-    context.emit(SentencesSelected(list_spans(ranking)))
+    context.emit(SentencesSelected(list_spans(ranking), ranking.tops))
     if not ranking.hits:
         return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
     quotations: list[Quotation] = []

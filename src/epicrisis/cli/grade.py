@@ -171,8 +171,9 @@ def preference(
     """
     from epicrisis.evaluation.experiments.open_ended import MODELS
     from epicrisis.evaluation.grading.blind_pairs import read_pairs
+    from epicrisis.evaluation.grading.human_verdicts import ORDERS
     from epicrisis.evaluation.grading.model_client import open_model_client
-    from epicrisis.evaluation.grading.preference import ORDERS, grade_pairs, open_preference_store, preference_grader
+    from epicrisis.evaluation.grading.preference import grade_pairs, open_preference_store, preference_grader
 
     blind = read_pairs(folder)
     settings, role = _grader_settings(flags, folder, patients=blind.key.patients)
@@ -204,10 +205,14 @@ def preference(
     examples=[
         "epicrisis grade verdicts runs/medq/judging",
         "epicrisis grade verdicts runs/medq/judging anna.csv ben.csv",
+        "epicrisis grade verdicts review.json",
     ]
 )
 def verdicts(
-    folder: PairsFolder,
+    folder: Annotated[
+        Path,
+        Argument(metavar="PAIRS", help="A folder written by `grade pairs`, or the JSON file of a review on the page."),
+    ],
     files: Annotated[list[Path] | None, Argument(help="Files filled in by reviewers (CSV or JSONL).")] = None,
     models: Annotated[list[Path] | None, Option("--judged", help="File of a model's verdicts (repeatable).")] = None,
     json: Json = False,
@@ -215,6 +220,7 @@ def verdicts(
     """Show the verdicts: wins and losses with a test, agreement of the reviewers, and position bias.
 
     Without files, those in the folder are read: verdicts-NAME.csv or .jsonl of reviewers, judged-NAME.jsonl of models.
+    The file of a review has its own verdicts.
     `epicrisis report` of the run shows them too.
     """
     from epicrisis.evaluation.experiments import open_ended

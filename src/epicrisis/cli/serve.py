@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,14 +23,17 @@ if TYPE_CHECKING:
 
     from epicrisis.answers import Notice
     from epicrisis.server.app import ServerOptions
+    from epicrisis.server.identity_provider import IdentityProvider
     from epicrisis.settings import Settings
 
+_HOST_NAME = re.compile(r"[a-z0-9._-]+(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?|[0-9a-f.]*(:[0-9a-f.]*){2,}")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 Libraries = Annotated[list[Path], Argument(metavar="LIBRARY...", help="Folders of the libraries.")]
 Host = Annotated[str, Option("--host", help="Address to listen on. Others than this machine need TLS and users.")]
 Port = Annotated[int, Option("--port", min=1, max=65535, help="Port to listen on.")]
 HostName = Annotated[
-    list[str] | None, Option("--host-name", help="Name under which clients reach the server (repeatable).")
+    list[str] | None,
+    Option("--host-name", help="Name of the server in addresses of clients, with a port if needed (repeatable)."),
 ]
 Certificate = Annotated[Path | None, Option("--tls-certificate", help="File of the TLS certificate chain (PEM).")]
 PrivateKey = Annotated[Path | None, Option("--tls-key", help="File of the private key of the certificate (PEM).")]
@@ -81,6 +85,7 @@ def serve(
     from epicrisis.api import check_settings, choose_strategy
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.guards import GuardOptions
+    from epicrisis.server.public_address import PublicAddress, split_port
 
     is_local = is_loopback(host)
     check_files(tls_certificate, tls_key)
@@ -91,12 +96,18 @@ def serve(
         )
     if host in ("0.0.0.0", "::") and not host_name:
         raise InputError(f"--host {host}: give the name that clients use, with --host-name answers.example.org")
-    names = host_name or ([] if is_local else [host])
-    guard = GuardOptions(LOOPBACK | {normalize_host(name) for name in names}, requires_key=not is_local or behind_proxy)
-    options = ServerOptions(
-        max_running=max_questions, folder=server_folder(folder), runs=runs, guard=guard, keep_days=keep_days
-    )
+    if behind_proxy and is_local and not host_name:
+        raise InputError("--behind-proxy: give the name that clients use, with --host-name answers.example.org")
+    names = tuple(map(normalize_host, host_name or ([] if is_local else [host])))
+    public = PublicAddress(names, behind_proxy, has_tls=tls_certificate is not None)
+    hosts = LOOPBACK | {split_port(name)[0] for name in names}
+    guard = GuardOptions(hosts, requires_key=not is_local or behind_proxy, address=public)
     settings, notices = choose_strategy(check_settings(flags.settings()))
+    place = server_folder(folder)
+    provider = find_provider(place, settings)
+    options = ServerOptions(
+        max_running=max_questions, folder=place, runs=runs, guard=guard, provider=provider, keep_days=keep_days
+    )
     for notice in notices:
         say(f"note: {notice.message}", err=True)
     logging.getLogger("epicrisis.server").addHandler(logging.StreamHandler())
@@ -113,9 +124,36 @@ def is_loopback(host: str) -> bool:
 
 
 def normalize_host(host: str) -> str:
-    """Return the name as a header Host has it: lower case, an IPv6 address in brackets, without port."""
+    """Return the name as a header Host has it: lower case, an IPv6 address in brackets, with the port if it has one.
+
+    Raises InputError for an address with a scheme or a path.
+    """
     name = host.strip().lower()
+    if not _HOST_NAME.fullmatch(name):
+        raise InputError(
+            f"--host-name {host!a}: give the name alone, such as answers.example.org or answers.example.org:8443; the "
+            "server needs a name of its own, without a path"
+        )
     return f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
+
+
+def find_provider(folder: Path, settings: Settings) -> IdentityProvider | None:
+    """Return the identity provider that the server's folder names, or None.
+
+    Raises SettingsError for wrong settings, or if local_only is on and the provider is another machine.
+    """
+    from epicrisis.server.identity_provider import IdentityProvider
+    from epicrisis.server.identity_provider_settings import PROVIDER_FILE, read_client_secret, read_provider_settings
+
+    chosen = read_provider_settings(folder)
+    if chosen is None:
+        return None
+    if settings.local_only and chosen.remote_host is not None:
+        raise SettingsError(
+            f"{PROVIDER_FILE}: local_only (--local-only) is on and {chosen.remote_host} is not this machine: name a "
+            "provider on this machine, or turn local_only off"
+        )
+    return IdentityProvider(chosen, read_client_secret(chosen))
 
 
 def check_files(certificate: Path | None, key: Path | None) -> None:
@@ -152,7 +190,11 @@ async def _serve(
             timeout_graceful_shutdown=int(options.stop_seconds),
         )
         scheme = "http" if address.certificate is None else "https"
-        say(f"epicrisis serves {', '.join(resources.libraries)} on {scheme}://{address.host}:{address.port}")
+        public = options.guard.address
+        clients = f", for clients https://{public.names[0]}" if public.behind_proxy else ""
+        say(f"epicrisis serves {', '.join(resources.libraries)} on {scheme}://{address.host}:{address.port}{clients}")
+        if options.provider is not None:
+            say(f"users sign in at {options.provider.settings.issuer}; no question and no text is sent there")
         server = GracefulServer(config, app.state.questions)
         await server.serve()
     if not server.started:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import string
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,10 @@ TABLE = "passages"
 NAME = f"{TABLE}.lance"
 HINT = "latest_version_hint.json"
 """The only file of the table that Lance rewrites."""
+CACHED_PASSAGES = 4096
+"""Passages that stay in memory for the next search, about 3 KB each."""
+CACHED_HASHES = 65_536
+"""Content hashes that stay in memory for the next search, about 200 bytes each."""
 _OLD_VERSIONS_LIFETIME = timedelta(minutes=10)
 _BATCH_ROWS = 4096
 _MAX_ID = 1000
@@ -50,6 +55,36 @@ class StoredPassage:
     revision: str | None = None
 
 
+V = TypeVar("V")
+
+
+class VersionCache(Generic[V]):
+    """What was read last of the passages of one version of the table. Any read of Lance takes milliseconds."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._version = -1
+        self._values: OrderedDict[str, V] = OrderedDict()
+
+    def find(self, version: int, passage_ids: Iterable[str]) -> dict[str, V]:
+        """Map the remembered passages among these ids to their values. Another version forgets all."""
+        if version != self._version:
+            self._version = version
+            self._values.clear()
+        present: dict[str, V] = {}
+        for passage_id in passage_ids:
+            if passage_id in self._values:
+                self._values.move_to_end(passage_id)
+                present[passage_id] = self._values[passage_id]
+        return present
+
+    def add(self, values: Mapping[str, V]) -> None:
+        """Remember these values of the version that was named last. The least used ones are forgotten."""
+        self._values.update(values)
+        while len(self._values) > self._size:
+            self._values.popitem(last=False)
+
+
 class PassageTable:
     """The Lance table of one library. Raises StorageError or LibraryDamaged for errors of Lance."""
 
@@ -59,6 +94,8 @@ class PassageTable:
         self._folder = folder
         self._dimensions = dimensions
         self._synced: set[Path] = set()
+        self._passages = VersionCache[StoredPassage](CACHED_PASSAGES)
+        self._hashes = VersionCache[str](CACHED_HASHES)
         with translate_errors(folder):
             # lancedb's own annotations are incomplete.
             database: Any = lancedb.connect(str(folder))
@@ -195,17 +232,26 @@ class PassageTable:
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
         """Map the existing passages among these ids to their content."""
-        stored_passages = self.select(_passages_condition(passage_ids)) if passage_ids else []
-        return {stored.passage.id: stored for stored in stored_passages}
+        present = self._passages.find(self.version, passage_ids)
+        missing = [passage_id for passage_id in passage_ids if passage_id not in present]
+        if missing:
+            read = {stored.passage.id: stored for stored in self.select(_passages_condition(missing))}
+            self._passages.add(read)
+            present |= read
+        return present
 
     def hashes(self, passage_ids: Sequence[str]) -> dict[str, str]:
         """Map the existing passages among these ids to the content hashes of their documents."""
-        if not passage_ids:
-            return {}
-        with translate_errors(self._folder):
-            search = self.lance.search().where(_passages_condition(passage_ids))
-            rows = search.select(["id", "content_hash"]).to_list()
-        return {row["id"]: row["content_hash"].hex() for row in rows}
+        present = self._hashes.find(self.version, passage_ids)
+        missing = [passage_id for passage_id in passage_ids if passage_id not in present]
+        if missing:
+            with translate_errors(self._folder):
+                search = self.lance.search().where(_passages_condition(missing))
+                rows = search.select(["id", "content_hash"]).to_list()
+            read = {row["id"]: row["content_hash"].hex() for row in rows}
+            self._hashes.add(read)
+            present |= read
+        return present
 
     def vectors_of(self, document_ids: Sequence[str]) -> dict[tuple[str, str], Vectors]:
         """Map (title, text) of all passages of these documents to their vectors `(d,)`."""

@@ -14,10 +14,13 @@ from typing import Any
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
 from epicrisis.protocols import Reranker, SparseEncoder
-from epicrisis.types import CountUnit, Hit, Passage, Ranking
+from epicrisis.types import CountUnit, Hit, Passage, Ranking, SearchTops
 
 _MAX_DEPTH = 16
 """At most this many times k passages are searched for k documents, because a book can fill any number of places."""
+
+TOP_DOCUMENTS = 10
+"""How many documents of each search of a hybrid one are kept for the reader."""
 
 
 def rank_in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[str, Any]) -> Ranking:
@@ -39,7 +42,7 @@ def move_worst_to_middle(ranking: Ranking, count: CountUnit = "passages") -> Ran
     units = group_passages(ranking.passages, count)
     passages = list(itertools.chain.from_iterable((*units[::2], *units[1::2][::-1])))
     moved = rank_in_order(passages, f"{ranking.retriever}+ends", ranking.parameters)
-    return replace(moved, notes=ranking.notes)
+    return replace(moved, notes=ranking.notes, tops=ranking.tops)
 
 
 def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int = 60) -> list[tuple[str, float]]:
@@ -53,6 +56,23 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int = 60) -> li
         for rank, item in enumerate(ranking, 1):
             scores[item] += 1.0 / (k + rank)
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def list_tops(rankings: Iterable[Ranking]) -> SearchTops:
+    """Return the first TOP_DOCUMENTS documents by vectors and by words. Several rankings of one kind are fused."""
+    titles: dict[str, str] = {}
+    documents: dict[bool, list[list[str]]] = {True: [], False: []}
+    for ranking in rankings:
+        documents[ranking.retriever == "bm25"].append(list(dict.fromkeys(ranking.document_ids)))
+        for passage in ranking.passages:
+            titles.setdefault(passage.document_id, passage.title)
+    dense, bm25 = (_fuse_documents(documents[by_words]) for by_words in (False, True))
+    return SearchTops(dense, bm25, {id_: titles[id_] for id_ in dict.fromkeys((*dense, *bm25))})
+
+
+def _fuse_documents(rankings: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    fused = reciprocal_rank_fusion(rankings)[:TOP_DOCUMENTS]
+    return tuple(document_id for document_id, _ in fused)
 
 
 def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) -> Ranking:
@@ -69,6 +89,7 @@ def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) 
         retriever=f"{ranking.retriever}+{name}",
         parameters={**ranking.parameters, "k": k, "reranker": name, "rerank_depth": len(passages)},
         notes=(*ranking.notes, *reranker.notes(query, texts)),
+        tops=ranking.tops,
     )
 
 

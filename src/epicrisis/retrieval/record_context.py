@@ -74,7 +74,7 @@ def order_by_time(ranking: Ranking) -> Ranking:
         notes, literature = literature, []
     parameters = {**ranking.parameters, "order": "time", "ranked": list(ranking.ids)}
     ordered = rank_in_order((*sort_by_time(notes), *literature), f"{ranking.retriever}+time", parameters)
-    return replace(ordered, notes=(*ranking.notes, *_describe_undated(notes)))
+    return replace(ordered, notes=(*ranking.notes, *_describe_undated(notes)), tops=ranking.tops)
 
 
 def rank_record(passages: Sequence[Passage]) -> Ranking:

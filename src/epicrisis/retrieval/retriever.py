@@ -17,6 +17,7 @@ from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_ran
 from epicrisis.retrieval.rankings import (
     build_hits,
     find_document_depth,
+    list_tops,
     rank_for_documents,
     reciprocal_rank_fusion,
     rerank,
@@ -319,4 +320,5 @@ class Retriever:
         if withheld:
             fused_parameters[WITHHELD] = withheld
         hits = build_hits((passages[id_], score) for id_, score in fused)
-        return Ranking(hits=hits, retriever=name, parameters=fused_parameters, notes=tuple(notes))
+        tops = list_tops(rankings) if name == "hybrid" else None
+        return Ranking(hits, name, fused_parameters, tuple(notes), tops)

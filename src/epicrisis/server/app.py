@@ -25,6 +25,7 @@ from epicrisis.server.error_handlers import add_error_handlers
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import PROBLEM_RESPONSES
 from epicrisis.server.guards import GuardOptions, RequestGuard
+from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.job_api import make_job_routes
 from epicrisis.server.jobs import Jobs
 from epicrisis.server.library_api import make_document_routes, make_search_routes
@@ -32,12 +33,14 @@ from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.metrics import CountRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
 from epicrisis.server.page.answer_files import KEEP_DAYS
+from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
 from epicrisis.server.page.routes import make_page_routes
-from epicrisis.server.page.sign_in import make_sign_in_routes
+from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
+from epicrisis.server.reviews import REVIEWS_FOLDER, ReviewStore
 from epicrisis.server.run_api import RunFolder, make_run_routes
 from epicrisis.server.shelves import Shelves
 from epicrisis.server.streaming import ClientGone
@@ -62,6 +65,8 @@ class ServerOptions:
     keep_days: float = KEEP_DAYS
     """Days for which answers of the page and of OpenAI clients are kept."""
     guard: GuardOptions = field(default_factory=GuardOptions)
+    provider: IdentityProvider | None = None
+    """Where users sign in, if not with keys alone."""
 
 
 def create_app(resources: Resources, options: ServerOptions | None = None) -> FastAPI:
@@ -70,6 +75,9 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     Raises SettingsError for a library of notes without a folder, as the access log would have no place.
     """
     options = options or ServerOptions()
+    provider = options.provider
+    if provider is not None:
+        resources = replace(resources, sign_in_host=provider.settings.host)
     for place, name in ((options.folder, "the server's folder"), (options.runs, "the folder of runs")):
         if place is not None:
             resources.private_folders[str(place)] = name
@@ -79,7 +87,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     shelves = Shelves(reader)
     assistants = McpEndpoint(questions, reader)
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER, options.keep_days)
-    jobs = None if options.folder is None else Jobs(questions, options.folder, users)
+    jobs = None if options.folder is None else Jobs(questions, options.folder, users, provider)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -116,12 +124,17 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
     app.include_router(make_page_routes(questions, shelves, answers, runs))
-    app.include_router(make_sign_in_routes(users))
+    reviews = None if options.folder is None else ReviewStore(options.folder / REVIEWS_FOLDER)
+    app.include_router(make_review_routes(ReviewPages(reviews, runs, users, log)))
+    app.include_router(make_sign_in_routes(users, provider, options.guard.address))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
-    guard = replace(options.guard, requires_key=options.guard.requires_key or log_is_needed(resources))
-    app.add_middleware(RequestGuard, options=guard, users=users, hide=resources.hide_paths)
+    needs_key = options.guard.requires_key or log_is_needed(resources) or provider is not None
+    guard = replace(options.guard, requires_key=needs_key)
+    if provider is not None:
+        add_sign_in_state(app, guard.address)
+    app.add_middleware(RequestGuard, options=guard, users=users, provider=provider, hide=resources.hide_paths)
     app.add_middleware(CountRequests, metrics=questions.metrics)
     return app
 
@@ -135,11 +148,12 @@ def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog
     folder = options.folder
     notes = [library.name for library in resources.libraries.values() if library.holds_patients]
     users = None if folder is None else UserStore(folder / USERS_FILE)
-    if (notes or options.guard.requires_key) and (users is None or not users.users()):
+    has_users = options.provider is not None or (users is not None and bool(users.users()))
+    if (notes or options.guard.requires_key) and not has_users:
         reason = f"{notes[0]} holds patients' notes" if notes else "the server can be reached from other machines"
         raise SettingsError(
             f"{reason}, so every request needs a key: add a user first, with `epicrisis users add NAME --role "
-            f"{'patient-reader' if notes else 'literature-reader'}`"
+            f"{'patient-reader' if notes else 'literature-reader'}`, or name an identity provider (docs/server.md)"
         )
     if folder is None:
         return None, None

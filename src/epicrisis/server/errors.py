@@ -67,6 +67,22 @@ class AccessDenied(RequestError):
     """The role of the user does not allow this."""
 
 
+class TokenRefused(KeyRequired):
+    """The access token is expired, forged, or meant for another server."""
+
+
+class SignInRefused(RequestError):
+    """A sign-in with the identity provider failed, or its answer was not meant for this browser."""
+
+
+class NoRole(AccessDenied):
+    """The identity provider signed the user in, and gives no role of this server."""
+
+
+class ProviderFailed(RequestError):
+    """The identity provider cannot be reached, or answers with something else than OpenID Connect."""
+
+
 class HostRefused(RequestError):
     """The request names a host or an origin that is not this server (DNS rebinding)."""
 
@@ -138,6 +154,14 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     AnswerRemoved: Status(410, "The answer was removed", "Ask the question again, and export answers to keep them."),
     KeyRequired: Status(401, "A key is required", "Send the header Authorization: Bearer KEY."),
     AccessDenied: Status(403, "Your role does not allow this", "Ask an administrator of the server for the role."),
+    TokenRefused: Status(401, "The access token is refused", "Ask the identity provider for a new token."),
+    SignInRefused: Status(
+        403, "You are not signed in", "Sign in again, and tell the person who runs the server if it fails again."
+    ),
+    NoRole: Status(
+        403, "Your account has no role here", "Ask those who manage accounts in your hospital for a role of epicrisis."
+    ),
+    ProviderFailed: Status(503, "The identity provider cannot be used", _ASK_OPERATOR),
     HostRefused: Status(421, "Another host", "Use the address that the server printed, or start it with --host-name."),
     BodyRefused: Status(400, "The body cannot be read", "Send a JSON object, as GET /openapi.json describes."),
     UnsupportedParameter: Status(400, "The parameter is not supported", "Leave the parameter out."),

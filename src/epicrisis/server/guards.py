@@ -10,7 +10,8 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
@@ -27,7 +28,11 @@ from epicrisis.server.errors import (
     TooManyRequests,
     describe_error,
 )
+from epicrisis.server.public_address import PublicAddress, split_port
 from epicrisis.server.users import LOCAL, Caller, UserStore
+
+if TYPE_CHECKING:
+    from epicrisis.server.identity_provider import IdentityProvider
 
 MAX_BODY_BYTES = 1_000_000
 BODY_SECONDS = 10.0
@@ -39,7 +44,7 @@ MAX_ADDRESSES = 10_000
 SIGN_IN_PATH = "/sign-in"
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", SIGN_IN_PATH, "/sign-out"})
 """Paths without a key. They tell nothing of libraries."""
-PUBLIC_PREFIXES = ("/static/",)
+PUBLIC_PREFIXES = ("/static/", f"{SIGN_IN_PATH}/")
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -48,6 +53,10 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 SESSION_COOKIE = "epicrisis_key"
+"""The cookie with the key of a user."""
+PROVIDER_COOKIE = "epicrisis_session"
+"""The cookie with the session of a user whom the identity provider signed in."""
+_DOTS_OF_TOKEN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,7 @@ class GuardOptions:
     body_seconds: float = BODY_SECONDS
     requires_key: bool = False
     """Refuse requests without a key even if there is no user yet."""
+    address: PublicAddress = field(default_factory=PublicAddress)
 
 
 class RateLimiter:
@@ -91,12 +101,14 @@ class RequestGuard:
         app: ASGIApp,
         options: GuardOptions | None = None,
         users: UserStore | None = None,
+        provider: IdentityProvider | None = None,
         hide: Callable[[str], str] = str,
     ) -> None:
         """`hide` removes paths of the server from messages."""
         self._app = app
         self._options = options or GuardOptions()
         self._users = users
+        self._provider = provider
         self._hide = hide
         self._requests = RateLimiter()
         self._wrong_keys = RateLimiter()
@@ -118,8 +130,9 @@ class RequestGuard:
 
         try:
             headers = Headers(scope=scope)
-            check_host(scope, headers, self._options.hosts)
-            caller = self._identify(scope, headers)
+            check_host(headers, self._options.hosts, self._options.address)
+            self._options.address.correct(scope)
+            caller = await self._identify(scope, headers)
             scope["epicrisis.caller"] = caller
             if caller is not None:
                 self._requests.check(caller.owner, caller.requests_per_minute)
@@ -142,24 +155,37 @@ class RequestGuard:
     def _refuse(self, scope: Scope, error: EpicrisisError) -> Response:
         return send_error(scope["path"], describe_error(error, self._hide))
 
-    def _identify(self, scope: Scope, headers: Headers) -> Caller | None:
+    async def _identify(self, scope: Scope, headers: Headers) -> Caller | None:
         """Return the caller, or None for a public path. Raises KeyRequired, and TooManyRequests for guesses."""
-        key = find_key(headers)
         users = self._users
         needs_key = self._options.requires_key or (users is not None and bool(users.users()))
         if not needs_key:
             return LOCAL
-        caller = None if key is None or users is None else users.find(key)
-        if caller is not None:
-            return caller
         path = scope["path"]
         if path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES):
             # A browser sends an old cookie with each of them.
             return None
-        if key is not None:
-            address = (scope.get("client") or ("unknown", 0))[0]
-            self._wrong_keys.check(str(address), WRONG_KEYS_PER_MINUTE)
-        raise KeyRequired("the request has no key, or one of nobody")
+        key = find_key(headers)
+        try:
+            return await self._find_caller(headers, key)
+        except KeyRequired:
+            if key is not None:
+                address = (scope.get("client") or ("unknown", 0))[0]
+                self._wrong_keys.check(str(address), WRONG_KEYS_PER_MINUTE)
+            raise
+
+    async def _find_caller(self, headers: Headers, key: str | None) -> Caller:
+        """Return the user of a key, an access token or a session. Raises KeyRequired, and as `check_token` does."""
+        caller = None if key is None or self._users is None else self._users.find(key)
+        if caller is None and self._provider is not None:
+            token = find_bearer(headers)
+            if token is not None and token.count(".") == _DOTS_OF_TOKEN:
+                return await self._provider.check_token(token)
+            cookie = None if token is not None else find_cookie(headers, PROVIDER_COOKIE)
+            caller = None if cookie is None else self._provider.sessions.find(cookie)
+        if caller is None:
+            raise KeyRequired("the request has no key, or one of nobody")
+        return caller
 
     async def _read_body(self, headers: Headers, receive: Receive) -> Receive:
         """Return a `receive` with the whole body. Raises BodyTooLarge and BodyTooSlow."""
@@ -194,17 +220,25 @@ def asks_for_page(scope: Scope, headers: Headers) -> bool:
 
 def find_key(headers: Headers) -> str | None:
     """Return the key of a request: `Authorization: Bearer KEY`, or the cookie of the page."""
+    return find_bearer(headers) or find_cookie(headers, SESSION_COOKIE)
+
+
+def find_bearer(headers: Headers) -> str | None:
+    """Return the key or the access token of the header Authorization, or None."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and value.strip():
-        return value.strip()
+    return value.strip() if scheme.lower() == "bearer" and value.strip() else None
+
+
+def find_cookie(headers: Headers, wanted: str) -> str | None:
+    """Return the value of a cookie, or None without it."""
     for part in headers.get("cookie", "").split(";"):
         name, _, value = part.strip().partition("=")
-        if name == SESSION_COOKIE and value:
+        if name == wanted and value:
             return value
     return None
 
 
-def check_host(scope: Scope, headers: Headers, hosts: frozenset[str]) -> None:
+def check_host(headers: Headers, hosts: frozenset[str], address: PublicAddress) -> None:
     """Raise HostRefused unless the request is addressed to this server, by its own pages or by none.
 
     A page of another site whose name was pointed at this address (DNS rebinding) sends its own name as the host. One
@@ -219,19 +253,10 @@ def check_host(scope: Scope, headers: Headers, hosts: frozenset[str]) -> None:
     if not origins:
         return
     scheme, separator, place = origins[0].partition("://")
-    is_own = len(origins) == 1 and separator and scheme in ("http", "https") and place.lower() == named[0].lower()
-    if not is_own:
+    is_own = separator and scheme in address.find_schemes(name) and place.lower() == named[0].lower()
+    is_public = origins[0].lower() in address.origins
+    if len(origins) != 1 or not (is_own or is_public):
         raise HostRefused("the header Origin names another site")
-
-
-def split_port(host: str) -> tuple[str, str]:
-    """Return the name and the port of a header Host, in lower case; an IPv6 address keeps its brackets."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        name, _, port = host.partition("]:") if "]:" in host else (host.removesuffix("]"), "", "")
-        return f"{name}]", port
-    name, _, port = host.partition(":")
-    return name, port
 
 
 def _replay(first: Message, receive: Receive) -> Receive:

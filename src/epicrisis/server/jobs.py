@@ -31,6 +31,7 @@ from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessReason
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests, describe_error
+from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.questions import (
     MAX_QUESTION_CHARACTERS,
     AskedQuestion,
@@ -141,10 +142,17 @@ class JobStatus:
 class Jobs:
     """The jobs of a server. Those that ran when the server ended continue with `start`."""
 
-    def __init__(self, questions: Questions, folder: Path, users: UserStore | None = None) -> None:
+    def __init__(
+        self,
+        questions: Questions,
+        folder: Path,
+        users: UserStore | None = None,
+        provider: IdentityProvider | None = None,
+    ) -> None:
         self._questions = questions
         self._folder = folder / JOBS_FOLDER
         self._users = users
+        self._provider = provider
         self._jobs: dict[str, JobFile] = {}
         self._records: dict[str, RecordStore] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -292,11 +300,18 @@ class Jobs:
         return job
 
     def _find_owner(self, job: JobFile) -> Caller:
-        """Return the owner with the rights of now. Raises NotFound for a user who was removed."""
+        """Return the owner with the rights of now. Raises NotFound for a user who was removed.
+
+        The rights of a user of the identity provider are those of the last sign-in, for a day.
+        """
         has_users = self._users is not None and bool(self._users.users())
-        if not has_users and job.owner == LOCAL.owner:
+        if not has_users and self._provider is None and job.owner == LOCAL.owner:
             return LOCAL
         owner = None if self._users is None else self._users.find_owner(job.owner)
+        if owner is None and self._provider is not None:
+            owner = self._provider.sessions.find_owner(job.owner)
+            if owner is None:
+                raise NotFound("the owner of the job did not sign in for a day: sign in, and resume the job")
         if owner is None:
             raise NotFound("the owner of the job is no user any more")
         return owner

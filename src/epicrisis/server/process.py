@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from types import FrameType
 
 import uvicorn
@@ -17,6 +18,11 @@ class GracefulServer(uvicorn.Server):
         self._questions = questions
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Refuse new questions, and stop when the running ones have ended. A second Ctrl-C stops at once."""
+        """Refuse new questions, and stop when the running ones have ended. A second Ctrl-C stops at once.
+
+        uvicorn would send itself the signal again when it has stopped, before libraries and models are closed.
+        """
         self._questions.refuse_new()
-        super().handle_exit(sig, frame)
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True

@@ -217,7 +217,10 @@ class Questions:
 def list_documents(event: Event) -> Sequence[str]:
     """Return the documents whose text an event shows for the first time."""
     if isinstance(event, Retrieved):
-        return event.ranking.document_ids
-    if isinstance(event, SentencesSelected):
-        return [sentence.document_id for sentence in event.sentences]
-    return ()
+        documents, tops = event.ranking.document_ids, event.ranking.tops
+    elif isinstance(event, SentencesSelected):
+        documents, tops = tuple(sentence.document_id for sentence in event.sentences), event.tops
+    else:
+        return ()
+    # The titles of the first documents of each search are shown, also of those that are not read.
+    return documents if tops is None else tuple(dict.fromkeys((*documents, *tops.titles)))

@@ -10,9 +10,11 @@ A request chooses some settings (`RequestSettings`). It never chooses a file, a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Self
@@ -20,6 +22,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, ValidationError
 
 from epicrisis.answers import Notice
+from epicrisis.components import ModelPool
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.library.patients import holds_patients
@@ -124,12 +127,14 @@ class Resources:
     """By name, in the order of the command. The first answers requests that name none."""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     """Closed with the resources."""
+    sign_in_host: str = ""
+    """Host of the identity provider, if there is one."""
     private_folders: dict[str, str] = field(default_factory=dict)
     """Folders of the server, with what messages for clients call them."""
 
     @classmethod
     async def open(cls, settings: Settings, libraries: Sequence[Path], notices: Sequence[Notice] = ()) -> Self:
-        """Open the libraries with everything their strategies need.
+        """Open the libraries with everything their strategies need. They share encoders, chat models and the budget.
 
         `settings` are those of the server; without a chat model only the strategy evidence is available (see
         `api.choose_strategy`). Raises SettingsError for two folders of one name, and UserError as `Pipeline.open`.
@@ -139,16 +144,18 @@ class Resources:
         async with AsyncExitStack() as stack:
             opened: dict[str, OpenLibrary] = {}
             strategies = list_strategies(settings)
+            pool = ModelPool()
             for folder in map(local_path, libraries):
                 name = folder.absolute().name
                 if name in opened:
                     raise SettingsError(f"two libraries are called {name}: rename the folder of one of them")
                 # One handle on the log is enough for all libraries.
                 logged = settings if not opened else settings.model_copy(update={"log": None})
-                pipeline = Pipeline.open(logged, folder, strategies, notices)
+                pipeline = Pipeline.open(logged, folder, strategies, notices, pool)
                 stack.push_async_callback(pipeline.aclose)
                 pipeline = replace(pipeline, settings=pipeline.settings.model_copy(update={"log": settings.log}))
                 opened[name] = OpenLibrary(name, pipeline, holds_patients(folder), strategies)
+            await asyncio.to_thread(load_endpoint_client, settings)
             return cls(opened, stack.pop_all())
 
     @property
@@ -185,6 +192,12 @@ class Resources:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def load_endpoint_client(settings: Settings) -> None:
+    """Import the client of endpoints if a chat model is one: the first question would hold up all others for 2 s."""
+    if any(settings.model_for(role).is_endpoint for role in settings.roles):
+        import_module("epicrisis.models.chat.endpoints.connection")
 
 
 def list_strategies(settings: Settings) -> tuple[StrategyName, ...]:

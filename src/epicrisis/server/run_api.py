@@ -39,7 +39,7 @@ class RunFolder:
         manifests: dict[str, RunManifest] = {}
         for name, folder in self._folders().items():
             try:
-                if _reads_every_patient(caller) or not self._is_about_patients(folder):
+                if reads_every_patient(caller) or not self._is_about_patients(folder):
                     manifests[name] = read_manifest(folder)
             except InputError:
                 continue
@@ -55,7 +55,7 @@ class RunFolder:
             raise NotFound(_NO_RUN)
         if not self._is_about_patients(folder):
             return folder
-        is_allowed = _reads_every_patient(caller)
+        is_allowed = reads_every_patient(caller)
         if self._log is not None:
             outcome: AccessOutcome = "allowed" if is_allowed else "refused"
             # A run does not say whose record a line is about.
@@ -113,7 +113,7 @@ def make_run_routes(runs: RunFolder | None) -> APIRouter:
     return router
 
 
-def _reads_every_patient(caller: Caller) -> bool:
+def reads_every_patient(caller: Caller) -> bool:
     """Return whether the caller may read any patient's record. A run does not say whose record a line is about."""
     return caller.has("patient-reader") and caller.patients is None
 

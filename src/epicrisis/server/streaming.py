@@ -90,7 +90,7 @@ async def stream_events(events: AsyncGenerator[Event, None], hide: Callable[[str
 async def keep_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """Yield the pieces, and a comment where none comes for KEEPALIVE_SECONDS. Closing it closes `pieces`.
 
-    The pieces are made ahead of a slow reader.
+    The pieces are made ahead of a slow reader. Those that wait for it already are joined.
     """
     queue: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -111,9 +111,14 @@ async def keep_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[byte
             except TimeoutError:
                 yield KEEPALIVE_COMMENT
                 continue
-            if piece is None:
+            waiting = [piece]
+            while not queue.empty():
+                waiting.append(queue.get_nowait())
+            is_last = waiting[-1] is None
+            if joined := b"".join(filter(None, waiting)):
+                yield joined
+            if is_last:
                 break
-            yield piece
         await task
     finally:
         task.cancel()

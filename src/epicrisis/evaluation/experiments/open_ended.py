@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product, starmap
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -32,6 +32,7 @@ from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import PairVerdict
+from epicrisis.evaluation.grading.review_file import read_review
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.overrides import RunOverrides
 from epicrisis.types import Question, StrategyName
@@ -49,7 +50,7 @@ PEOPLE, MODELS = "verdicts-*", "judged-*.jsonl"
 STATES = ("answered", "abstained", "unparsed", "failed", blind_pairs.NOT_ASKED)
 
 _VERDICT_NOTES = (
-    "Better, same, worse: BriefContext's answer against RAG's; identical answers count as the same for every judge, "
+    "Better, same, worse: {ours} answer against {rival}; identical answers count as the same for every judge, "
     "and are not shown. Not judged: no verdict, or none that can be parsed; such pairs are in no other column. "
     "Intervals are 95 % (Wilson); p by the exact sign test, ties left out, corrected by Holm for this table's {n} "
     "tests.",
@@ -59,27 +60,48 @@ _VERDICT_NOTES = (
     ),
     "A model judges each pair in both orders; if the two verdicts disagree, it is a tie.",
 )
+_CRITERIA_NOTE = (
+    "By criterion: the choices that reviewers made beside the one on the whole answer, read as in the table above; p "
+    "corrected by Holm for this table's {n} tests."
+)
 _AGREEMENT_NOTE = (
     "Over the pairs that at least two of them judged, by the answer preferred; a model's disagreement with itself is a "
     "tie. Intervals are 95 %, by a bootstrap of the pairs; none where every resample gives the same. No coefficient "
     "where all verdicts are the same word."
 )
 _PLACE_NOTES = (
-    "Which place wins, whatever answer it shows: each arm is first in half of the pairs. Share first: of the pairs "
-    "with a preferred place; p by the exact sign test over these, corrected by Holm for this table's {n} tests.",
+    "Which place wins, whatever answer it shows: each arm is first in about half of the pairs. Share first: of the "
+    "pairs with a preferred place; p by the exact sign test over these, corrected by Holm for this table's {n} tests.",
     "Of a model the replies in both orders are counted, and a pair prefers the place that more of its two prefer; "
     "consistent, inconsistent, unparsed and failed are counts of pairs.",
 )
 
 
+_ARM_NAMES: Mapping[str, str] = {RIVAL: "RAG", OURS: "BriefContext"}
+
+
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """The pairs of one run, and all verdicts on them."""
+    """The pairs of one run or of two, and all verdicts on them."""
 
     paired: BlindPairs
     people: tuple[HumanVerdict, ...] = ()
     models: Mapping[str, Mapping[str, PairVerdict]] = field(default_factory=dict)
     """By the judge's name: its verdicts by pair."""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of the rival and of ours, for sentences."""
+        rival, ours = self.paired.key.arms
+        return _ARM_NAMES.get(rival, rival), _ARM_NAMES.get(ours, ours)
+
+    def under(self, criterion: str) -> Judging:
+        """Return the verdicts of people under a criterion alone."""
+        people: list[HumanVerdict] = []
+        for verdict in self.people:
+            if (choice := verdict.under(criterion)) is not None:
+                people.append(choice)
+        return replace(self, people=tuple(people), models={})
 
 
 def cases(questions: Sequence[Question]) -> tuple[Case, ...]:
@@ -96,20 +118,32 @@ def cases(questions: Sequence[Question]) -> tuple[Case, ...]:
     return tuple(built)
 
 
-def read_judging(folder: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
-    """Read the pairs of a folder, with the verdicts in these files. Raises InputError."""
-    paired = blind_pairs.read_pairs(folder)
+def read_judging(path: Path, people: Sequence[Path] = (), models: Sequence[Path] = ()) -> Judging:
+    """Read the pairs of a folder or of a review's file, with the verdicts in these files. Raises InputError.
+
+    A review's own verdicts count unless `people` has others.
+    """
+    own: tuple[HumanVerdict, ...] = ()
+    if path.is_file():
+        paired, own = read_review(path)
+    else:
+        paired = blind_pairs.read_pairs(path)
     judges: dict[str, Mapping[str, PairVerdict]] = {}
     for path in models:
         recipe, verdicts = preference.read_pair_verdicts(path, paired.pairs)
         name = str(recipe["judge"]["name"])
         judges[f"{name} ({path.name})" if name in judges else name] = verdicts
     pair_ids = set(map(attrgetter("id"), paired.pairs))
-    return Judging(paired, human_verdicts.read_verdicts(people, pair_ids), judges)
+    return Judging(paired, human_verdicts.read_verdicts(people, pair_ids) if people else own, judges)
 
 
 def read_judging_folder(folder: Path) -> Judging:
-    """Read the pairs of a folder with all verdicts in it, by the patterns PEOPLE and MODELS. Raises InputError."""
+    """Read the pairs of a folder with all verdicts in it, by the patterns PEOPLE and MODELS, or a review's file.
+
+    Raises InputError.
+    """
+    if folder.is_file():
+        return read_judging(folder)
     return read_judging(folder, sorted(folder.glob(PEOPLE)), sorted(folder.glob(MODELS)))
 
 
@@ -119,16 +153,18 @@ def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = ()) -> t
     answers = _answers_table(judgings, remarks)
     if not any(judging.people or judging.models for judging in judgings.values()):
         return (answers,)
-    return answers, _verdicts_table(judgings, remarks), _agreement_table(judgings), _place_table(judgings)
+    verdicts = _verdicts_table(judgings, remarks)
+    return answers, verdicts, _agreement_table(judgings), *_criteria_tables(judgings), _place_table(judgings)
 
 
 def conclusions(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
     """Return sentences on the verdicts, the judges' agreement, and the effect of the place."""
     sentences: list[str] = []
+    ours, _ = _possessives(judgings)
     for model, judge, n, _, better, same, worse, _, _, p in _verdicts_table(judgings, ()).rows:
         if isinstance(p, float):
             sentences.append(
-                f"{model}, judged by {judge}: of {n} questions BriefContext's answer is better in {better}, worse in "
+                f"{model}, judged by {judge}: of {n} questions {ours} answer is better in {better}, worse in "
                 f"{worse} and the same in {same}: {_describe_test(p, 'a difference')}."
             )
     sentences.extend(describe_agreement(_agreement_table(judgings), "agree in"))
@@ -201,9 +237,10 @@ def _verdicts_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> 
     p_values: list[float | None] = []
     for model, judging in judgings.items():
         paired = judging.paired
+        rival, ours = paired.key.arms
         for name, choices, is_tested in _raters(judging):
             arms = list(starmap(paired.key.preferred, choices.items()))
-            better, worse = arms.count(OURS), arms.count(RIVAL)
+            better, worse = arms.count(ours), arms.count(rival)
             same = arms.count(None) + len(paired.key.same)
             unjudged = len(paired.pairs) - len(arms)
             share = _mean([1.0] * better + [0.0] * (same + worse) + [None] * unjudged)
@@ -213,8 +250,39 @@ def _verdicts_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> 
     counts = ("judged", "not judged", "better", "same", "worse")
     columns = ("model", "judge", *counts, "share better", "share of decided", "p (Holm)")
     tested = len(p_values) - p_values.count(None)
-    notes = (_VERDICT_NOTES[0].format(n=tested), *_VERDICT_NOTES[1:], *_self_judge_notes(judgings), *remarks)
-    return Table("BriefContext's answer against RAG's", columns, _add_p(rows, p_values), notes)
+    ours_of, rivals = _possessives(judgings)
+    first_note = _VERDICT_NOTES[0].format(ours=ours_of, rival=rivals, n=tested)
+    notes = (first_note, *_VERDICT_NOTES[1:], *_self_judge_notes(judgings), *remarks)
+    return Table(f"{ours_of} answer against {rivals}", columns, _add_p(rows, p_values), notes)
+
+
+def _possessives(judgings: Mapping[str, Judging]) -> tuple[str, str]:
+    """Return the names of ours and of the rival with 's. All judgings of a table have the same arms."""
+    for judging in judgings.values():
+        rival, ours = judging.names
+        return f"{ours}'s", f"{rival}'s"
+    return f"{_ARM_NAMES[OURS]}'s", f"{_ARM_NAMES[RIVAL]}'s"
+
+
+def _criteria_tables(judgings: Mapping[str, Judging]) -> tuple[Table, ...]:
+    """Return the verdicts and the agreement by criterion, or nothing if nobody judged by criteria."""
+    by_criterion: dict[str, Judging] = {}
+    for model, judging in judgings.items():
+        for criterion in human_verdicts.CRITERIA:
+            judging_of_one = judging.under(criterion)
+            if judging_of_one.people:
+                by_criterion[criterion if len(judgings) == 1 else f"{criterion}, {model}"] = judging_of_one
+    if not by_criterion:
+        return ()
+    verdicts = _verdicts_table(by_criterion, ())
+    tested = len(verdicts.rows) - verdicts.column("p (Holm)").count(None)
+    agreement = _agreement_table(by_criterion)
+    columns = ("criterion", *verdicts.columns[1:]), ("criterion", *agreement.columns[1:])
+    tables = (
+        replace(verdicts, title="By criterion", columns=columns[0], notes=(_CRITERIA_NOTE.format(n=tested),)),
+        replace(agreement, title="How far the judges agree, by criterion", columns=columns[1]),
+    )
+    return tables if agreement.rows else tables[:1]
 
 
 def _self_judge_notes(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
@@ -262,8 +330,11 @@ def _place_table(judgings: Mapping[str, Judging]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     p_values: list[float | None] = []
     for model, judging in judgings.items():
-        for name, choices in human_verdicts.choices_by_reviewer(judging.people).items():
-            cells, p = _place_cells(list(choices.items()))
+        places: dict[str, list[tuple[str, PreferredAnswer]]] = {}
+        for verdict in judging.people:
+            places.setdefault(verdict.reviewer, []).append((verdict.pair, verdict.place))
+        for name, choices in places.items():
+            cells, p = _place_cells(choices)
             rows.append((model, name, *cells, None, None, None, None))
             p_values.append(p)
         for name, verdicts in judging.models.items():

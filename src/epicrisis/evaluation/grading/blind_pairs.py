@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
+from typing import Any
 
 from epicrisis.answering.citations import cite
 from epicrisis.answers import Answer
@@ -192,7 +193,7 @@ def write_pairs(pairs: BlindPairs, folder: Path) -> None:
     lines: list[str] = []
     for pair in pairs.pairs:
         cells = pair.id, pair.question, pair.first, pair.second
-        writer.writerow([*map(_without_formula, cells), "", "", ""])
+        writer.writerow([*map(without_formula, cells), "", "", ""])
         row = {**dict(zip(_FIELDS, cells, strict=True)), "verdict": "", "reviewer": "", "why": ""}
         lines.append(printable_json(json.dumps(row, ensure_ascii=False)) + "\n")
     texts = {
@@ -215,7 +216,7 @@ def write_pairs(pairs: BlindPairs, folder: Path) -> None:
         ) from error
 
 
-def _without_formula(text: str) -> str:
+def without_formula(text: str) -> str:
     """Prefix an apostrophe to a text that a spreadsheet would run as a formula."""
     return f"'{text}" if text.lstrip().startswith(_FORMULA_STARTS) else text
 
@@ -223,21 +224,12 @@ def _without_formula(text: str) -> str:
 def read_pairs(folder: Path) -> BlindPairs:
     """Read the files of `write_pairs`. Raises InputError if one is missing or was changed."""
     changed = InputError(f"{JSONL} and {KEY} in {folder} were changed: make the pairs again in another folder")
-    pairs = []
     try:
         lines = (folder / JSONL).read_text("utf-8").split("\n")
         values = json.loads((folder / KEY).read_text("utf-8"))
-        if (version := values.pop("format")) != FORMAT:
-            raise InputError(
-                f"{folder / KEY} has format {version}, but this version reads format {FORMAT}: use the version that "
-                "wrote it"
-            )
-        for line in filter(str.strip, lines):
-            row = json.loads(line)
-            pairs.append(BlindPair(*map(row.__getitem__, _FIELDS)))
-        for name in ("arms", "writers", "same"):
-            values[name] = tuple(values[name])
-        key = BlindingKey(**values)
+        check_format(folder / KEY, values.pop("format"))
+        pairs = [parse_pair(json.loads(line)) for line in filter(str.strip, lines)]
+        key = parse_key(values)
     except OSError as error:
         raise InputError(
             f"{printable_path(error.filename)}: {os_error_reason(error)}; give a folder that `epicrisis grade pairs` "
@@ -249,3 +241,21 @@ def read_pairs(folder: Path) -> BlindPairs:
     if not complete or any(_pair_id(key.seed, p.question, p.first, p.second) != p.id for p in pairs):
         raise changed
     return BlindPairs(tuple(pairs), key)
+
+
+def check_format(path: Path, version: object) -> None:
+    """Raise InputError unless the file has the format that this version reads."""
+    if version != FORMAT:
+        raise InputError(
+            f"{path} has format {version}, but this version reads format {FORMAT}: use the version that wrote it"
+        )
+
+
+def parse_pair(row: Mapping[str, str]) -> BlindPair:
+    """Return the pair of a JSON object. Raises KeyError for a missing field."""
+    return BlindPair(*map(row.__getitem__, _FIELDS))
+
+
+def parse_key(values: Mapping[str, Any]) -> BlindingKey:
+    """Return the key of a JSON object. Raises KeyError and TypeError for other fields than those of a key."""
+    return BlindingKey(**{**values, **{name: tuple(values[name]) for name in ("arms", "writers", "same")}})

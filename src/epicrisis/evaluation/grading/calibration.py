@@ -28,7 +28,7 @@ from epicrisis.evaluation.analysis.statistics import Interval, Mean, estimate_me
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading.correctness import JudgeGrades, read_correctness
 from epicrisis.evaluation.grading.human_scores import PreferencePair, Summary
-from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
+from epicrisis.evaluation.grading.human_verdicts import ORDERS, PreferredAnswer
 from epicrisis.evaluation.grading.measurements import (
     Measurement,
     measure_answers,
@@ -47,7 +47,6 @@ from epicrisis.evaluation.grading.measurers import (
     short_model_name,
 )
 from epicrisis.evaluation.grading.preference import (
-    ORDERS,
     PairGrade,
     grade_pairs,
     open_preference_store,

@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -16,8 +16,19 @@ from epicrisis.errors import InputError
 
 PreferredAnswer: TypeAlias = Literal["1", "2", "tie"]
 CHOICES: tuple[PreferredAnswer, ...] = get_args(PreferredAnswer)
+PresentationOrder: TypeAlias = Literal["shown", "swapped"]
+"""As the file of pairs has it, or the other way round."""
+ORDERS: tuple[PresentationOrder, ...] = get_args(PresentationOrder)
+
+CRITERIA: Mapping[str, str] = {
+    "correctness": "Which answer is more correct?",
+    "completeness": "Which answer leaves out less that matters?",
+    "faithfulness": "Which answer is better supported by the sentences it cites?",
+}
+"""What reviewers may judge beside the whole answer, with the question they are asked."""
 
 _COLUMNS = ("pair", "verdict")
+_OTHER: Mapping[PreferredAnswer, PreferredAnswer] = {"1": "2", "2": "1", "tie": "tie"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,27 @@ class HumanVerdict:
     pair: str
     reviewer: str
     choice: PreferredAnswer
+    """The preferred answer by its place in the file of pairs."""
     why: str = ""
+    order: PresentationOrder = "shown"
+    """How this reviewer saw the pair."""
+    criteria: Mapping[str, PreferredAnswer] = field(default_factory=dict)
+    """The choices by criterion. Criteria without a choice are absent."""
+
+    @property
+    def place(self) -> PreferredAnswer:
+        """The preferred answer by its place as this reviewer saw the pair."""
+        return self.choice if self.order == "shown" else swap_places(self.choice)
+
+    def under(self, criterion: str) -> HumanVerdict | None:
+        """Return the verdict with the choice under a criterion, or None without one."""
+        choice = self.criteria.get(criterion)
+        return None if choice is None else replace(self, choice=choice)
+
+
+def swap_places(choice: PreferredAnswer) -> PreferredAnswer:
+    """Return the choice of a pair whose answers changed places."""
+    return _OTHER[choice]
 
 
 def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanVerdict, ...]:
@@ -35,32 +66,48 @@ def read_verdicts(paths: Iterable[Path], pairs: Collection[str]) -> tuple[HumanV
 
     Files are CSV (`.csv`, UTF-8, cells separated by comma, semicolon or tab) or JSON lines (`.jsonl`) with `pair`,
     `verdict` (1, 2 or tie), `reviewer` and `why`. A row without a reviewer belongs to the reviewer named like the file.
-    Raises InputError, with file and row, for a pair outside `pairs`, an unknown verdict, and a second verdict of one
-    reviewer on one pair.
+    `order` (shown or swapped, by default shown) and a choice for each of CRITERIA are optional. Raises InputError, with
+    file and row, for a pair outside `pairs`, an unknown verdict or order, and a second verdict of one reviewer on one
+    pair.
     """
     places: dict[tuple[str, str], str] = {}
     verdicts = []
     for path in paths:
         for place, row in _read_rows(path):
             cells: dict[str, str] = {}
-            for name in (*_COLUMNS, "reviewer", "why"):
+            for name in (*_COLUMNS, "reviewer", "why", "order", *CRITERIA):
                 cells[name] = "" if row.get(name) is None else str(row[name]).strip()
             pair, reviewer = cells["pair"], cells["reviewer"] or printable_path(path.stem)
             if pair not in pairs:
                 raise InputError(f"{place}: the pair is not one of these: use the files that belong to this key")
             if not cells["verdict"]:
                 continue
-            choice = next((choice for choice in CHOICES if choice == cells["verdict"].casefold()), None)
-            if choice is None:
-                raise InputError(f"{place}: the verdict is none of {', '.join(CHOICES)}: write one of them, or nothing")
+            choice = _read_choice(place, "verdict", cells["verdict"])
             if (pair, reviewer) in places:
                 raise InputError(
                     f"{place}: {reviewer!a} judged pair {pair} before, in {places[pair, reviewer]}: keep one of "
                     "the two, or name two reviewers"
                 )
             places[pair, reviewer] = place
-            verdicts.append(HumanVerdict(pair, reviewer, choice, cells["why"]))
+            criteria = {name: _read_choice(place, name, cells[name]) for name in CRITERIA if cells[name]}
+            verdicts.append(
+                HumanVerdict(pair, reviewer, choice, cells["why"], _read_order(place, cells["order"]), criteria)
+            )
     return tuple(verdicts)
+
+
+def _read_choice(place: str, column: str, word: str) -> PreferredAnswer:
+    for choice in CHOICES:
+        if choice == word.casefold():
+            return choice
+    raise InputError(f"{place}: the {column} is none of {', '.join(CHOICES)}: write one of them, or nothing")
+
+
+def _read_order(place: str, word: str) -> PresentationOrder:
+    for order in ORDERS:
+        if order == (word.casefold() or "shown"):
+            return order
+    raise InputError(f"{place}: the order is none of {', '.join(ORDERS)}: write one of them, or nothing")
 
 
 def _read_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

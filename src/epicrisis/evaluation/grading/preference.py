@@ -5,12 +5,12 @@ The prompt holds the answers as fenced data, without their arms and authors.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import filterfalse, product
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 from pydantic import model_validator
 
@@ -28,15 +28,16 @@ from epicrisis.evaluation.grading.grader import (
     read_grades,
     verdict_format,
 )
-from epicrisis.evaluation.grading.human_verdicts import CHOICES, PreferredAnswer
+from epicrisis.evaluation.grading.human_verdicts import (
+    CHOICES,
+    ORDERS,
+    PreferredAnswer,
+    PresentationOrder,
+    swap_places,
+)
 from epicrisis.prompts import Prompt, fence, render
 
-PresentationOrder: TypeAlias = Literal["shown", "swapped"]
-"""As people see the pair, or the other way round."""
-ORDERS: tuple[PresentationOrder, ...] = get_args(PresentationOrder)
 FORMAT = verdict_format(CHOICES, 400)
-
-_OTHER: Mapping[PreferredAnswer, PreferredAnswer] = {"1": "2", "2": "1", "tie": "tie"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class PairVerdict:
         """Whether both orders prefer the same answer, or none. None unless both were judged."""
         if self.shown.choice is None or self.swapped.choice is None:
             return None
-        return self.shown.choice == _OTHER[self.swapped.choice]
+        return self.shown.choice == swap_places(self.swapped.choice)
 
     @property
     def choice(self) -> PreferredAnswer | None:

@@ -71,6 +71,11 @@ def add_layers(
     Roles that use the same model must share the returned object, and with it one concurrency and rate limit. The
     caller closes `cache`.
     """
+    return add_records(add_limits(model, settings, budget), cache, record, log_text=log_text)
+
+
+def add_limits(model: ChatModel, settings: ModelSettings, budget: layers.Budget | None = None) -> ChatModel:
+    """Return the model in layers 3 to 7 of `add_layers`, which all users of the model must share."""
     if budget is not None and (budget.settings.tokens, budget.settings.usd) != (None, None):
         model = layers.BudgetedModel(model, budget, build_cost_function(settings))
     if (settings.requests_per_minute, settings.tokens_per_minute) != (None, None):
@@ -79,6 +84,11 @@ def add_layers(
     model = layers.RetryingModel(model, settings.tries, settings.retry_seconds)
     if budget is not None and budget.settings.minutes is not None:
         model = layers.TimedModel(model, budget)
+    return model
+
+
+def add_records(model: ChatModel, cache: ReplyCache | None, record: Path | None, *, log_text: bool) -> ChatModel:
+    """Return the model in layers 0 to 2 of `add_layers`, which belong to one library."""
     if cache is not None:
         model = CachedModel(model, cache)
     if record is not None:

@@ -8,7 +8,7 @@ a part said has a sign.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -17,7 +17,7 @@ from epicrisis.printable import printable
 from epicrisis.question_options import first_same_option
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.types import CharacterSpan, Passage, Preflight
+from epicrisis.types import CharacterSpan, CountUnit, Passage, SearchTops
 
 PartVerdict: TypeAlias = Literal["supports", "contradicts", "relevant", "nothing", "failed", "unread"]
 """What a part said about the answer, or what a document says that was read without parts."""
@@ -92,7 +92,7 @@ class RankedName:
 
 @dataclass(frozen=True, slots=True)
 class RankingChart:
-    """Both rankings of the preflight check, drawn against each other."""
+    """The search by meaning and the search by words, drawn against each other."""
 
     left: tuple[RankedName, ...]
     right: tuple[RankedName, ...]
@@ -144,7 +144,7 @@ def build_evidence_map(answer: Answer) -> EvidenceMap:
         # As wide with few cells, so that all maps have one scale.
         width=_COLUMNS * (_CELL + _GAP) - _GAP,
         height=max(1, height),
-        rankings=_draw_rankings(answer.preflight, _name_passages(answer)),
+        rankings=_draw_rankings(answer),
         warnings=tuple(_warn(answer)),
     )
 
@@ -262,10 +262,32 @@ def _name_passages(answer: Answer) -> Mapping[str, str]:
     return titles
 
 
-def _draw_rankings(preflight: Preflight | None, titles: Mapping[str, str]) -> RankingChart | None:
-    if preflight is None or not preflight.dense_top or not preflight.bm25_top:
+def find_search_tops(answer: Answer) -> SearchTops | None:
+    """Return the first documents of both searches of the last hybrid search of an answer."""
+    tops = None
+    for event in answer.trace:
+        if isinstance(event, Retrieved):
+            tops = event.ranking.tops or tops
+        elif isinstance(event, SentencesSelected):
+            tops = event.tops or tops
+    return tops
+
+
+def _draw_rankings(answer: Answer) -> RankingChart | None:
+    """Return the chart of the rankings that the preflight check compared, else of both searches of a hybrid one."""
+    preflight, tops = answer.preflight, find_search_tops(answer)
+    titles = _name_passages(answer)
+    if preflight is not None and preflight.dense_top and preflight.bm25_top:
+        lists = preflight.dense_top, preflight.bm25_top
+        return _draw_chart(*lists, titles, preflight.count, f"Check before reading: {printable(preflight.reason)}.")
+    if tops is None or not tops.dense or not tops.bm25:
         return None
-    dense, words = preflight.dense_top, preflight.bm25_top
+    return _draw_chart(tops.dense, tops.bm25, {**titles, **tops.titles}, "documents")
+
+
+def _draw_chart(
+    dense: Sequence[str], words: Sequence[str], titles: Mapping[str, str], count: CountUnit, reason: str = ""
+) -> RankingChart:
     shared = set(dense) & set(words)
     heights: list[dict[str, int]] = []
     columns: list[tuple[RankedName, ...]] = []
@@ -278,15 +300,16 @@ def _draw_rankings(preflight: Preflight | None, titles: Mapping[str, str]) -> Ra
             names.append(RankedName(places[identifier], index + 1, _shorten(title), title, identifier in shared))
         columns.append(tuple(names))
     lines = tuple((heights[0][identifier], heights[1][identifier]) for identifier in dense if identifier in shared)
+    longest = max(len(dense), len(words))
     return RankingChart(
         left=columns[0],
         right=columns[1],
         lines=lines,
-        height=_CHART_TOP + max(len(dense), len(words)) * _RANK_ROW,
-        reason=printable(preflight.reason),
+        height=_CHART_TOP + longest * _RANK_ROW,
+        reason=reason,
         summary=(
-            f"{len(shared)} of the first {max(len(dense), len(words))} {preflight.count} are the same in the search by "
-            "meaning and in the search by words."
+            f"{len(shared)} of the first {longest} {count} are the same in the search by meaning and in the search by "
+            "words."
         ),
     )
 

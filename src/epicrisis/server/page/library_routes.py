@@ -42,7 +42,7 @@ def add_library_pages(router: APIRouter, shelves: Shelves) -> None:
         views: list[dict[str, Any]] = []
         for summary in await reader.list_libraries(caller):
             facts = [("Documents", f"{summary['documents']:,}"), ("Passages", f"{summary['passages']:,}")]
-            facts += describe_setup(reader.resources.find(summary["name"]))
+            facts += describe_setup(reader.resources.find(summary["name"]), reader.resources.sign_in_host)
             facts.append(("Patients", "yes" if summary["holds_patients"] else "no"))
             views.append({**summary, "facts": facts})
         return html_response(render("libraries", libraries=views, page="libraries"))
@@ -102,7 +102,7 @@ async def show_library(shelves: Shelves, name: str, caller: Caller, search: Docu
         name=printable(name),
         library=name,
         view=view_library(hidden, holds_patients=library.holds_patients),
-        setup=describe_setup(library),
+        setup=describe_setup(library, shelves.resources.sign_in_host),
         holds_patients=library.holds_patients,
         listed=listed,
         search=search,

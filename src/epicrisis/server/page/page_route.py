@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from epicrisis.errors import EpicrisisError
 from epicrisis.server.errors import Problem, describe_error, describe_validation
-from epicrisis.server.page.rendering import html_response, render
+from epicrisis.server.page.rendering import CALLER, html_response, render
 
 
 class PageRoute(APIRoute):
@@ -23,6 +23,7 @@ class PageRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_with_pages(request: Request) -> Response:
+            CALLER.set(request.scope.get("epicrisis.caller"))
             try:
                 return await handle(request)
             except EpicrisisError as error:

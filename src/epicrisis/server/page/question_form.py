@@ -151,7 +151,7 @@ def build_form(
         has_patients=any(library.holds_patients for library in libraries),
         default_k=settings.k,
         hint=_describe_hosts(hosts, needs_model),
-        facts=describe_setup(chosen),
+        facts=describe_setup(chosen, resources.sign_in_host),
         values=values,
         faults=tuple(map(printable, faults)),
     )
@@ -165,8 +165,11 @@ def _describe_hosts(hosts: Sequence[str], needs_model: bool) -> str:
     return "No chat model is used. Your question stays on this machine."
 
 
-def describe_setup(library: OpenLibrary) -> tuple[tuple[str, str], ...]:
-    """Return what answers the questions of a library, as pairs of name and value."""
+def describe_setup(library: OpenLibrary, sign_in_host: str = "") -> tuple[tuple[str, str], ...]:
+    """Return what answers the questions of a library, as pairs of name and value.
+
+    `sign_in_host`: the host of the identity provider, which receives no question and no text.
+    """
     settings = library.pipeline.settings
     models = sorted({model.name for model in library.pipeline.models.values()})
     facts = [
@@ -176,6 +179,8 @@ def describe_setup(library: OpenLibrary) -> tuple[tuple[str, str], ...]:
         ("Search", {"dense": "by meaning", "bm25": "by words", "hybrid": "by meaning and by words"}[settings.by]),
         ("Check of claims", settings.check),
     ]
+    if sign_in_host:
+        facts.insert(3, ("Host for signing in", f"{sign_in_host} (receives no question and no text)"))
     return tuple((name, printable(value)) for name, value in facts)
 
 

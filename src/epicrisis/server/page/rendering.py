@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,17 @@ from starlette.responses import HTMLResponse
 from epicrisis.report.templates import build_environment
 from epicrisis.server.page.evidence_map import STATEMENT_LABELS
 from epicrisis.server.page.static_files import static_address
+from epicrisis.server.users import LOCAL, Caller
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 HEADERS = {"Cache-Control": "no-store", "Vary": "HX-Request"}
 """Pages with answers are kept by no cache. `guards.SECURITY_HEADERS` has the content security policy."""
+
+
+CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
+"""The user whose request is answered. Every page names this user beside the sign-out."""
 
 
 @cache
@@ -26,12 +32,19 @@ def _environment() -> Environment:
     environment.globals["static"] = static_address
     environment.globals["statements"] = STATEMENT_LABELS
     environment.globals["page"] = ""
+    environment.globals["account"] = find_account
     return environment
 
 
 def render(template: str, **values: Any) -> str:
     """Return a template as text. Every text in `values` is escaped and made printable."""
     return _environment().get_template(f"{template}.html.jinja").render(**values)
+
+
+def find_account() -> Caller | None:
+    """Return the user whose page is rendered, or None on a server without users and before the sign-in."""
+    caller = CALLER.get()
+    return None if caller is LOCAL else caller
 
 
 def html_response(text: str, status: int = 200) -> HTMLResponse:

@@ -1,32 +1,72 @@
-"""Sign in to the page with a key, on a server that has users. The key becomes a cookie that no script can read."""
+"""Sign in to the page: with a key, or with the identity provider of a hospital. Cookies are read by no script.
+
+The cookie of a key is the key itself. That of the provider is a signed id of a session in the memory of the server.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.server.guards import SESSION_COOKIE, SIGN_IN_PATH, WRONG_KEYS_PER_MINUTE, RateLimiter
+from epicrisis.server.errors import ProviderFailed
+from epicrisis.server.guards import (
+    PROVIDER_COOKIE,
+    SESSION_COOKIE,
+    SIGN_IN_PATH,
+    WRONG_KEYS_PER_MINUTE,
+    RateLimiter,
+    find_cookie,
+)
+from epicrisis.server.identity_provider import CALLBACK_PATH, START_PATH, STATE_SECONDS, IdentityProvider
 from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.rendering import html_response, render
+from epicrisis.server.public_address import PublicAddress
 from epicrisis.server.users import UserStore
 
+SIGN_OUT_PATH = "/sign-out"
+STATE_COOKIE = "epicrisis_sign_in"
+"""The signed cookie with state, nonce and verifier between the start of a sign-in and its end."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _MAX_FORM = 1_000
 """Bytes of the form. A longer one holds no key, and reading it would take time from others."""
 _WRONG_KEY = "This key belongs to nobody. Copy all of it, as `epicrisis users add` printed it."
 
 
-def make_sign_in_routes(users: UserStore | None) -> APIRouter:
-    """Return the routes that set and clear the cookie of the page. Guesses of keys are limited for each address."""
+def add_sign_in_state(app: FastAPI, address: PublicAddress) -> None:
+    """Let the application keep the state of a running sign-in in a cookie, for the paths of signing in only."""
+    from starlette.middleware.sessions import SessionMiddleware
+
+    app.add_middleware(
+        SessionMiddleware,
+        secret_key=secrets.token_urlsafe(32),
+        session_cookie=STATE_COOKIE,
+        max_age=STATE_SECONDS,
+        path=SIGN_IN_PATH,
+        same_site="lax",
+        https_only=address.is_encrypted,
+    )
+
+
+def make_sign_in_routes(
+    users: UserStore | None, provider: IdentityProvider | None = None, address: PublicAddress | None = None
+) -> APIRouter:
+    """Return the routes that set and clear the cookies of the page. Guesses of keys are limited for each address."""
     router = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
     guesses = RateLimiter()
+    address = address or PublicAddress()
+    host = "" if provider is None else provider.settings.host
+
+    def render_form(fault: str = "") -> str:
+        has_keys = provider is None or (users is not None and bool(users.users()))
+        return render("sign_in", fault=fault, provider=host, start=START_PATH, has_keys=has_keys)
 
     @router.get(SIGN_IN_PATH)
     async def sign_in_page() -> Response:
-        return html_response(render("sign_in", fault=""))
+        return html_response(render_form())
 
     @router.post(SIGN_IN_PATH)
     async def sign_in(request: Request) -> Response:
@@ -36,17 +76,66 @@ def make_sign_in_routes(users: UserStore | None) -> APIRouter:
         if users is None or await asyncio.to_thread(users.find, key) is None:
             # Only wrong keys count. Behind a proxy all senders have one address, and nobody may lock out the others.
             guesses.check(request.client.host if request.client else "unknown", WRONG_KEYS_PER_MINUTE)
-            return html_response(render("sign_in", fault=_WRONG_KEY), 401)
+            return html_response(render_form(_WRONG_KEY), 401)
         response = RedirectResponse("/", status_code=303)
-        # Lax: a link to an answer works from elsewhere, and no other site can send a form with the cookie.
-        is_encrypted = request.url.hostname not in _LOOPBACK
-        response.set_cookie(SESSION_COOKIE, key, httponly=True, samesite="lax", secure=is_encrypted)
+        _set_cookie(response, SESSION_COOKIE, key, is_encrypted=_is_encrypted(request, address))
         return response
 
-    @router.post("/sign-out")
-    async def sign_out() -> Response:
-        response = RedirectResponse(SIGN_IN_PATH, status_code=303)
-        response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="lax")
-        return response
-
+    if provider is not None:
+        _add_provider_routes(router, provider, address)
+    _add_sign_out(router, provider)
     return router
+
+
+def _add_sign_out(router: APIRouter, provider: IdentityProvider | None) -> None:
+    """Add the route that ends the session and clears the cookies."""
+
+    @router.post(SIGN_OUT_PATH)
+    async def sign_out(request: Request) -> Response:
+        cookie = find_cookie(request.headers, PROVIDER_COOKIE)
+        response: Response = RedirectResponse(SIGN_IN_PATH, status_code=303)
+        if provider is not None and cookie is not None:
+            provider.sessions.end(cookie)
+            try:
+                place = await provider.make_sign_out_address(_make_address(request, SIGN_IN_PATH))
+            except ProviderFailed:
+                # The session here has ended all the same.
+                place = None
+            response = html_response(render("signed_out", provider=provider.settings.host, address=place))
+        for name in (SESSION_COOKIE, PROVIDER_COOKIE):
+            response.delete_cookie(name, httponly=True, samesite="lax")
+        return response
+
+
+def _add_provider_routes(router: APIRouter, provider: IdentityProvider, address: PublicAddress) -> None:
+    """Add the start of a sign-in with the identity provider, and the address to which it sends the browser back."""
+
+    @router.get(START_PATH)
+    async def start(request: Request) -> Response:
+        return await provider.start_sign_in(request, _make_address(request, CALLBACK_PATH))
+
+    @router.get(CALLBACK_PATH)
+    async def finish(request: Request) -> Response:
+        caller = await provider.finish_sign_in(request)
+        # The state has done its work, whatever else the library keeps in its cookie.
+        request.session.clear()
+        response = RedirectResponse("/", status_code=303)
+        seconds = provider.settings.session_minutes * 60
+        cookie = provider.sessions.start(caller)
+        _set_cookie(response, PROVIDER_COOKIE, cookie, is_encrypted=_is_encrypted(request, address), seconds=seconds)
+        return response
+
+
+def _make_address(request: Request, path: str) -> str:
+    """Return an address of this server, as browsers reach it."""
+    return f"{request.base_url}{path.removeprefix('/')}"
+
+
+def _is_encrypted(request: Request, address: PublicAddress) -> bool:
+    """Return whether a cookie may be sent by HTTPS only."""
+    return address.is_encrypted or request.url.hostname not in _LOOPBACK
+
+
+def _set_cookie(response: Response, name: str, value: str, *, is_encrypted: bool, seconds: int | None = None) -> None:
+    """Set a cookie that no script reads. Lax: a link to an answer works from elsewhere, a form of another site not."""
+    response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="lax", secure=is_encrypted)

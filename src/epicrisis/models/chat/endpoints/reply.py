@@ -221,7 +221,8 @@ class _StreamReader:
         """Add an event. Return whether it brought any progress."""
         choice = event.get_choice()
         reply = self._reply
-        self._reply = replace(reply, model=event.model or reply.model, usage=event.usage or reply.usage)
+        if event.usage or event.model not in (None, "", reply.model):
+            self._reply = replace(reply, model=event.model or reply.model, usage=event.usage or reply.usage)
         self._remaining_events -= 1
         if choice is None:
             self._check_length()

@@ -138,6 +138,39 @@
     document.querySelector("[data-clear-history]").hidden = entries.length === 0;
   }
 
+  const KEYS = "epicrisis-keys";
+  const opened = Date.now();
+
+  // The keys of a review. They can be turned off, as other programs may use the same.
+  function prepareKeys() {
+    const keys = byId("keys");
+    if (!keys) return;
+    try {
+      keys.checked = localStorage.getItem(KEYS) !== "off";
+    } catch {
+      // Without storage they are on.
+    }
+    keys.closest("[data-keys]").hidden = false;
+    keys.addEventListener("change", (event) => {
+      event.stopPropagation();
+      try {
+        localStorage.setItem(KEYS, keys.checked ? "on" : "off");
+      } catch {
+        // It holds for this page then.
+      }
+    });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (!byId("keys")?.checked || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTyping = event.target instanceof Element && event.target.closest("textarea, select, input:not([type=radio], [type=checkbox])");
+    // A key that is pressed twice by mistake must not judge the next question unseen.
+    if (isTyping || Date.now() - opened < 400) return;
+    const button = document.querySelector(`#verdict button[data-key="${CSS.escape(event.key.toLowerCase())}"]`);
+    if (!button) return;
+    event.preventDefault();
+    byId("verdict").requestSubmit(button);
+  });
   document.addEventListener("htmx:after:swap", (event) => {
     const target = event.detail?.ctx?.target;
     if (target?.id === "source-body") showSource();
@@ -154,5 +187,5 @@
     const id = event.target.dataset?.forget;
     if (id) writeHistory(readHistory().filter((entry) => entry.id !== id));
   });
-  document.addEventListener("DOMContentLoaded", () => { openAnswer(false); showHistory(); });
+  document.addEventListener("DOMContentLoaded", () => { openAnswer(false); showHistory(); prepareKeys(); });
 })();

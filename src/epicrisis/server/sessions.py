@@ -1,0 +1,94 @@
+"""Users whom the identity provider signed in: sessions of browsers, and the rights with which background jobs go on.
+
+A session is in the memory of the server. The cookie has a signed random id, and neither a token nor a name.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from epicrisis.server.users import Caller
+
+JOB_RIGHTS_SECONDS = 24 * 60 * 60.0
+"""How long a job goes on with the rights of its owner's last sign-in or access token."""
+MAX_SESSIONS = 10_000
+"""Sessions in memory. The oldest one ends first."""
+_ID_BYTES = 32
+T = TypeVar("T")
+
+
+class ExpiringMap(Generic[T]):
+    """Keeps values for some seconds, and up to `MAX_SESSIONS` of them."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._values: OrderedDict[str, tuple[float, T]] = OrderedDict()
+
+    def set(self, key: str, value: T) -> None:
+        """Keep the value under the key from now on."""
+        self._values.pop(key, None)
+        self._values[key] = (self._clock() + self._seconds, value)
+        while len(self._values) > MAX_SESSIONS:
+            self._values.popitem(last=False)
+
+    def get(self, key: str) -> T | None:
+        """Return the value, or None if there is none any more."""
+        end, value = self._values.get(key, (0.0, None))
+        if value is not None and self._clock() >= end:
+            del self._values[key]
+            return None
+        return value
+
+    def remove(self, key: str) -> None:
+        """Forget the value."""
+        self._values.pop(key, None)
+
+
+class Sessions:
+    """The signed-in users of one server process. Nobody is signed in after a restart."""
+
+    def __init__(self, minutes: int, clock: Callable[[], float] = time.monotonic) -> None:
+        from itsdangerous import Signer
+
+        self._signer = Signer(secrets.token_bytes(_ID_BYTES), salt=b"epicrisis.session")
+        self._callers = ExpiringMap[Caller](minutes * 60.0, clock)
+        self._owners = ExpiringMap[Caller](JOB_RIGHTS_SECONDS, clock)
+
+    def start(self, caller: Caller) -> str:
+        """Start a session, and return the value of its cookie."""
+        id_ = secrets.token_urlsafe(_ID_BYTES)
+        self._callers.set(id_, caller)
+        self.keep_rights(caller)
+        return self._signer.sign(id_).decode("ascii")
+
+    def find(self, cookie: str) -> Caller | None:
+        """Return the user of a cookie. None: it is forged, or the session has ended."""
+        id_ = self._read_id(cookie)
+        return None if id_ is None else self._callers.get(id_)
+
+    def end(self, cookie: str) -> None:
+        """End the session of a cookie, if there is one."""
+        id_ = self._read_id(cookie)
+        if id_ is not None:
+            self._callers.remove(id_)
+
+    def keep_rights(self, caller: Caller) -> None:
+        """Let the jobs of this user go on with these rights."""
+        self._owners.set(caller.owner, caller)
+
+    def find_owner(self, owner: str) -> Caller | None:
+        """Return the user with this owner id who signed in or sent a token within a day."""
+        return self._owners.get(owner)
+
+    def _read_id(self, cookie: str) -> str | None:
+        from itsdangerous import BadSignature
+
+        try:
+            return self._signer.unsign(cookie.encode("utf-8", "replace")).decode("ascii", "replace")
+        except BadSignature:
+            return None
