@@ -169,25 +169,19 @@ async def _serve(
     settings: Settings, notices: Sequence[Notice], libraries: Sequence[Path], address: Address, options: ServerOptions
 ) -> None:
     """Serve until the process is told to stop. Running questions finish before it ends."""
-    import uvicorn
-
     from epicrisis.server.app import create_app
-    from epicrisis.server.process import GracefulServer
+    from epicrisis.server.process import GracefulServer, make_config
     from epicrisis.server.resources import Resources
 
     async with await Resources.open(settings, libraries, notices) as resources:
         app = create_app(resources, options)
-        config = uvicorn.Config(
+        config = make_config(
             app,
-            host=address.host,
-            port=address.port,
+            address.host,
+            address.port,
+            options.stop_seconds,
             ssl_certfile=address.certificate,
             ssl_keyfile=address.key,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=int(options.stop_seconds),
         )
         scheme = "http" if address.certificate is None else "https"
         public = options.guard.address

@@ -17,7 +17,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from epicrisis.errors import SettingsError, StorageError
+from epicrisis.errors import SettingsError
 from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
@@ -37,6 +37,7 @@ from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
+from epicrisis.server.private_folder import make_private_folder
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
@@ -164,14 +165,6 @@ def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog
 def log_is_needed(resources: Resources) -> bool:
     """Return whether a library holds patients' notes, so that reading it is logged and needs a key."""
     return any(library.holds_patients for library in resources.libraries.values())
-
-
-def make_private_folder(folder: Path) -> None:
-    """Create the folder for its owner alone. Raises StorageError."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be created: {error.strerror}") from None
 
 
 async def clean_regularly(answers: AnswerStore) -> None:
