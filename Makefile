@@ -8,7 +8,7 @@ DEMO := build/demo-library
 # The demo's chat model (1.1 GB), chosen by measurement: benchmarks/RESULTS.md. `make demo MODEL=smollm2-135m` fetches 98 MB,
 # and its answers are wrong or withheld.
 MODEL ?= qwen2.5-coder-1.5b
-ANSWER := --model $(MODEL) --strategy focused --setting citing=numbers --setting sentences=5 -k 4
+ANSWER := --model $(MODEL) --strategy focused --setting sentences=5 -k 4
 
 # Every package first, each file of it checked against the lock; then this one alone, built by what was just installed.
 # (As constraints the hashes would be of no use: pip refuses what comes without one, as this package does.)
@@ -112,6 +112,8 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 
 lock:  ## pin every dependency anew, with the hashes of its files; of torch's tests the versions are kept
 	$(COMPILE) --group dev --output-file requirements.lock pyproject.toml
+	echo hatchling | $(COMPILE) --no-annotate --extra oidc --constraints requirements.lock --output-file deploy/requirements.lock \
+		pyproject.toml -
 	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock
 
 clean:

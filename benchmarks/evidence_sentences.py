@@ -83,7 +83,7 @@ def main() -> None:
             ranking = search.retriever.rank(
                 question.query, SENTENCE_PASSAGES, "hybrid", Scope(hidden=frozenset(hidden))
             )
-            sentences = search.retriever.rank_sentences(question.query, ranking.passages, max(KS)).sentences
+            sentences = search.retriever.sentence_ranker.rank(question.query, ranking.passages, max(KS)).sentences
             seconds.append(time.perf_counter() - start)
             for sentence in sentences:
                 # Otherwise the marked places would be those of another text.

@@ -50,7 +50,7 @@ def main() -> None:
             ranking = search.retriever.rank(question.query, max(PASSAGES), "hybrid", Scope())
             for k in PASSAGES:
                 start = time.perf_counter()
-                ranked = search.retriever.rank_sentences(question.query, ranking.passages[:k], SENTENCES)
+                ranked = search.retriever.sentence_ranker.rank(question.query, ranking.passages[:k], SENTENCES)
                 seconds.setdefault(f"sentences of {k} passages", []).append(time.perf_counter() - start)
                 counts[k].append(int(str(ranked.parameters["sentences"])))
     search_median = float(np.median(seconds["hybrid search"][WARM_UP:]))

@@ -152,7 +152,7 @@ def test_segmented_question_reads_only_its_patient(plain: LibrarySearch) -> None
 
 
 def test_prompt_over_window_is_split_within_patient(plain: LibrarySearch) -> None:
-    model = recorder(context_tokens=900)
+    model = recorder(context_tokens=700)
     many: dict[str, Any] = {"strategy": "brief-context", "preflight": {"enabled": False}, "partition": 9}
     answers = asked(plain, [question(number) for number in FEW], model=model, **many)
     assert "re-partitioned" in str([answer.trace for answer in answers])
@@ -207,7 +207,7 @@ def test_cached_reply_is_not_reused_for_other_patient(plain: LibrarySearch, tmp_
     assert len(inner.requests) == paid, "all replies were kept"
     assert len({request.messages for request in inner.requests}) == len(PATIENTS)
     for answers in (first, again):
-        assert [answer.text for answer in answers] == [word(number) for number in ALL]
+        assert [answer.text for answer in answers] == [f"{word(number)} [1]" for number in ALL]
 
 
 def test_patients_with_equal_text_share_cached_reply(tmp_path: Path) -> None:

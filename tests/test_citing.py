@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from epicrisis.answers import Answer, Notice
-from epicrisis.components import LibrarySearch
+from epicrisis.answers import Answer, AnswerStarted, MapStarted, Notice
+from epicrisis.components import LibrarySearch, describe_optional_prompts
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.runner import RecordStore
@@ -24,8 +27,9 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.stores import MemoryStore, hash_content
-from epicrisis.types import Hit, Question, Ranking
+from epicrisis.types import Document, Hit, Passage, Question, Ranking
 from tests.support.numbered_sentences import ENCODER, PASSAGES, SENTENCES, claims
+from tests.support.patient_records import library
 from tests.support.strategies import said
 
 QUESTION = Question("Does aspirin prevent stroke after a heart attack?", id="1")
@@ -52,13 +56,22 @@ def pipeline_of(encoder: Any = ENCODER, **settings: Any) -> Pipeline:
         rows.append(StoredDocument(passage.document_id, hash_content(passage.document_id, "1"), (passage,), vectors))
     store.add(rows)
     retriever = Retriever(store, encoder, sentences=find_sentences, analyze=analyze_words)
-    values = {"strategy": "rag", "k": 2, "preflight": {"enabled": False}, "citing": "numbers", **settings}
+    values = {"strategy": "rag", "k": 2, "preflight": {"enabled": False}, **settings}
     search = LibrarySearch(cast("Library", None), retriever)
     return Pipeline(Settings(**values), dict.fromkeys(ROLES, ScriptedModel(reply)), search)
 
 
 def answer_of(pipeline: Pipeline, **overrides: Any) -> Answer:
     return asyncio.run(pipeline.answer(QUESTION, overrides=RunOverrides(**overrides)))
+
+
+@contextmanager
+def closing_pipeline(pipeline: Pipeline) -> Iterator[Pipeline]:
+    """Close the pipeline at the end."""
+    try:
+        yield pipeline
+    finally:
+        asyncio.run(pipeline.aclose())
 
 
 def notices_of(answer: Answer) -> list[Notice]:
@@ -77,12 +90,20 @@ def test_answer_cites_selected_sentence(settings: dict[str, Any], by: str) -> No
     assert notices_of(answer) == []
 
 
-def test_without_encoder_all_sentences_are_offered() -> None:
+def test_answer_without_encoder_cites_sentence_selected_by_words() -> None:
     answer = answer_of(pipeline_of(None, by="bm25"))
     assert answer.citations[0].quotation == SENTENCES[1]
-    (notice,) = notices_of(answer)
-    assert notice.kind == "sentences"
-    assert "no encoder selects sentences" in notice.message
+    assert notices_of(answer) == []
+    (started,) = [event for event in answer.trace if isinstance(event, AnswerStarted)]
+    assert (started.sentences, started.selected_by) == (3, "words")
+
+
+def test_trace_says_that_encoder_selected_sentences_of_each_part() -> None:
+    answer = answer_of(pipeline_of(strategy="brief-context", partition=1))
+    parts = [event for event in answer.trace if isinstance(event, MapStarted)]
+    assert [(part.sentences, part.selected_by) for part in parts] == [(3, "encoder"), (3, "encoder")]
+    (started,) = [event for event in answer.trace if isinstance(event, AnswerStarted)]
+    assert (started.stage, started.sentences, started.selected_by) == ("reduce", 1, None)
 
 
 def test_parts_of_given_ranking_offer_their_own_sentences() -> None:
@@ -103,13 +124,45 @@ def test_library_is_needed_only_for_encoder() -> None:
 
 def test_recipe_names_numbers_only_where_they_change_replies() -> None:
     models = dict.fromkeys(ROLES, ScriptedModel(reply))
-    plain = Pipeline(Settings(), models).recipe()
-    assert plain == Pipeline(Settings(citing="quotes"), models).recipe()
-    assert "citing" not in plain["settings"]
-    numbered = Pipeline(Settings(citing="numbers"), models).recipe()
+    numbered = Pipeline(Settings(), models).recipe()
+    assert numbered == Pipeline(Settings(citing="numbers"), models).recipe()
     assert numbered["settings"]["citing"] == "numbers"
-    assert numbered["prompts"] == plain["prompts"]
     assert len(numbered["numbered_prompts"]) == 12
+    quoted = Pipeline(Settings(citing="quotes"), models).recipe()
+    assert "citing" not in quoted["settings"]
+    assert quoted["prompts"] == numbered["prompts"]
+
+
+def test_recipe_names_words_where_no_encoder_selects_sentences() -> None:
+    assert "sentences_by" not in describe_optional_prompts(Settings(), pipeline_of().search)
+    assert describe_optional_prompts(Settings(), pipeline_of(None).search)["sentences_by"] == "words"
+    assert describe_optional_prompts(Settings(citing="quotes"), pipeline_of(None).search) == {}
+
+
+@pytest.mark.parametrize("settings", [{"strategy": "rag", "by": "bm25"}, {"strategy": "full-context"}])
+def test_numbered_sentences_open_no_encoder(settings: dict[str, Any], tmp_path: Path) -> None:
+    """The encoder of this library is not installed."""
+    with library(tmp_path / "library", [Document("d", SENTENCES[1], "Aspirin")]) as store:
+        path = store.path
+    made = Settings.model_validate({"models": {"writer": {"name": "http://127.0.0.1:9/v1#m"}}, **settings})
+    with closing_pipeline(Pipeline.open(made, path)) as pipeline:
+        assert pipeline.settings.citing == "numbers"
+        assert pipeline.recipe()["sentences_by"] == "words"
+
+
+def test_source_has_study_type_of_unquoted_passage() -> None:
+    """The type is in the words of the first passage, and the quotation in the second."""
+    methods = "We randomised 200 people to aspirin or placebo."
+    first = Passage("d#0", "d", 0, 0, len(methods), methods, title="On aspirin")
+    second = replace(first, id="d#1", ordinal=1, start=100, end=100 + len(SENTENCES[1]), text=SENTENCES[1])
+    ranking = Ranking((Hit(first, 1.0, 0), Hit(second, 0.5, 1)), "given")
+    (citation,) = answer_of(pipeline_of(), ranking=ranking).citations
+    assert citation.passage_id == "d#1"
+    assert citation.reference.study is not None
+    assert (citation.reference.study.label, citation.reference.study.basis) == (
+        "randomised trial (by its abstract)",
+        "abstract",
+    )
 
 
 def test_claims_are_recorded_and_read_back(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_choice_of_unknown_option_is_repeated_with_complete_record(ward: Library
         quotes = [{"doc": 1, "quote": unfence(request.messages[-1].content)[0].splitlines()[-1]}]
         return json.dumps({"result": {"found": True, "quotes": quotes, "answer": "It was.", "choice": choice}})
 
-    pipeline, model = pipeline_of(ward, script)
+    pipeline, model = pipeline_of(ward, script, citing="quotes")
     answer = asyncio.run(pipeline.answer(question))
     assert (answer.state, answer.choice, answer.narrowing, len(model.requests)) == ("answered", "A", "lifted", 2)
 

@@ -17,7 +17,7 @@ from epicrisis.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "epicrisis"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "deploy" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DESIGN = ROOT / "docs" / "design"
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)

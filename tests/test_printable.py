@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from epicrisis.errors import InputError
 from epicrisis.printable import (
     REPLACEMENT,
+    agree,
     count_noun,
     printable,
     printable_json,
@@ -93,3 +94,7 @@ def test_unsafe_character_table_is_complete() -> None:
 )
 def test_count_noun_agrees_with_its_number(count: int, text: str) -> None:
     assert count_noun(count, "document") == text
+
+
+def test_words_agree_with_one_alone() -> None:
+    assert [agree(count, "is", "are") for count in (0, 1, 2)] == ["are", "is", "are"]

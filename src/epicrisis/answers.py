@@ -8,7 +8,17 @@ from typing import Any, Literal, TypeAlias
 
 from epicrisis.references import Reference
 from epicrisis.study_types import StudyTypeMatch
-from epicrisis.types import AnswerState, ArticleMark, CountUnit, EvidenceSpan, Preflight, Question, Ranking, SearchTops
+from epicrisis.types import (
+    AnswerState,
+    ArticleMark,
+    CountUnit,
+    EvidenceSpan,
+    Preflight,
+    Question,
+    Ranking,
+    SearchTops,
+    SentenceSelector,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +367,9 @@ class MapStarted:
 
     partition: int
     passages: tuple[str, ...]
+    sentences: int = 0
+    """Sentences whose numbers the reply may name; 0 for a reply that quotes."""
+    selected_by: SentenceSelector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +385,10 @@ class AnswerStarted:
 
     stage: str
     documents: int
+    sentences: int = 0
+    """Sentences whose numbers the reply may name; 0 for a reply that quotes or cites nothing."""
+    selected_by: SentenceSelector | None = None
+    """What selected these sentences. None for those of findings."""
 
 
 @dataclass(frozen=True, slots=True)

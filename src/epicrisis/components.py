@@ -189,9 +189,9 @@ def open_library_search(
     protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
     if not search:
         whole_library = Library.open(path)
-        return LibrarySearch(whole_library, Retriever(whole_library, None), rosters=(Roster(whole_library),))
-    selects_sentences = sentences or settings.strategy in WITH_SENTENCES or settings.citing == "numbers"
-    needs_encoder = settings.by != "bm25" or selects_sentences
+        retriever = Retriever(whole_library, None, sentences=find_sentences, analyze=analyze_words)
+        return LibrarySearch(whole_library, retriever, rosters=(Roster(whole_library),))
+    needs_encoder = settings.by != "bm25" or sentences or settings.strategy in WITH_SENTENCES
     needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
     rerank, reranker = settings.rerank, None
     if rerank.name is not None:
@@ -395,11 +395,16 @@ def describe_models(settings: Settings, roles: Sequence[str]) -> dict[str, dict[
     return models
 
 
-def describe_optional_prompts(settings: Settings) -> dict[str, str]:
-    """Return the hashes of the prompts that only some settings use, by their key in a recipe."""
+def describe_optional_prompts(settings: Settings, search: LibrarySearch | None = None) -> dict[str, str]:
+    """Return the hashes of the prompts that only some settings use, by their key in a recipe.
+
+    `sentences_by` is added where no encoder selects the numbered sentences.
+    """
     hashes: dict[str, str] = {}
     if settings.citing == "numbers":
         hashes["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
+        if search is not None and search.retriever.encoder is None:
+            hashes["sentences_by"] = "words"
     if settings.map_confidence:
         hashes["confidence_prompts"] = hash_prompts(CONFIDENCE_PROMPTS)
     if settings.check == "model":

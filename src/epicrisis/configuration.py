@@ -12,6 +12,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
@@ -52,7 +53,14 @@ def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = 
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise SettingsError(_explain(error)) from None
-    return settings.model_copy(update={"home": settings.home.expanduser()})
+    try:
+        home = settings.home.expanduser()
+    except RuntimeError:
+        raise SettingsError(
+            "this user has no home folder: set EPICRISIS_HOME to the folder of the models, which is also that of the "
+            "server's users and jobs"
+        ) from None
+    return settings.model_copy(update={"home": home})
 
 
 def read_presets() -> dict[str, dict[str, Any]]:
@@ -111,8 +119,12 @@ def _find_config(config: Path | None) -> Path | None:
         if not path.is_file():
             raise SettingsError(f"no settings file at {path}: give --config an existing TOML file")
         return path
-    base = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-    return next(filter(Path.is_file, (Path("epicrisis.toml"), base / "epicrisis" / "epicrisis.toml")), None)
+    candidates = [Path("epicrisis.toml")]
+    # A container may run as a user without a home folder.
+    with suppress(RuntimeError):
+        base = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+        candidates.append(base / "epicrisis" / "epicrisis.toml")
+    return next(filter(Path.is_file, candidates), None)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -7,13 +7,17 @@ from dataclasses import dataclass, replace
 
 from epicrisis.answering.document_answers import build_documents_request
 from epicrisis.answering.strategy_context import Context
+from epicrisis.corpus.chunking import find_sentences
+from epicrisis.library.word_index import analyze_words
 from epicrisis.partitioning import mark_largest_gap
+from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences, prefer_studies
 from epicrisis.retrieval.time_expressions import find_time_expressions
 from epicrisis.retrieval.timeline import resolve
@@ -21,6 +25,8 @@ from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope, SentenceRanking
 
 RETRY_MESSAGE = "the remaining notes do not answer the question: asking again with the whole record"
+BY_WORDS = SentenceRanker(None, find_sentences, analyze_words)
+"""Ranks sentences without a library, whose encoder is unknown."""
 EMPTY_MESSAGE = "nothing is found in the remaining notes: searching the whole record"
 
 
@@ -97,12 +103,12 @@ def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Sc
     return mark_largest_gap(ranking, count) if settings.adaptive_k else ranking
 
 
-def rank_sentences(settings: Settings, retriever: Retriever, text: str, ranking: Ranking, k: int) -> SentenceRanking:
+def rank_sentences(settings: Settings, ranker: SentenceRanker, text: str, ranking: Ranking, k: int) -> SentenceRanking:
     """Return the best `k` sentences of the passages of a ranking, whatever order its hits are in."""
     if not settings.prefer:
-        sentences = retriever.rank_sentences(text, ranking.passages, k, ranking.ranks)
+        sentences = ranker.rank(text, ranking.passages, k, ranking.ranks)
     else:
-        pool = retriever.rank_sentences(text, ranking.passages, k * POOL_TIMES, ranking.ranks)
+        pool = ranker.rank(text, ranking.passages, k * POOL_TIMES, ranking.ranks)
         sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
     return replace(sentences, tops=ranking.tops)
 
@@ -144,7 +150,8 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
     if not left_out:
         return ranking
     remark = (
-        f"{len(left_out)} of {len(ranking.hits)} notes do not fit {budget} whole, and are left out: "
+        f"{len(left_out)} of {count_noun(len(ranking.hits), 'note')} {agree(len(left_out), 'does', 'do')} not fit "
+        f"{budget} whole, and {agree(len(left_out), 'is', 'are')} left out: "
         f"{', '.join(left_out)}"
     )
     parameters = {**ranking.parameters, "left_out": left_out}

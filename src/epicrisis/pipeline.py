@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
+from epicrisis.answering.citations import add_document_studies
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.conflicts import find_conflicts, watch_passages
 from epicrisis.answering.defence import DefenceOptions
@@ -55,7 +56,7 @@ from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.retrieval.sentence_ranking import list_sentences
+from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
@@ -155,7 +156,7 @@ class Pipeline:
                 resources.callback(open_log(settings.log, settings.log_text).close)
             search, rosters = None, tuple[Roster, ...]()
             if library is not None and needed - WITHOUT_LIBRARY:
-                searches = bool(needed - WITHOUT_SEARCH) or settings.citing == "numbers"
+                searches = bool(needed - WITHOUT_SEARCH)
                 sentences = bool(needed & components.WITH_SENTENCES)
                 search = components.open_library_search(settings, library, searches, sentences=sentences, pool=pool)
                 resources.enter_context(search)
@@ -268,7 +269,7 @@ class Pipeline:
         }
         if self.search is not None:
             recipe["library"] = components.describe_search(self.search)
-        recipe |= components.describe_optional_prompts(self.settings)
+        recipe |= components.describe_optional_prompts(self.settings, self.search)
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.examples is not None:
@@ -325,6 +326,7 @@ class Pipeline:
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, context)
+            answer = add_document_studies(answer, passages.values())
             answer = withhold_unverified(answer) if withhold else answer
             answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context)
             return replace(answer, conflicts=find_conflicts(answer, passages, is_record=scope.patient is not None))
@@ -410,7 +412,7 @@ class Pipeline:
             **components.read_prompt_options(settings),
             citing=settings.citing,
             map_confidence=settings.map_confidence,
-            compare_texts=None if not self._has_encoder else self._compare_texts,
+            compare_texts=self._compare_texts,
             preflight=preflight if settings.preflight.enabled else None,
             partition=settings.partition,
             count=settings.count_unit(scope.patient),
@@ -432,26 +434,21 @@ class Pipeline:
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None
     ) -> SentenceRanking:
-        """Return the best `k` sentences of the ranking, or of a search without a ranking.
-
-        Without an encoder, return every sentence of the ranking in the order of the text.
-        """
-        if ranking is not None and not self._has_encoder:
-            return list_sentences(ranking.passages, find_sentences)
-        retriever = self._retriever()
+        """Return the best `k` sentences of the ranking, or of a search without a ranking."""
         if ranking is None:
+            retriever = self._retriever()
             ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
             _emit_notes(ranking, emit)
         select = evidence_selection.rank_sentences
-        return await self._offload(select, self.settings, retriever, question.text, ranking, k)
+        return await self._offload(select, self.settings, self._sentence_ranker, question.text, ranking, k)
 
     @property
-    def _has_encoder(self) -> bool:
-        return self.search is not None and self.search.retriever.encoder is not None
+    def _sentence_ranker(self) -> SentenceRanker:
+        return evidence_selection.BY_WORDS if self.search is None else self.search.retriever.sentence_ranker
 
     async def _compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return for each query its similarity to each text by the encoder."""
-        return await self._offload(self._retriever().compare_texts, queries, texts)
+        """Return for each query its similarity to each text, by the encoder or by words."""
+        return await self._offload(self._sentence_ranker.compare_texts, queries, texts)
 
     async def find_time_restriction(
         self, question: Question, scope: Scope, overrides: RunOverrides = NO_OVERRIDES

@@ -110,3 +110,8 @@ def _escape(character: str) -> str:
 def count_noun(count: int, noun: str) -> str:
     """Return a count with its noun, such as `1 document` or `1,000 documents`. The plural must be regular."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def agree(count: int, singular: str, plural: str) -> str:
+    """Return the word that agrees with a count, such as `is` or `are`."""
+    return singular if count == 1 else plural

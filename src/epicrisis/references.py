@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -135,6 +135,14 @@ def find_passage_study(passage: Passage) -> StudyTypeMatch | None:
     if passage.patient is not None:
         return None
     return find_study_type(passage.metadata, passage.title, passage.text if passage.ordinal == 0 else "")
+
+
+def find_document_study(document_id: str, passages: Iterable[Passage]) -> StudyTypeMatch | None:
+    """Return the type of a study from the first of these passages of it that shows one, or None."""
+    for passage in passages:
+        if passage.document_id == document_id and (study := find_passage_study(passage)):
+            return study
+    return None
 
 
 def _text(metadata: Metadata, key: str) -> str:

@@ -311,7 +311,10 @@ class Settings(_Table):
     )
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     citing: CitingMode = _key(
-        "quotes", "How a reply names its evidence: quotes (copied words) or numbers (of sentences).", omit="quotes"
+        "numbers",
+        "How a reply names its evidence: numbers (of sentences) or quotes (copied words). Experiments quote unless "
+        "this is set.",
+        omit="quotes",
     )
     map_confidence: bool = _key(
         False,

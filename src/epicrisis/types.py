@@ -89,6 +89,8 @@ UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]
 
 CitingMode: TypeAlias = Literal["quotes", "numbers"]
 """How a reply names its evidence: by words copied from a document, or by the numbers of sentences in the prompt."""
+SentenceSelector: TypeAlias = Literal["encoder", "words"]
+"""What selects the sentences with a number: an encoder together with words, or words alone."""
 
 RETRACTED = "retracted"
 RETRACTION_NOTICE = "retraction-notice"

@@ -132,7 +132,7 @@ def test_failed_attempts_are_noted() -> None:
     asked = world(_Ends("stop", failed=2), ())
     ask_in(asked)
     (notice,) = asked.of(Notice)
-    assert (notice.kind, notice.message) == ("retried", "stage: 2 failed tries before this reply")
+    assert (notice.kind, notice.message) == ("retried", "stage: 2 failed attempts before this reply")
 
 
 def test_stream_contains_only_answer_text() -> None:

@@ -283,7 +283,8 @@ def test_naive_reader_is_fooled_without_and_not_with_isolated_votes(defence: Def
     ("values", "key"),
     [
         ({"strategy": "rag", "defence": {"isolated_votes": True}}, "defence.isolated_votes"),
-        ({"defence": {"structured_findings": True}}, "defence.structured_findings"),
+        ({"strategy": "rag", "defence": {"structured_findings": True}}, "defence.structured_findings"),
+        ({"citing": "quotes", "defence": {"structured_findings": True}}, "defence.structured_findings"),
     ],
 )
 def test_defence_that_the_strategy_does_not_have_is_rejected(values: Mapping[str, object], key: str) -> None:

@@ -44,6 +44,46 @@ def test_direction_of_unwanted_outcome(text: str, direction: Direction) -> None:
     assert find_direction(text, PAIN) == direction
 
 
+@pytest.mark.parametrize(
+    ("text", "direction"),
+    [
+        ("Deferring radiotherapy improved survival.", "decreased"),
+        ("Delaying the use of radiotherapy improved survival.", "decreased"),
+        ("Deferred radiotherapy was associated with better survival.", "decreased"),
+        ("Survival improved when radiotherapy was deferred.", "decreased"),
+        ("Omitting radiotherapy reduced survival.", "increased"),
+        ("Withholding radiotherapy did not affect survival.", "no-difference"),
+        ("Survival was better with deferred radiotherapy than with immediate radiotherapy.", "decreased"),
+        ("Survival was better with immediate radiotherapy than with deferred radiotherapy.", "increased"),
+        ("Compared with deferred radiotherapy, immediate radiotherapy improved survival.", "increased"),
+        ("Compared with immediate radiotherapy, deferred radiotherapy improved survival.", "decreased"),
+        ("Radiotherapy improved survival by delaying progression.", "increased"),
+        ("Deferring surgery improved survival after radiotherapy.", "increased"),
+    ],
+)
+def test_effect_of_withheld_intervention_is_turned_round(text: str, direction: Direction) -> None:
+    assert find_direction(text, read_comparison("Does radiotherapy improve survival?")) == direction
+
+
+def test_withholding_that_is_asked_about_is_the_intervention() -> None:
+    comparison = read_comparison("Does deferring radiotherapy improve survival?")
+    assert find_direction("Deferring radiotherapy improved survival.", comparison) == "increased"
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "direction"),
+    [
+        ("Does low-dose aspirin improve survival?", "Low-dose aspirin improved survival.", "increased"),
+        ("Does a low dose of aspirin improve survival?", "A low dose of aspirin improved survival.", "increased"),
+        ("Does delayed cord clamping prevent anaemia?", "Delayed cord clamping reduced anaemia.", "decreased"),
+        ("Does radiotherapy improve survival?", "High-dose radiotherapy reduced survival.", "decreased"),
+        ("Does aspirin affect bleeding?", "Bleeding was higher with aspirin.", "increased"),
+    ],
+)
+def test_word_in_name_of_intervention_is_no_direction(question: str, text: str, direction: Direction) -> None:
+    assert find_direction(text, read_comparison(question)) == direction
+
+
 def test_better_wanted_outcome_is_increase() -> None:
     assert find_direction("Survival improved with ketamine.", SURVIVAL) == "increased"
 

@@ -183,10 +183,10 @@ def test_requests_without_the_setting_ask_for_no_confidence() -> None:
 
 def test_recipe_names_the_setting_and_its_prompts_only_when_it_is_on() -> None:
     assert "map_confidence" not in Settings().model_dump()
-    assert describe_optional_prompts(Settings()) == {}
+    assert list(describe_optional_prompts(Settings())) == ["numbered_prompts"]
     settings = Settings.model_validate({"map_confidence": True})
     assert settings.model_dump()["map_confidence"] is True
-    assert list(describe_optional_prompts(settings)) == ["confidence_prompts"]
+    assert list(describe_optional_prompts(settings)) == ["numbered_prompts", "confidence_prompts"]
 
 
 def test_isolated_votes_with_map_confidence_are_rejected() -> None:

@@ -87,7 +87,7 @@ def test_failed_drafts_are_named_and_rest_is_synthesized() -> None:
     answer = run(ensemble_refining, asked, OPEN_QUESTION)
     assert [draft.state for draft in answer.drafts] == ["failed", "abstained", "answered"]
     assert answer.state == "answered"
-    assert [notice.message for notice in asked.of(Notice)] == ["1 of 3 drafts failed or were unreadable: 0"]
+    assert [notice.message for notice in asked.of(Notice)] == ["1 of 3 drafts failed or unreadable: 0"]
 
 
 @pytest.mark.parametrize(("reply", "state"), [(NOT_FOUND, "abstained"), ("{", "unparsed")])

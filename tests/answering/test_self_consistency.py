@@ -158,7 +158,7 @@ def test_failed_votes_are_named_and_not_counted() -> None:
     assert [vote.state for vote in answer.votes] == ["failed", "abstained", "unparsed", "answered"]
     assert (answer.state, answer.choice) == ("answered", "D")
     (lost,) = (notice for notice in asked.of(Notice) if notice.kind == "left-out")
-    assert lost.message == "2 of 4 votes failed or were unreadable: 0, 2"
+    assert lost.message == "2 of 4 votes failed or unreadable: 0, 2"
 
 
 def test_all_failed_votes_give_failure() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +18,11 @@ from epicrisis.answering.baselines import full_context, rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.document_answers import build_documents_request, withhold_unverified
 from epicrisis.answering.reply_parsing import MAX_QUOTES_READ, AnswerFormat, TextStream, read_sentence_numbers
-from epicrisis.answering.sentence_numbers import CANDIDATES, UNRANKED_CANDIDATES, NumberedSentences
+from epicrisis.answering.sentence_numbers import CANDIDATES, MAX_CANDIDATES, NumberedSentences, count_candidates
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import Answer, Claim, Notice, Quotation, TextDelta
+from epicrisis.answers import Answer, AnswerStarted, Claim, Notice, Quotation, TextDelta
 from epicrisis.errors import ScopeViolation
+from epicrisis.evidence_selection import BY_WORDS
 from epicrisis.plan.counting_models import synthetic_reply
 from epicrisis.prompts import unfence
 from epicrisis.testing.chat import ScriptedModel
@@ -31,7 +33,7 @@ from tests.support.numbered_sentences import (
     claims,
     numbered_world,
     passage_of,
-    select_everything,
+    select_by_words,
     select_ranked,
 )
 from tests.support.strategies import (
@@ -115,7 +117,7 @@ def test_number_that_was_not_offered_is_ignored_and_noted() -> None:
     assert answer.text == f"{FIRST} [1] {SECOND}"
     (notice,) = asked.of(Notice)
     assert notice.kind == "sentences"
-    assert "3 numbers of sentences that were not offered" in notice.message
+    assert "names 3 numbers without a sentence: ignored" in notice.message
 
 
 def test_number_named_twice_is_cited_once() -> None:
@@ -248,18 +250,33 @@ def test_encoder_selects_candidates_of_long_document() -> None:
     assert sum(text.startswith("Aspirin does prevent stroke.") for _, text in shown) == 1
 
 
-def test_without_encoder_first_sentences_are_offered_with_notice() -> None:
-    lines = [f"Line {i} says nothing of use." for i in range(UNRANKED_CANDIDATES + 5)]
-    found = (passage_of(" ".join(lines), "long"),)
-    model = says(claims((FIRST, [1, 2])))
-    asked = numbered_world(model, found, select_sentences=select_everything, compare_texts=None)
+def test_words_select_candidates_without_encoder() -> None:
+    lines = [f"Filler number {word} says nothing of use." for word in range(30)]
+    lines[17] = "Aspirin does prevent stroke."
+    model = says(claims((FIRST, [1])))
+    asked = numbered_world(model, (passage_of(" ".join(lines), "long"),), select_sentences=select_by_words)
+    run(rag, asked)
+    shown = labels_of(model.requests[0].messages[-1].content)
+    assert len(shown) == CANDIDATES
+    assert sum(text.startswith("Aspirin does prevent stroke.") for _, text in shown) == 1
+    assert asked.of(AnswerStarted) == [AnswerStarted("rag", 1, CANDIDATES, "words")]
+
+
+@pytest.mark.parametrize(("lines", "candidates"), [(100, CANDIDATES), (800, 24), (4000, MAX_CANDIDATES)])
+def test_long_prompt_has_one_candidate_for_every_thousand_characters(lines: int, candidates: int) -> None:
+    texts = ["This line says nothing of use." for _ in range(lines)]
+    passages = (passage_of(" ".join(texts[: lines // 2]), "a"), passage_of(" ".join(texts[lines // 2 :]), "b"))
+    assert count_candidates(passages) == candidates
+
+
+def test_degenerate_reply_cites_sentence_with_most_words_of_claim_without_encoder() -> None:
+    async def compare_words(queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        return BY_WORDS.compare_texts(queries, texts)
+
+    model = says(claims(("Vomiting was more frequent with zinc.", [1]), ("Nobody knows.", [2])))
+    asked = numbered_world(model, select_sentences=select_ranked(5, 6, 4, 3, 2, 1), compare_texts=compare_words)
     answer = run(rag, asked, OPEN_QUESTION)
-    assert len(labels_of(model.requests[0].messages[-1].content)) == UNRANKED_CANDIDATES
-    assert [citation.quotation for citation in answer.citations] == lines[:2]
-    (notice,) = asked.of(Notice)
-    assert (
-        notice.message == f"no encoder selects sentences: the first {UNRANKED_CANDIDATES} of {len(lines)} may be cited"
-    )
+    assert [citation.quotation for citation in answer.citations] == [SENTENCES[4], SENTENCES[1]]
 
 
 def test_documents_without_sentence_are_quoted() -> None:

@@ -139,7 +139,7 @@ def test_no_page_violates_accessibility_or_overflows(tmp_path: Path, axe: str, w
         await ask(page)
         address = page.url.removeprefix(visit.address)
         found += [f"answer {line}" for line in await find_violations(page, axe)]
-        await page.click(".cite >> nth=0")
+        await page.click(".sources .cite >> nth=0")
         await page.wait_for_selector("dialog[open] mark")
         found += [f"dialog {line}" for line in await find_violations(page, axe)]
         for place in (address, f"{address}/sources/1", f"{address}/ranks/3", "/history", "/libraries"):
@@ -161,7 +161,7 @@ def test_hostile_text_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
         # Only the program's own addresses are links.
         hrefs = await page.locator("main a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
         assert [href for href in hrefs if not href.startswith(("/", "#"))] == []
-        await page.click(".cite >> nth=0")
+        await page.click(".sources .cite >> nth=0")
         await page.wait_for_selector("dialog[open] mark")
         assert await page.locator("dialog img, dialog script").count() == 0
 

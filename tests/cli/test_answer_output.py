@@ -31,7 +31,7 @@ def trials(tmp_path: Path) -> Path:
 
 
 def ask(run: Run, trials: Path, *flags: object) -> Any:
-    settings = ("--setting", "cache.mode=off", "--setting", "scope.include=retracted")
+    settings = ("--setting", "cache.mode=off", "--setting", "scope.include=retracted", "--setting", "citing=quotes")
     with HostileServer(lambda _: json.dumps({"result": REPLY})) as server:
         return run(
             "ask", trials, QUESTION, "--by", "bm25", "--strategy", "rag", *settings, *flags, "--model", server.url

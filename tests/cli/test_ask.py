@@ -165,7 +165,7 @@ def test_ask_file_with_some_broken_lines_warns_counts_them_and_answers_the_other
     assert [line.partition(":")[0] for line in warnings] == ["warning"] * 3
     assert warnings[0].startswith(f"warning: {questions}, line 2: ")
     assert warnings[1].startswith(f"warning: {questions}, line 3: ")
-    assert warnings[2] == f"warning: 2 lines of {questions} were skipped; they are listed above"
+    assert warnings[2] == f"warning: 2 lines of {questions} were skipped, as listed above"
 
 
 def test_ask_file_with_only_broken_lines_fails(run: Run, ask_command: tuple[Any, ...], tmp_path: Path) -> None:

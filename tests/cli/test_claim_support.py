@@ -26,6 +26,7 @@ from tests.support.patient_records import library
 QUESTION = "Does aspirin prevent stroke?"
 SENTENCE = "Aspirin lowered the risk of stroke by 9 % in adults."
 WRONG = "Aspirin lowered the risk of stroke by 12 %."
+FLAGS = ("--by", "bm25", "--setting", "cache.mode=off", "--strategy", "rag", "--setting", "citing=quotes")
 REASON = "its sentences do not say 12 %, but 9 %"
 
 PASSAGE = Passage("a#0", "a", 0, 0, len(SENTENCE), SENTENCE, title="Aspirin for primary prevention")
@@ -43,7 +44,7 @@ def reply(claim: str) -> str:
 
 
 def ask(run: Run, trials: Path, claim: str, *flags: str) -> Any:
-    flags = ("--by", "bm25", "--setting", "cache.mode=off", "--strategy", "rag", "--json", *flags)
+    flags = (*FLAGS, "--json", *flags)
     with HostileServer(lambda body: reply(claim)) as server:
         result = run("ask", trials, QUESTION, *flags, "--model", server.url)
     assert result.exit_code == 0
@@ -95,7 +96,7 @@ def answer_with(settings: Settings, models: Mapping[str, ScriptedModel], **compo
 
 
 def test_nli_check_of_pipeline_decides_claims() -> None:
-    settings = Settings(strategy="rag", check="nli", check_model="term-overlap")
+    settings = Settings(strategy="rag", check="nli", check_model="term-overlap", citing="quotes")
     for claim, state, support in (
         ("Aspirin lowered stroke in adults.", "answered", "supported"),
         ("Zebras graze at dawn.", "abstained", "not-addressed"),
@@ -131,7 +132,7 @@ def test_ask_shows_the_share_of_supported_claims_as_confidence(run: Run, trials:
     assert answer["confidence"] == {"value": 0.0, "components": {"claims": 0.0}, "calibrated": None}
     assert ask(run, trials, "Aspirin is worth its price.")["confidence"] is None
     with HostileServer(lambda body: reply(WRONG)) as server:
-        flags = ("--by", "bm25", "--setting", "cache.mode=off", "--strategy", "rag", "--model", server.url)
+        flags = (*FLAGS, "--model", server.url)
         shown = run("ask", trials, QUESTION, *flags).stdout
     assert "Confidence 0.00 from share of supported claims 0.00" in shown
 
@@ -144,7 +145,7 @@ def test_model_check_asks_the_judge_if_there_is_one(has_judge: bool) -> None:
     writer = ScriptedModel(lambda _: reply("Aspirin is cheap."), name="writer", probabilities=silent)
     judge = ScriptedModel(lambda _: "", name="judge", probabilities=silent)
     models = {**dict.fromkeys(ROLES, writer), **({"judge": judge} if has_judge else {})}
-    answer = answer_with(Settings(strategy="rag", check="model"), models)
+    answer = answer_with(Settings(strategy="rag", check="model", citing="quotes"), models)
     assert answer.state == "abstained"
     assert answer.withheld is not None
     assert answer.withheld.reason == "its only claim is not supported: its sentences do not say so (probability 10%)"

@@ -61,7 +61,7 @@ def test_plan_of_sample_warns_about_skipped_line(tmp_path: Path, questions: Path
     assert result.exit_code == 0, result.stderr
     first, last = (line for line in result.stderr.splitlines() if line.startswith("warning: "))
     assert first.startswith(f"warning: {questions}, line 4: ")
-    assert last == f"warning: 1 lines of {questions} were skipped; they are listed above"
+    assert last == f"warning: 1 line of {questions} was skipped, as listed above"
     assert "3 questions on" in result.stdout
     assert "Planned from a random sample of 2 of 3 questions" in result.stdout
     assert "exact" not in result.stdout

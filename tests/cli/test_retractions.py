@@ -116,6 +116,8 @@ def test_ask_including_retracted_marks_prompt_and_answer(
             "dense",
             "--model",
             f"{server.url}#m",
+            "--setting",
+            "citing=quotes",
         )
         plain = run(*command, "--json")
         assert QUOTE not in "".join(read_prompts(server))

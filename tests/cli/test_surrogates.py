@@ -36,6 +36,8 @@ def test_ask_with_lone_surrogate_in_reply_replaces_it_with_notice(
             f"{server.url}#m",
             "--setting",
             f"record={record}",
+            "--setting",
+            "citing=quotes",
         )
         results = [run("ask", *arguments) for _ in range(2)]
         calls = server.ledger.calls

@@ -92,6 +92,8 @@ def model_options(endpoint: Endpoint) -> tuple[str, ...]:
         "bm25",
         "--setting",
         "preflight.enabled=false",
+        "--setting",
+        "citing=quotes",
     )
 
 
@@ -129,6 +131,9 @@ def test_ask_shows_hostile_replies_safely(
     endpoint.script[CHAT] = [reply(quotes=quotes, answer=f"It lowers it. {UNSAFE}\n  {FAKE}\n{FAKE}", choice="A")]
     for options in ((), ("--options", f"yes {EVIL},no")):
         check_safe(run("ask", library, f"{QUESTION} {EVIL}", *model_options, *options, *more))
+    numbered = [{"text": f"It lowers it. {EVIL} {UNSAFE}\n{FAKE}", "sentences": [1]}]
+    endpoint.script[CHAT] = [reply(claims=numbered)]
+    check_safe(run("ask", library, QUESTION, *model_options, "--setting", "citing=numbers", *more))
     endpoint.script[CHAT] = [streamed(f"In prose {UNSAFE}\n{FAKE}")]
     check_safe(run("ask", library, QUESTION, *model_options, *more))
     endpoint.script[CHAT] = [reply(quotes=quotes, answer="It does", choice=f"C {EVIL}")]

@@ -29,7 +29,19 @@ def reply_quoting(quote: str) -> Any:
 
 
 def ask(run: Run, trials: Path, quote: str, *flags: str, strategy: str = "rag") -> Any:
-    flags = ("--options", "yes,no", "--by", "bm25", "--setting", "cache.mode=off", "--strategy", strategy, *flags)
+    flags = (
+        "--options",
+        "yes,no",
+        "--by",
+        "bm25",
+        "--setting",
+        "cache.mode=off",
+        "--setting",
+        "citing=quotes",
+        "--strategy",
+        strategy,
+        *flags,
+    )
     with HostileServer(reply_quoting(quote)) as server:
         return run("ask", trials, QUESTION, *flags, "--model", server.url)
 

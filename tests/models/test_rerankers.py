@@ -192,7 +192,7 @@ def test_late_interaction_minilm_scores_match_brute_force(minilm_as_reranker: Pa
     expected = [brute_force(vectors(QUERY), vectors(passage)) for passage in PASSAGES]
     # The int8 weights give slightly other numbers in another batch.
     assert np.allclose(ours.score(QUERY, PASSAGES), expected, atol=0.05)
-    assert ours.notes(QUERY, PASSAGES)[0].startswith("1 of 4 passages are longer than the 128 tokens")
+    assert ours.notes(QUERY, PASSAGES)[0].startswith("1 of 4 passages is longer than the 128 tokens")
 
 
 @pytest.mark.models

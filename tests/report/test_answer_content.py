@@ -170,7 +170,7 @@ def test_quotations_of_one_document_share_an_entry() -> None:
     screen = show(answer)
     assert "  [1][2] Rolnik DL." in screen
     assert "      [2] “It did.” (NOT found there: unverified)" in screen
-    assert "1 of 2 quotations are not in the documents that they name." in screen
+    assert "1 of 2 quotations is not in the document named." in screen
 
 
 def test_support_of_claims_is_stated_once_one_was_checked() -> None:

@@ -107,7 +107,7 @@ def test_literature_follows_notes_in_ranking_order() -> None:
     assert [hit.rank for hit in timed.hits] == [0, 1, 2, 3, 4]
     assert timed.retriever == "hybrid+time"
     assert timed.parameters == {"k": 5, "order": "time", "ranked": list(found.ids)}
-    assert timed.notes == ("1 of 3 notes have no time: they stand last",)
+    assert timed.notes == ("1 of 3 notes has no time: it stands last",)
 
 
 def test_literature_alone_is_ordered_by_date() -> None:
@@ -120,7 +120,7 @@ def test_record_reports_note_count_and_undated_notes() -> None:
     assert documents(read.passages) == ["c", "b", "a"]
     assert read.retriever == "record"
     assert read.parameters["without_time"] == ["a"]
-    assert read.notes == ("the record has 3 notes", "1 of 3 notes have no time: they stand last")
+    assert read.notes == ("the record has 3 notes", "1 of 3 notes has no time: it stands last")
     assert rank_record([]).notes == ("the record has 0 notes",)
 
 

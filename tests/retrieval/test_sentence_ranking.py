@@ -142,3 +142,24 @@ def test_word_scores_prefer_rare_words_and_are_at_most_1() -> None:
     assert np.argmax(scores) == 0
     assert scores[0] == 1
     assert not score_words(["unknown"], texts).any()
+
+
+def test_words_and_rank_of_passage_order_sentences_without_encoder() -> None:
+    bare = SentenceRanker(None, find_sentences, analyze_words)
+    texts = ("Zinc was given daily. Nobody was harmed.", "Aspirin prevents stroke. Aspirin was cheap.")
+    passages = [Passage(f"d{n}#0", f"d{n}", 0, 0, len(text), text) for n, text in enumerate(texts)]
+    ranking = bare.rank("Does aspirin prevent stroke?", passages, 3)
+    assert [sentence.text for sentence in ranking.sentences] == [
+        "Aspirin prevents stroke.",
+        "Aspirin was cheap.",
+        "Zinc was given daily.",
+    ]
+    assert ranking.parameters["encoder"] is None
+
+
+def test_texts_without_encoder_are_as_similar_as_their_words() -> None:
+    bare = SentenceRanker(None, find_sentences, analyze_words)
+    (row, other) = bare.compare_texts(["aspirin and stroke", "nothing in common"], ["Zinc.", "Aspirin for stroke."])
+    assert row[0] == 0.0
+    assert row[1] == 1.0
+    assert other == [0.0, 0.0]

@@ -43,7 +43,7 @@ def test_other_hits_keep_their_order_and_k_cuts() -> None:
 def test_filter_keeps_only_preferred_types_and_says_so() -> None:
     best = prefer_studies(ranking(*others(2), passage("t", TRIAL)), ["randomised-trial"], "only", 3, "documents")
     assert best.document_ids == ("t",)
-    assert best.notes == ("1 of the 3 best documents are of the preferred study types; the others are left out",)
+    assert best.notes == ("1 of the 3 best documents is of the preferred study types; the others are left out",)
 
 
 def test_filter_without_a_match_returns_nothing() -> None:

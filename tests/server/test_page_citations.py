@@ -1,4 +1,4 @@
-"""Each number of an answer opens its passage: every citation of 100 answers, through the routes of the page."""
+"""Each number of an answer opens its passage: every citation of 120 answers, through the routes of the page."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.resources import OpenLibrary
-from epicrisis.types import Document
+from epicrisis.types import CitingMode, Document
 from tests.support.pages import Page, ask, demo_documents, open_page, quoting_model, texts_by_id
 from tests.support.servers import connect, open_library, open_resources
 
-ANSWERS = 100
 
-
-def test_every_number_of_100_answers_opens_its_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("citing", "answers", "least"), [("quotes", 100, 300), ("numbers", 20, 40)])
+def test_every_number_of_an_answer_opens_its_sentence(
+    citing: CitingMode, answers: int, least: int, tmp_path: Path
+) -> None:
     documents = demo_documents()
     texts = texts_by_id(documents)
     resources = open_resources(
-        open_library(tmp_path / "lib", quoting_model(), documents, k=6, partition=2, unverified="keep")
+        open_library(tmp_path / "lib", quoting_model(), documents, k=6, partition=2, unverified="keep", citing=citing)
     )
     app = create_app(resources, ServerOptions(folder=tmp_path / "server"))
     store = AnswerStore(tmp_path / "server" / "answers")
@@ -53,12 +56,13 @@ def test_every_number_of_100_answers_opens_its_sentence(tmp_path: Path) -> None:
                 opened += 1
 
     async def run() -> None:
-        for number in range(ANSWERS):
+        for number in range(answers):
             await check(number)
 
     asyncio.run(run())
-    assert opened >= 300
-    assert unverified > 0
+    assert opened >= least
+    # A numbered sentence is always found; some quotations of this model are in no document.
+    assert (unverified > 0) == (citing == "quotes")
 
 
 def test_number_opens_stored_passage_after_document_changed(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from epicrisis.answers import (
     PartialAnswer,
     Quotation,
     Retrieved,
+    SentencesSelected,
 )
 from epicrisis.server.page.evidence_map import PartVerdict, build_evidence_map
-from epicrisis.types import Hit, Preflight, Question, Ranking
+from epicrisis.types import Hit, Preflight, Question, Ranking, SearchTops
 from tests.support.strategies import passages
 
 QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")
@@ -90,7 +91,23 @@ def test_rankings_are_joined_by_shared_documents_and_none_shared_is_a_warning(
     evidence_map = build_evidence_map(replace(ANSWER, partials=(), preflight=preflight))
     assert evidence_map.rankings is not None
     assert len(evidence_map.rankings.lines) == lines
-    assert any("agree on none" in warning for warning in evidence_map.warnings) == is_warned
+    assert any("in common" in warning for warning in evidence_map.warnings) == is_warned
+
+
+@pytest.mark.parametrize("words", [("d2", "d9"), ("d7", "d9")])
+@pytest.mark.parametrize("in_sentences", [True, False])
+def test_hybrid_search_is_drawn_and_warned_of_without_preflight_words(
+    words: tuple[str, ...], in_sentences: bool
+) -> None:
+    tops = SearchTops(("d0", "d2"), words, {"d0": "Zero", "d2": "Two", "d7": "Seven", "d9": "Nine"})
+    found = SentencesSelected((), tops) if in_sentences else Retrieved(replace(RANKING, tops=tops))
+    gap = Preflight(True, 0.2, 16, 0.1, 16, ("d0", "d1"), (), "a gap", signal="dense-gap", count="documents")
+    evidence_map = build_evidence_map(replace(ANSWER, partials=(), preflight=gap, trace=(found,)))
+    assert evidence_map.rankings is not None
+    assert [name.title for name in evidence_map.rankings.right] == [tops.titles[id_] for id_ in words]
+    shared = "d2" in words
+    assert len(evidence_map.rankings.lines) == shared
+    assert any("in common" in warning for warning in evidence_map.warnings) != shared
 
 
 def test_search_without_result_and_parts_without_evidence_are_warned_of() -> None:

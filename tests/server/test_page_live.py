@@ -16,6 +16,7 @@ from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server.app import create_app
 from epicrisis.server.page.live import LiveAnswer
 from epicrisis.testing.chat import ScriptedModel, fill
+from tests.support.pages import Page, ask, demo_documents, quoting_model
 from tests.support.servers import QUESTION, connect, open_library, open_resources
 
 CLAIMS = ("Colchicine was given.", "It was given daily.", "Nobody bled.")
@@ -125,3 +126,20 @@ def test_choice_is_read_once_when_it_is_complete(size: int, by_words: bool) -> N
 def test_choice_that_is_no_option_is_not_shown(reply: str) -> None:
     reader = ReplyStream("rag", AnswerFormat({"A": "yes"}), str)
     assert [delta for delta in reader.feed(reply) if delta.choice] == []
+
+
+def test_whole_page_of_answer_is_smaller_than_150_kb(tmp_path: Path) -> None:
+    library = open_library(tmp_path / "lib", quoting_model(), demo_documents(), k=16, partition=4)
+
+    async def run() -> int:
+        async with connect(create_app(open_resources(library))) as client:
+            html = (await client.get(await ask(client, "Does aspirin prevent it?", strategy="brief-context"))).text
+            page = Page(html)
+            files = [element.attributes["src"] for element in page.all("script")]
+            files += [element.attributes["href"] for element in page.all("link")]
+            sizes = [len((await client.get(file)).content) for file in files]
+            assert len(page.all("div", "card")) >= 3
+            assert min(sizes) > 0
+            return len(html.encode()) + sum(sizes)
+
+    assert 50_000 < asyncio.run(run()) < 150_000

@@ -1,104 +1,83 @@
-"""A real server process: killed after an answer, told to stop during one, and held by clients that send no request."""
+"""The command in a process of its own: it stops when it is told to, and needs no home folder."""
 
 from __future__ import annotations
 
-import asyncio
-import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
-import httpx2
+import pytest
 
-from tests.server.test_jobs import QUESTIONS
-from tests.support.pages import Page
-from tests.support.server_child import run_server
-from tests.support.servers import QUESTION, read_events
+from epicrisis.configuration import load_settings
+from epicrisis.errors import SettingsError
+from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.protocols import Encoder
+from epicrisis.types import Document
 
-ASK = "/api/v1/ask"
-JOBS = "/api/v1/jobs"
-
-
-def test_finished_answers_survive_a_kill_right_after_they_were_delivered(tmp_path: Path) -> None:
-    """Pages as address and as stream, an answer of the OpenAI endpoint, and the answers of a job."""
-    with (
-        run_server(tmp_path) as (port, child),
-        httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
-    ):
-        id_ = client.post(JOBS, json={"questions": QUESTIONS[:2]}).json()["id"]
-        while client.get(f"{JOBS}/{id_}").json()["answers"] != {"answered": 2}:
-            time.sleep(0.05)
-        messages = [{"role": "user", "content": QUESTION}]
-        chat = client.post("/v1/chat/completions", json={"model": "epicrisis/rag", "messages": messages}).json()
-        stream = client.post("/ask", data={"question": QUESTION}, headers={"accept": "text/event-stream"}).text
-        address = client.post("/ask", data={"question": QUESTION}).headers["location"]
-        child.send_signal(signal.SIGKILL)
-        assert child.wait(30) == -signal.SIGKILL
-    streamed = next(part.split('"')[0] for part in stream.split('data-href="')[1:])
-    addresses = [address, streamed, "/answers/" + chat["epicrisis"]["page"].rpartition("/")[2]]
-    assert len(set(addresses)) == 3
-    with run_server(tmp_path) as (port, _), httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-        for path in addresses:
-            page = client.get(path)
-            assert page.status_code == 200
-            assert Page(page.text).one("article", "answer").attributes["data-question"] == QUESTION
-        lines = client.get(f"{JOBS}/{id_}/answers").text.splitlines()
-        assert [json.loads(line)["answer"]["state"] for line in lines] == ["answered", "answered"]
+START_SECONDS = 120.0
 
 
-def test_answer_that_streams_finishes_after_stop_and_new_questions_are_refused(tmp_path: Path) -> None:
-    async def run(port: int, stop: object) -> tuple[list[str], int, int]:
-        address = f"http://127.0.0.1:{port}"
-        async with httpx2.AsyncClient(base_url=address, timeout=60) as client:
-            text, refused, ready = "", 0, 0
-            # A connection from before the stop: after it, the server accepts no new ones.
-            async with httpx2.AsyncClient(base_url=address, timeout=60) as other:
-                await other.get("/readyz")
-                async with client.stream("POST", ASK, json={"question": QUESTION, "stream": True}) as response:
-                    async for piece in response.aiter_text():
-                        text += piece
-                        if not refused and "event: retrieved" in text:
-                            stop()  # type: ignore[operator]
-                            while ready != 503:
-                                ready = (await other.get("/readyz")).status_code
-                            refused = (await other.post(ASK, json={"question": QUESTION})).status_code
-            return [name for name, _ in read_events(text)], refused, ready
-
-    with run_server(tmp_path, seconds=2.0) as (port, child):
-        names, refused, ready = asyncio.run(run(port, lambda: child.send_signal(signal.SIGTERM)))
-        assert child.wait(30) == 0
-    assert names[-1] == "answered"
-    assert (refused, ready) == (503, 503)
+def find_port() -> int:
+    """Return a free port of loopback."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
-def test_client_that_sends_headers_slowly_is_disconnected_and_others_are_not(tmp_path: Path) -> None:
-    """Slowloris: a header line every moment, and never the last one. A question may take longer than headers may."""
-    with (
-        run_server(tmp_path, seconds=1.5, header_seconds=0.8) as (port, _),
-        socket.create_connection(("127.0.0.1", port)) as slow,
-        socket.create_connection(("127.0.0.1", port)) as silent,
-        socket.create_connection(("127.0.0.1", port)) as second,
-        httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
-    ):
-        second.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        assert b"200 OK" in second.recv(10_000)
-        started = time.monotonic()
-        slow.sendall(b"POST /api/v1/ask HTTP/1.1\r\nHost: 127.0.0.1\r\n")
-        for connection in (slow, silent, second):
-            connection.setblocking(False)
-        assert client.post(ASK, json={"question": QUESTION}).json()["state"] == "answered"
-        closed: set[int] = set()
-        while len(closed) < 3 and time.monotonic() - started < 20:
-            for number, connection in enumerate((slow, silent, second)):
-                try:
-                    if number != 1 and number not in closed:
-                        connection.sendall(b"X-More: 1\r\n" if number == 0 else b"GET /heal")
-                    if connection.recv(1_000) == b"":
-                        closed.add(number)
-                except BlockingIOError:
-                    pass
-                except OSError:
-                    closed.add(number)
+def wait_until_ready(process: subprocess.Popen[str], port: int) -> None:
+    """Return when the server accepts questions."""
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        assert process.poll() is None, process.communicate()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as response:
+                if response.status == 200:
+                    return
+        except urllib.error.URLError:
             time.sleep(0.1)
-        assert closed == {0, 1, 2}
+    raise AssertionError("the server did not start")
+
+
+@pytest.mark.models
+def test_server_that_is_told_to_stop_closes_everything_and_ends_with_zero(
+    tmp_path: Path, encoder: Encoder, model_home: Path
+) -> None:
+    with open_or_create(tmp_path / "lib", encoder, "minilm") as library:
+        add_documents(library, [Document("paper", "Aspirin was given for stroke.", title="Stroke")], encoder)
+    port = find_port()
+    command = [sys.executable, "-m", "epicrisis", "serve", str(tmp_path / "lib"), "--port", str(port)]
+    command += ["--folder", str(tmp_path / "server")]
+    environment = {**os.environ, "EPICRISIS_HOME": str(model_home)}
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    try:
+        wait_until_ready(process, port)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+
+
+def test_user_without_home_folder_reads_the_settings_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def find_nobody(_: int) -> None:
+        raise KeyError("no such user")
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "EPICRISIS_HOME", "EPICRISIS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", find_nobody)
+    with pytest.raises(SettingsError, match="EPICRISIS_HOME"):
+        load_settings()
+    monkeypatch.setenv("EPICRISIS_HOME", "/data")
+    assert load_settings().home == Path("/data")

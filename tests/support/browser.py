@@ -37,23 +37,30 @@ class SlowModel(ScriptedModel):
 
 
 class WritingModel(ScriptedModel):
-    """Writes the final reply word by word, `seconds` apart, so that claims arrive one after the other."""
+    """Streams its reply, and keeps the end of it back until `go_on` is called, so that the page can be looked at."""
 
-    def __init__(self, script: Script, seconds: float = 0.03) -> None:
+    def __init__(self, script: Script) -> None:
         super().__init__(script)
-        self._seconds = seconds
+        self._gate = asyncio.Event()
+
+    def go_on(self) -> None:
+        """Send the end of the reply that is being written."""
+        self._gate.set()
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         pieces: list[str] = []
         reply = await super().complete(request, lambda piece: pieces.append(piece or ""))
         if on_delta is not None:
-            for piece in pieces:
-                await asyncio.sleep(self._seconds)
+            for piece in pieces[:-1]:
+                await asyncio.sleep(0)
                 on_delta(piece)
+            await self._gate.wait()
+            self._gate.clear()
+            on_delta(pieces[-1])
         return reply
 
 
-def claiming_model(seconds: float = 0.03) -> WritingModel:
+def claiming_model() -> WritingModel:
     """Return a model that makes three claims of the sentences it was offered."""
 
     def script(request: ChatRequest) -> str:
@@ -65,7 +72,7 @@ def claiming_model(seconds: float = 0.03) -> WritingModel:
         values = {"found": True, "claims": claims, "sentences": [1], "choice": "yes"}
         return json.dumps(fill(request.schema or {}, values, texts[0]))
 
-    return WritingModel(script, seconds)
+    return WritingModel(script)
 
 
 def arguing_model() -> ScriptedModel:
@@ -96,7 +103,7 @@ def arguing_model() -> ScriptedModel:
 
 def make_app(folder: Path, model: ScriptedModel | None = None, **settings: Any) -> FastAPI:
     """Return the application over the demo's documents."""
-    chosen = {"strategy": "brief-context", "k": 16, "partition": 4, "check": "rules", **settings}
+    chosen = {"strategy": "brief-context", "k": 16, "partition": 4, "check": "rules", "citing": "quotes", **settings}
     preflight = {"signal": "overlap", "n": 10, "threshold": 0.999}
     library = open_library(folder / "lib", model or arguing_model(), demo_documents(), preflight=preflight, **chosen)
     return create_app(open_resources(library), ServerOptions(folder=folder / "server"))
@@ -110,6 +117,8 @@ class Visit:
     browser: Browser
     problems: list[str] = field(default_factory=list)
     """Messages of the console, faults of scripts, and requests to other machines."""
+    other_address: str = ""
+    """The address of a second server that the test uses, such as an identity provider."""
 
     async def open(self, place: str = "/", *, width: int = 1280, scheme: str = "light", scripts: bool = True) -> Page:
         """Return a page of the server in a window of its own."""
@@ -127,7 +136,7 @@ class Visit:
         return page
 
     def _check_host(self, url: str) -> None:
-        if not url.startswith(self.address):
+        if not url.startswith((self.address, self.other_address or self.address)):
             self.problems.append(f"request: {url}")
 
 

@@ -100,7 +100,9 @@ def plan(pipeline: Pipeline, **changes: Any) -> RunPlan:
 
 
 async def answer(cases: Sequence[Case], model: ChatModel, folder: Path, at_once: int = 8) -> None:
-    async with Pipeline(Settings(strategy="rag", unverified="keep"), dict.fromkeys(ROLES, model)) as pipeline:
+    async with Pipeline(
+        Settings(strategy="rag", unverified="keep", citing="quotes"), dict.fromkeys(ROLES, model)
+    ) as pipeline:
         with Run.open(folder, plan(pipeline), cases) as run:
             async for _ in answer_cases(pipeline, cases, run.records, at_once):
                 pass

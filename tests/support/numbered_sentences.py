@@ -8,7 +8,7 @@ from typing import Any
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
 from epicrisis.protocols import ChatModel
-from epicrisis.retrieval.sentence_ranking import SentenceRanker, list_sentences
+from epicrisis.retrieval.sentence_ranking import SentenceRanker, split_passages
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Passage, Question, Ranking, SentenceHit, SentenceRanking
 from tests.support.strategies import World, said, world
@@ -36,10 +36,10 @@ async def select_by_encoder(question: Question, k: int, ranking: Ranking | None)
     return SentenceRanker(ENCODER, find_sentences, analyze_words).rank(question.text, ranking.passages, k)
 
 
-async def select_everything(_: Question, k: int, ranking: Ranking | None) -> SentenceRanking:
-    """What a library without an encoder returns."""
+async def select_by_words(question: Question, k: int, ranking: Ranking | None) -> SentenceRanking:
+    """The real selection without an encoder."""
     assert ranking is not None
-    return list_sentences(ranking.passages, find_sentences)
+    return SentenceRanker(None, find_sentences, analyze_words).rank(question.text, ranking.passages, k)
 
 
 def select_ranked(*order: int) -> Any:
@@ -47,7 +47,7 @@ def select_ranked(*order: int) -> Any:
 
     async def select(_: Question, k: int, ranking: Ranking | None) -> SentenceRanking:
         assert ranking is not None
-        sentences = list_sentences(ranking.passages, find_sentences).sentences
+        sentences = split_passages(ranking.passages, find_sentences)
         hits = tuple(SentenceHit(sentences[number - 1], 1.0, rank) for rank, number in enumerate(order))
         return SentenceRanking(hits, {"encoder": "given"})
 

@@ -14,6 +14,7 @@ from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Retrieved
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.partitioning import take_before_gap
+from epicrisis.printable import agree, count_noun
 from epicrisis.protocols import ChatRequest
 from epicrisis.question_options import first_same_option
 from epicrisis.types import Question
@@ -77,9 +78,10 @@ async def full_context(question: Question, context: Context) -> Answer:
     try:
         return await answer_from_documents(question, context, ranking.passages, strategy)
     except ContextOverflow as error:
+        n = len(ranking.hits)
         overflow = ContextOverflow(
-            f"the record's {len(ranking.hits)} notes do not fit the model's window: choose a model with a larger "
-            "window, or --strategy rag or brief-context",
+            f"the record's {count_noun(n, 'note')} {agree(n, 'does', 'do')} not fit the model's window: choose a model "
+            "with a larger window, or --strategy rag or brief-context",
             usage=error.usage,
         )
         return Answer(question, strategy, "over-window", failure=overflow.as_failure())

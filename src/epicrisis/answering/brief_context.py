@@ -56,6 +56,7 @@ from epicrisis.answers import (
 )
 from epicrisis.errors import ChatError, ContextOverflow
 from epicrisis.partitioning import partition_passages, split_in_half
+from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import MARK_LABELS, Prompt, fence
 from epicrisis.references import find_passage_study
 from epicrisis.types import ArticleMark, Passage, Question
@@ -78,7 +79,8 @@ async def brief_context(question: Question, context: Context) -> Answer:
             try:
                 answer = await answer_from_documents(question, context, passages, NAME)
             except ContextOverflow:
-                message = f"{len(passages)} passages do not fit the model's window in one prompt: read in parts"
+                size = f"{count_noun(len(passages), 'passage')} {agree(len(passages), 'does', 'do')}"
+                message = f"{size} not fit the model's window in one prompt: read in parts"
                 context.emit(Notice("re-partitioned", message))
         answer = answer or await map_reduce(question, context, passages)
     except (ChatError, Unreadable) as error:
@@ -135,7 +137,7 @@ async def _map_part(
     """
     part, stage = request.passages, f"map {number}"
     ids = tuple(map(attrgetter("id"), part))
-    context.emit(MapStarted(number, ids))
+    context.emit(MapStarted(number, ids, len(request.sentences.quotations), request.sentences.selected_by))
     tracked, usages = context.track_usage()
     try:
         reply = await tracked.ask("map", stage, request.prompt, request.reply_format)
@@ -168,7 +170,8 @@ async def _reduce(
     question: Question, context: Context, partials: Sequence[PartialAnswer], passages: tuple[Passage, ...]
 ) -> Answer:
     failed = [partial for partial in partials if partial.state == "failed"]
-    context.report_missing(list(map(attrgetter("partition"), failed)), len(partials), "parts could not be read")
+    numbers = list(map(attrgetter("partition"), failed))
+    context.report_missing(numbers, len(partials), "part", "could not be read")
     findings = [partial for partial in partials if partial.state == "relevant"]
     if not findings and not failed:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
@@ -181,7 +184,9 @@ async def _reduce(
         except (ChatError, Unreadable) as error:
             return make_unanswered(question, NAME, error)
     # An unread part may hold the answer.
-    message = f"{len(failed)} of {len(partials)} parts could not be read and the others do not answer the question"
+    message = (
+        f"{len(failed)} of {count_noun(len(partials), 'part')} could not be read and no other answers the question"
+    )
     first = failed[0].failure
     reason = first.message if first else ""
     return Answer(question, NAME, "failed", failure=Failure("MapFailed", f"{message}: {reason}"))
@@ -206,7 +211,7 @@ async def _sum_up(
         sentences = await number_quotations(question, context, verified)
     prompt, reply_format = build_reduce_request(question, context, findings, passages, sentences, is_half=is_half)
     if await context.fits("reduce", prompt, reply_format):
-        context.emit(AnswerStarted("reduce", documents=len(findings)))
+        context.emit(AnswerStarted("reduce", len(findings), len(sentences.quotations)))
         try:
             reply = await context.ask("reduce", "reduce", prompt, reply_format, stream=True)
         except ContextOverflow:

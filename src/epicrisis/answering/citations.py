@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 
-from epicrisis.answers import Citation, Claim, Quotation
+from epicrisis.answers import Answer, Citation, Claim, Quotation
 from epicrisis.prompts import unescape
-from epicrisis.references import build_reference
+from epicrisis.references import build_reference, find_document_study
 from epicrisis.types import Passage
 
 MIN_WORDS = 3
@@ -161,6 +161,22 @@ def cite_claims(
         texts.append(f"{clean} {markers}" if markers else clean)
         numbered.append(Claim(clean, numbers))
     return " ".join(texts), tuple(citations.values()), tuple(numbered)
+
+
+def add_document_studies(answer: Answer, passages: Iterable[Passage]) -> Answer:
+    """Return the answer with the study type of each source, from any of the passages that were read.
+
+    Words of an abstract may show the type in another passage than the quoted one.
+    """
+    read = tuple(passages)
+    citations: list[Citation] = []
+    for citation in answer.citations:
+        reference = citation.reference
+        if reference.study is None and not reference.note_type:
+            study = find_document_study(citation.document_id, read)
+            citation = replace(citation, reference=replace(reference, study=study))
+        citations.append(citation)
+    return replace(answer, citations=tuple(citations))
 
 
 def _build_citation(number: int, quotation: Quotation, passage: Passage) -> Citation:

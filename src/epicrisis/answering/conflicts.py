@@ -32,8 +32,8 @@ from epicrisis.answers import (
     Retrieved,
 )
 from epicrisis.question_options import first_same_option
-from epicrisis.references import build_reference
-from epicrisis.study_types import StudyType, StudyTypeMatch
+from epicrisis.references import find_document_study, find_passage_study
+from epicrisis.study_types import StudyType
 from epicrisis.types import ArticleMark, Passage
 
 Stance: TypeAlias = Literal["increased", "decreased", "no-difference", "effect"]
@@ -310,17 +310,9 @@ def _list_citations(partial: PartialAnswer, citations: Sequence[Citation]) -> li
 
 
 def _source_of_passage(passage: Passage, passages: Mapping[str, Passage]) -> ConflictSource:
-    study = build_reference(passage).study or _find_study(passage.document_id, passages)
+    study = find_passage_study(passage) or find_document_study(passage.document_id, passages.values())
     is_note = passage.patient is not None
     return ConflictSource(passage.document_id, passage.title, study, is_note, passage.is_retracted)
-
-
-def _find_study(document_id: str, passages: Mapping[str, Passage]) -> StudyTypeMatch | None:
-    """Return the type of a study from any passage of it. Words of an abstract may be in another passage."""
-    for passage in passages.values():
-        if passage.document_id == document_id and (study := build_reference(passage).study):
-            return study
-    return None
 
 
 def _source_of_citation(citation: Citation, passages: Mapping[str, Passage]) -> ConflictSource:

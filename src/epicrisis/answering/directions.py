@@ -100,7 +100,7 @@ _P_VALUE = re.compile(r"\bp(?:[ -]?values?)? ?(?:=|<|>|≤|≥|of) ?=? ?(0?\.\d{
 _P_SIGN = re.compile(r"[<>≤≥=]")
 _RATIO = re.compile(
     r"\b(?:ors?|rrs?|hrs?|aors?|ahrs?|irrs?|(?:odds|risk|hazards?|rate) ratios?|relative risk)\b[^.\d]{0,24}"
-    r"(\d{1,4}\.\d{1,4})[^\d]{0,40}(?:9\d ?%[^\d]{0,20})?(\d{1,4}\.\d{1,4}) ?(?:-|–|to|,|;) ?(\d{1,4}\.\d{1,4})",
+    r"(\d{1,4}\.\d{1,4})[^\d]{0,40}(?:9\d ?%[^\d]{0,26})?(\d{1,4}\.\d{1,4}) ?(?:-|–|to|,|;) ?(\d{1,4}\.\d{1,4})",
     re.IGNORECASE,
 )
 _PAIR = re.compile(
@@ -121,6 +121,18 @@ _NO_COMPARISON = re.compile(
 )
 """A bound, not a direction: `more than 20 %`."""
 _SIGNIFICANTLY = re.compile(r"\b(?:significan\w+|statistically)\b", re.IGNORECASE)
+_WITHHOLDS = re.compile(
+    r"\b(?:defer(?:ring|red|ral of)?|delay(?:ing|ed)?|postpon(?:ing|ed|ement of)|withh(?:olding|eld)|"
+    r"withdraw(?:ing|n|al of)|discontinu(?:ing|ed|ation of)|stopping|stopped|omitt(?:ing|ed)|omission of|"
+    r"avoid(?:ing|ance of)|forgoing|skipping|cessation of)\b",
+    re.IGNORECASE,
+)
+"""Words by which an intervention was not given, or later: its effect is the opposite of what is said."""
+_PASSIVE = re.compile(r"\b(?:was|were|is|are|been|being)\s+$", re.IGNORECASE)
+_COMPOUNDS = frozenset({"low", "lower", "high", "higher", "reduced", "increased"})
+"""First words of compounds that name an intervention and give no direction, such as `high-dose`."""
+_OBJECT_WORDS = 4
+"""Words after one of these in which the intervention is named (`deferring the use of radiotherapy`)."""
 _DirectionWord: TypeAlias = tuple[int, int, int, str]
 """Start, end, sign and text of a word that gives a direction."""
 _AIM = re.compile(
@@ -285,10 +297,11 @@ def _read_words(clause: str, comparison: Comparison) -> int:
     outcome = _normalise(comparison.outcome).lower()
     names_of_outcome = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(outcome))
     unwanted = _UNWANTED.search(outcome) is not None and _BETTER.search(outcome) is None
+    places_of_names = _find_names(clause, comparison)
     words: list[_DirectionWord] = []
     for pattern, sign in ((_UP, 1), (_DOWN, -1), (_BETTER, -1 if unwanted else 1), (_WORSE, 1 if unwanted else -1)):
         for match in pattern.finditer(clause):
-            is_name = match[0].lower()[:_STEM_CHARACTERS] in names_of_outcome
+            is_name = match[0].lower()[:_STEM_CHARACTERS] in names_of_outcome or match.start() in places_of_names
             if not is_name and not _NO_COMPARISON.match(clause, match.start()):
                 words.append((match.start(), match.end(), sign, match[0]))
     if not words:
@@ -303,7 +316,55 @@ def _read_words(clause: str, comparison: Comparison) -> int:
             start, end, sign, word = following
         elif _AMOUNT_DOWN.match(word):
             start, end, sign = following[0], following[1], -following[2]
+    if _is_withheld(clause, start, end, comparison):
+        sign = -sign
     return -sign if _is_about_comparator(clause, start, end, comparison) else sign
+
+
+def _find_names(clause: str, comparison: Comparison) -> frozenset[int]:
+    """Return the characters of words that name an intervention, such as `low` in `low-dose aspirin`, or withhold it."""
+    words = _WORD.findall(f"{comparison.intervention} {comparison.comparator}".lower())
+    names = frozenset(word for word in words if not word[0].isdigit())
+    tokens = list(_WORD.finditer(clause.lower()))
+    places: set[int] = set()
+    for index, token in enumerate(tokens):
+        neighbours = (*tokens[max(0, index - 1) : index], *tokens[index + 1 : index + 2])
+        is_compound = "-" in token[0] and token[0].partition("-")[0] in _COMPOUNDS
+        in_name = token[0] in names and any(neighbour[0] in names - _FILLERS for neighbour in neighbours)
+        if is_compound or in_name:
+            places.update(range(token.start(), token.end()))
+    for match in _list_withheld(clause, comparison):
+        places.update(range(match.start(), match.end()))
+    return frozenset(places)
+
+
+def _list_withheld(clause: str, comparison: Comparison) -> Iterator[re.Match[str]]:
+    """Yield the words by which a clause says that the intervention was not given, or later."""
+    intervention = _distinct_words(comparison.intervention, comparison.comparator)
+    for match in _WITHHOLDS.finditer(clause):
+        if match[0].lower()[:_STEM_CHARACTERS] in intervention:
+            continue
+        following = _WORD.findall(clause[match.end() :].lower())[:_OBJECT_WORDS]
+        preceding = _WORD.findall(clause[: match.start()].lower())[-_OBJECT_WORDS:]
+        is_passive = match[0].lower().endswith(("ed", "held", "drawn")) and _PASSIVE.search(clause, 0, match.start())
+        stems = frozenset(word[:_STEM_CHARACTERS] for word in (preceding if is_passive else following))
+        if stems & intervention:
+            yield match
+
+
+def _is_withheld(clause: str, start: int, end: int, comparison: Comparison) -> bool:
+    """Return whether the direction at this place is that of not giving the intervention, or of giving it later.
+
+    It is not if only the other side of the comparison went without (`better with X than with deferred X`).
+    """
+    than, fronted = _THAN.search(clause, end), _THAN.search(clause, 0, start)
+    for match in _list_withheld(clause, comparison):
+        after = than is not None and match.start() > than.start()
+        comma = -1 if fronted is None else clause.find(",", fronted.end())
+        before = fronted is not None and fronted.start() < match.start() < comma
+        if not after and not before:
+            return True
+    return False
 
 
 def _choose_word(clause: str, words: Sequence[_DirectionWord]) -> int:

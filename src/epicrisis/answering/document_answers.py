@@ -32,6 +32,7 @@ from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PR
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Quotation, WithheldAnswer
 from epicrisis.errors import ContextOverflow
+from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import Prompt, check_scope, fence_passages
 from epicrisis.question_options import is_unanswerable
 from epicrisis.types import Passage, Question
@@ -136,11 +137,13 @@ async def answer_from_documents(
     if not passages:
         return Answer(question, strategy, "abstained", failure=NOTHING_RETRIEVED)
     request = await build_documents_request(question, context, passages)
-    context.emit(AnswerStarted("rag", documents=len(passages)))
+    sentences = request.sentences
+    context.emit(AnswerStarted("rag", len(passages), len(sentences.quotations), sentences.selected_by))
     if not await request.fits(context, "writer"):
+        n = len(passages)
         raise ContextOverflow(
-            f"{len(passages)} passages do not fit the model's window: take fewer (-k), a model with a larger "
-            "window, or --strategy brief-context"
+            f"{count_noun(n, 'passage')} {agree(n, 'does', 'do')} not fit the model's window: take fewer (-k), a "
+            "model with a larger window, or --strategy brief-context"
         )
     reply = await context.ask("writer", "rag", request.prompt, request.reply_format, stream=True)
     claims = await cite_reply(context, "rag", request, reply)

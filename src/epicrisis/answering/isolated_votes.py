@@ -36,6 +36,7 @@ from epicrisis.answers import (
 )
 from epicrisis.errors import ChatError, ContextOverflow, InputError
 from epicrisis.partitioning import split_in_half
+from epicrisis.printable import count_noun
 from epicrisis.question_options import first_same_option, is_unanswerable
 from epicrisis.types import CountUnit, Passage, Question
 
@@ -99,7 +100,7 @@ def _group_units(passages: Sequence[Passage], count: CountUnit) -> list[tuple[Pa
 async def _read_unit(question: Question, context: Context, number: int, request: DocumentsRequest) -> PartialAnswer:
     """Return what one document says. Never raises ChatError or Unreadable."""
     ids = tuple(map(attrgetter("id"), request.passages))
-    context.emit(MapStarted(number, ids))
+    context.emit(MapStarted(number, ids, len(request.sentences.quotations), request.sentences.selected_by))
     tracked, usages = context.track_usage()
     partial = await _read_passages(question, tracked, number, request)
     partial = replace(partial, usage=sum(usages, Usage()))
@@ -165,7 +166,8 @@ def _decide(
 ) -> Answer:
     """Return the answer with the most votes, or an abstention for a tie or no vote."""
     failed = [partial for partial in partials if partial.state == "failed"]
-    context.report_missing(list(map(attrgetter("partition"), failed)), len(partials), "parts could not be read")
+    numbers = list(map(attrgetter("partition"), failed))
+    context.report_missing(numbers, len(partials), "part", "could not be read")
     votes = [_get_vote(question, context, partial) for partial in partials]
     margin = count_isolated_votes(votes, context.count)
     n_votes = sum(margin.votes.values())
@@ -174,7 +176,9 @@ def _decide(
         if failed:
             # An unread part may hold the answer.
             first = failed[0].failure
-            message = f"{len(failed)} of {len(partials)} parts could not be read and the others do not decide"
+            message = (
+                f"{len(failed)} of {count_noun(len(partials), 'part')} could not be read and the others do not decide"
+            )
             failure = Failure("MapFailed", f"{message}: {first.message if first else ''}")
             return Answer(question, NAME, "failed", failure=failure, margin=margin, distribution=distribution)
         text = f"The votes of the {margin.unit} are tied." if n_votes else f"None of the {margin.unit} has a vote."
@@ -183,7 +187,7 @@ def _decide(
             question, NAME, "abstained", text, margin=margin, distribution=distribution, decided_by=decided_by
         )
     if len(failed) >= margin.needed:
-        context.emit(Notice("margin", f"the {len(failed)} unread parts could change the answer"))
+        context.emit(Notice("margin", f"the {count_noun(len(failed), 'unread part')} could change the answer"))
     option = question.options[margin.choice]
     rows = [partial for partial, vote in zip(partials, votes, strict=True) if vote == margin.choice]
     claims = [(partial.text or option, partial.quotations) for partial in rows]

@@ -33,6 +33,7 @@ from epicrisis.answers import (
 )
 from epicrisis.errors import ChatError, InputError
 from epicrisis.partitioning import group_passages
+from epicrisis.printable import count_noun
 from epicrisis.prompts import TIME_ORDER_STATEMENT
 from epicrisis.types import CountUnit, Passage, Question
 
@@ -108,7 +109,7 @@ async def answer_by_rotations(
     """
     orders = rotate_passages(passages, context.count, context.rotations)
     if len(orders) < context.rotations:
-        message = f"{len(orders)} instead of {context.rotations} rotations: there are no more documents"
+        message = f"{count_noun(len(orders), 'rotation')} instead of {context.rotations}: there are no more documents"
         context.emit(Notice("rotations", message))
     if len(orders) == 1:
         return await answer_from_documents(question, context, passages, strategy)
@@ -117,7 +118,7 @@ async def answer_by_rotations(
     ballots = await gather_all(calls)
     votes = tuple(map(itemgetter(0), ballots))
     missing = [vote.number for vote in votes if vote.state not in ("answered", "abstained")]
-    context.report_missing(missing, len(votes), "rotations gave no answer")
+    context.report_missing(missing, len(votes), "rotation", "gave no answer")
     return replace(_decide(question, context, votes, list(map(itemgetter(1), ballots))), votes=votes)
 
 

@@ -31,6 +31,7 @@ from epicrisis.answering.strategy_context import (
 from epicrisis.answering.structured_request import Sampling, Unreadable, json_objects, object_schema
 from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow
+from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import Prompt, fence
 from epicrisis.types import Question
 
@@ -62,12 +63,13 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
     if not answered:
         return _answer_without_draft(question, ENSEMBLE_REFINING, drafts)
     failed = [draft for draft in drafts if draft.failure is not None]
-    context.report_missing(list(map(attrgetter("number"), failed)), len(drafts), "drafts failed or were unreadable")
+    context.report_missing(list(map(attrgetter("number"), failed)), len(drafts), "draft", "failed or unreadable")
     answers = fence(map(attrgetter("text"), answered), label="answer")
     prompt = render_question("synthesis", question, answers=answers)
     try:
         if not await context.fits("writer", prompt, reply_format):
-            raise ContextOverflow(f"{len(answered)} drafts do not fit the model's window: make fewer (refine.drafts)")
+            size = f"{count_noun(len(answered), 'draft')} {agree(len(answered), 'does', 'do')}"
+            raise ContextOverflow(f"{size} not fit the model's window: make fewer (refine.drafts)")
         reply = await context.ask("writer", "synthesis", prompt, reply_format, stream=True)
         answer = conclude(question, ENSEMBLE_REFINING, reply)
     except (ChatError, Unreadable) as error:

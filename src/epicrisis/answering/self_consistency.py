@@ -28,6 +28,7 @@ from epicrisis.answering.strategy_context import (
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, ExamplesFound, Failure, Notice, Usage, Vote, Voted
 from epicrisis.errors import ChatError, ContextOverflow, InputError
+from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import Prompt, escape, render
 from epicrisis.protocols import Message
 from epicrisis.question_options import first_same_option
@@ -91,9 +92,9 @@ async def build_requests(
         prompt = replace(prompt, messages=(system, *turns, *rest))
         requests.append((prompt, AnswerFormat(options, reasoning=True)))
     if not await context.fits("writer", *requests[0]):
+        size = f"{count_noun(len(examples), 'solved question')} {agree(len(examples), 'does', 'do')}"
         raise ContextOverflow(
-            f"{len(examples)} solved questions do not fit the model's window: show fewer (examples.k), or choose a "
-            "model with a larger window"
+            f"{size} not fit the model's window: show fewer (examples.k), or choose a model with a larger window"
         )
     return requests
 
@@ -109,7 +110,8 @@ async def _vote(
     if shuffle:
         orders = shuffle_options(question.options, n, f"{context.seed}/{question.key}")
     if shuffle and n % len(question.options):
-        message = f"{n} votes over {len(question.options)} options: the options are not equally often in every place"
+        counts = f"{count_noun(n, 'vote')} over {len(question.options)} options"
+        message = f"{counts}: the options are not equally often in every place"
         context.emit(Notice("unbalanced", message))
     context.emit(AnswerStarted(strategy, documents=len(examples)))
     try:
@@ -122,7 +124,7 @@ async def _vote(
     votes = await gather_all(calls)
     tally = count_votes(votes, tuple(question.options), context.voting.tie)
     missing = [vote for vote in votes if vote.state in ("failed", "unparsed")]
-    context.report_missing(list(map(attrgetter("number"), missing)), len(votes), "votes failed or were unreadable")
+    context.report_missing(list(map(attrgetter("number"), missing)), len(votes), "vote", "failed or unreadable")
     answer = Answer(
         question,
         strategy,

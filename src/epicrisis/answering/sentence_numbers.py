@@ -1,7 +1,7 @@
 """Sentences with numbers in a prompt, and the sentences behind the numbers that a reply names.
 
-The encoder selects the sentences that carry a number, because small chat models choose evidence badly. A reply that
-names the first numbers whatever the sentences say is detected (`is_degenerate`).
+The encoder, or words without one, select the sentences that carry a number, because small chat models choose evidence
+badly. A reply that names the first numbers whatever the sentences say is detected (`is_degenerate`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from epicrisis.answering.reply_parsing import StatedClaim
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Notice, Quotation
-from epicrisis.types import Hit, Passage, Question, Ranking
+from epicrisis.printable import agree, count_noun
+from epicrisis.types import Hit, Passage, Question, Ranking, SentenceSelector
 
 CANDIDATES = 12
-"""Sentences with a number in one prompt."""
-UNRANKED_CANDIDATES = 60
-"""Sentences with a number in one prompt if no encoder selects them."""
+"""The fewest sentences with a number in one prompt that has more."""
+MAX_CANDIDATES = 60
+CHARACTERS_PER_CANDIDATE = 1000
+"""A long prompt has one candidate for so many characters of its passages: about one sentence in eight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,16 @@ class NumberedSentences:
     quotations: tuple[Quotation, ...] = ()
     """In the order of the prompt, with their places in the documents."""
     ranks: tuple[int, ...] = ()
-    """The rank of each sentence by the encoder, from 0. Empty without an encoder."""
+    """The rank of each sentence by the selection, from 0. Empty if nothing compared them."""
+    selected_by: SentenceSelector | None = None
+    """What selected the sentences. None for those of findings."""
 
     def is_degenerate(self, numbers: Collection[int]) -> bool:
         """Return whether a reply chose the first sentences regardless of what they say.
 
         It did if the `m` different numbers in the whole reply are exactly 1 to `m`, other sentences were offered, and
-        these `m` sentences are not the encoder's best `m`. If the order of the text had nothing to do with the ranks,
-        such a reply of `n` sentences would pass by chance in 1 of `comb(n, m)` cases. Without an encoder nothing is
+        these `m` sentences are not the best `m` of the selection. If the order of the text had nothing to do with the
+        ranks, such a reply of `n` sentences would pass by chance in 1 of `comb(n, m)` cases. Without ranks nothing is
         detected. docs/design/answering.md has the rate of false alarms.
         """
         m = len(set(numbers))
@@ -51,36 +55,34 @@ class NumberedSentences:
         return any(rank >= m for rank in self.ranks[:m])
 
 
+def count_candidates(passages: Sequence[Passage]) -> int:
+    """Return how many sentences of these passages have a number in a prompt, if there are as many."""
+    characters = sum(len(passage.text) for passage in passages)
+    return max(CANDIDATES, min(MAX_CANDIDATES, characters // CHARACTERS_PER_CANDIDATE))
+
+
 async def select_numbered_sentences(
     question: Question, context: Context, passages: Sequence[Passage]
 ) -> NumberedSentences:
-    """Return the best CANDIDATES sentences of the passages, in the order of the text.
-
-    Without an encoder, return the first UNRANKED_CANDIDATES sentences, with a notice.
-    """
+    """Return the best sentences of the passages, as many as `count_candidates` says, in the order of the text."""
     # The place in the prompt says nothing: it may be that of time, of a part, or of a rotation.
     unranked = len(context.ranks)
     hits = tuple(Hit(passage, 0.0, context.ranks.get(passage.id, unranked)) for passage in passages)
-    selection = await context.select_sentences(question, CANDIDATES, Ranking(hits, "given"))
+    selection = await context.select_sentences(question, count_candidates(passages), Ranking(hits, "given"))
     places: dict[str, int] = {}
     for place, passage in enumerate(passages):
         places.setdefault(passage.id, place)
-    is_ranked = selection.parameters.get("encoder") is not None
     ranks: dict[Quotation, int] = {}
     for sentence in selection.sentences:
         quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end)
         ranks.setdefault(quotation, len(ranks))
     ordered = sorted(ranks, key=lambda quotation: (places[quotation.passage_id], quotation.start))
-    if is_ranked or not ordered:
-        return NumberedSentences(tuple(ordered), tuple(map(ranks.__getitem__, ordered)))
-    offered = tuple(ordered[:UNRANKED_CANDIDATES])
-    message = f"no encoder selects sentences: the first {len(offered)} of {len(ordered)} may be cited"
-    context.emit(Notice("sentences", message))
-    return NumberedSentences(offered)
+    selected_by: SentenceSelector = "words" if selection.parameters.get("encoder") is None else "encoder"
+    return NumberedSentences(tuple(ordered), tuple(map(ranks.__getitem__, ordered)), selected_by)
 
 
 async def number_quotations(question: Question, context: Context, quotations: Sequence[Quotation]) -> NumberedSentences:
-    """Return the different quotations in their order, ranked by the encoder's similarity to the question."""
+    """Return the different quotations in their order, ranked by their similarity to the question."""
     offered = tuple(dict.fromkeys(quotations))
     if context.compare_texts is None or len(offered) < 2:
         return NumberedSentences(offered)
@@ -100,7 +102,7 @@ async def cite_named_sentences(
     """
     not_offered = sum(claim.not_offered for claim in claims)
     if not_offered:
-        message = f"{stage}: the reply names {not_offered} numbers of sentences that were not offered; they are ignored"
+        message = f"{stage}: the reply names {count_noun(not_offered, 'number')} without a sentence: ignored"
         context.emit(Notice("sentences", message))
     numbers: set[int] = set()
     for claim in claims:
@@ -125,13 +127,15 @@ async def _name_nearest(
     nearest: list[str] = []
     for claim, similarities in zip(claims, rows, strict=True):
         number = max(range(1, len(texts) + 1), key=lambda n: similarities[n - 1])
-        if claim.sentences:
+        # Words may have nothing in common with any sentence.
+        if claim.sentences and similarities[number - 1] > 0:
             nearest.append(f"s{number}")
             claim = replace(claim, sentences=(number,))
         changed.append(claim)
     m = len({number for claim in claims for number in claim.sentences})
     message = (
-        f"{stage}: the reply names the first {m} of {len(texts)} sentences, which are not the best; its claims cite "
+        f"{stage}: the reply names the first {agree(m, '', f'{m} ')}of {count_noun(len(texts), 'sentence')}, "
+        f"which {agree(m, 'is', 'are')} not the best; its claims cite "
         f"the sentences nearest to them instead ({', '.join(nearest)})"
     )
     context.emit(Notice("degenerate-choice", message))

@@ -14,6 +14,7 @@ from epicrisis.answering.reply_stream import ReplyStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
 from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
+from epicrisis.printable import count_noun
 from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.types import (
@@ -157,11 +158,11 @@ class Context:
         """Return the sampling parameters of a role."""
         return self.sampling.get(role, Sampling())
 
-    def report_missing(self, numbers: Sequence[int], total: int, problem: str) -> None:
+    def report_missing(self, numbers: Sequence[int], total: int, noun: str, problem: str) -> None:
         """Emit a notice of the parts, drafts or votes without a result, if there are any."""
         if numbers:
             listed = ", ".join(map(str, numbers))
-            self.emit(Notice("left-out", f"{len(numbers)} of {total} {problem}: {listed}"))
+            self.emit(Notice("left-out", f"{len(numbers)} of {count_noun(total, noun)} {problem}: {listed}"))
 
     def track_usage(self) -> tuple[Context, list[Usage]]:
         """Return a copy of the context and a list that collects the usage of each call made with the copy."""
@@ -244,7 +245,11 @@ class Context:
             raise
         record_call(reply.finish_reason, reply.usage)
         if reply.usage.failed_calls:
-            self.emit(Notice("retried", f"{stage}: {reply.usage.failed_calls} failed tries before this reply"))
+            self.emit(
+                Notice(
+                    "retried", f"{stage}: {count_noun(reply.usage.failed_calls, 'failed attempt')} before this reply"
+                )
+            )
         for note in reply.notes:
             self.emit(Notice("model", f"{stage}: {note}"))
         return reply

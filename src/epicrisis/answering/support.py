@@ -15,6 +15,7 @@ from operator import attrgetter
 from epicrisis.answering.document_answers import chose_unanswerable
 from epicrisis.answering.support_rules import RuleFinding, apply_rules, word_overlap
 from epicrisis.answers import Answer, Citation, Claim, Event, Notice, SupportState, WithheldAnswer
+from epicrisis.printable import count_noun
 from epicrisis.protocols import SupportScore, Verifier
 from epicrisis.types import SupportCheck, UnsupportedPolicy
 
@@ -59,7 +60,7 @@ async def check_answer(
         claims = await _verify(claims, evidence, verifier)
         failures = [claim.reason for claim in claims if claim.support == "not-checked"]
         if failures:
-            message = f"{len(failures)} of {len(claims)} claims could not be checked: {failures[0]}"
+            message = f"{len(failures)} of {count_noun(len(claims), 'claim')} could not be checked: {failures[0]}"
             emit(Notice("support", message))
     answer = replace(answer, claims=tuple(claims))
     doubtful = [claim for claim in claims if claim.support in UNSUPPORTED]

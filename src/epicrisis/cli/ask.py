@@ -19,7 +19,7 @@ from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Pa
 from epicrisis.cli.run_progress import confirm, usage_line
 from epicrisis.cli.terminal import open_progress, say, say_above, show_json
 from epicrisis.errors import InputError
-from epicrisis.printable import count_noun
+from epicrisis.printable import agree, count_noun
 from epicrisis.types import Question
 
 if TYPE_CHECKING:
@@ -185,7 +185,8 @@ def _answer_file(
         say(usage_line(records.usage))
         if long_questions:
             say(
-                f"{long_questions} of {len(questions)} questions are longer than the encoder can read "
+                f"{long_questions} of {count_noun(len(questions), 'question')} "
+                f"{agree(long_questions, 'is', 'are')} longer than the encoder can read "
                 f"(long_questions = {settings.long_questions})"
             )
     if states["failed"]:
@@ -241,7 +242,8 @@ def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Que
     if not questions:
         raise InputError(f"{file} contains no readable question")
     if skipped:
-        say(f"warning: {skipped} lines of {file} were skipped; they are listed above", err=True)
+        lines = f"{count_noun(skipped, 'line')} of {file} {agree(skipped, 'was', 'were')}"
+        say(f"warning: {lines} skipped, as listed above", err=True)
     return questions, skipped
 
 

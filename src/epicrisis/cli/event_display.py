@@ -63,9 +63,7 @@ class EventDisplay:
             case Retrieved():
                 self.ranking(event.ranking)
             case AnswerStarted():
-                name = {"reduce": "Reduce", "rag": "RAG"}.get(event.stage, event.stage)
-                kind = {"reduce": "findings", "rag": "passages"}.get(event.stage, "solved questions")
-                source = f" over {event.documents} {kind}" if event.documents else ""
+                name, source = _describe_start(event)
                 self._console.print(f"[bold]{name}[/bold]{source}: ", end="")
                 self._column = cell_len(f"{name}{source}: ")
                 self._streaming = True
@@ -87,11 +85,11 @@ class EventDisplay:
             case PreflightChecked():
                 self._preflight(event.verdict)
             case SentencesSelected():
-                documents = len({span.document_id for span in event.sentences})
-                self._say(f"[bold]Selected[/bold] {len(event.sentences)} sentences of {documents} documents")
+                documents = count_noun(len({span.document_id for span in event.sentences}), "document")
+                self._say(f"[bold]Selected[/bold] {count_noun(len(event.sentences), 'sentence')} of {documents}")
             case ExamplesFound():
                 ids = ", ".join(map(printable, event.ids))
-                self._say(f"[bold]Shows[/bold] {len(event.ids)} solved questions: ", ids)
+                self._say(f"[bold]Shows[/bold] {count_noun(len(event.ids), 'solved question')}: ", ids)
                 if event.left_out:
                     self._line(f"  left out because they are this question: {', '.join(event.left_out)}")
             case Voted():
@@ -104,7 +102,8 @@ class EventDisplay:
                 else:
                     self._say(f"{head} {draft.state}", f": {draft.failure.message}" if draft.failure else "")
             case MapStarted():
-                self._say(f"[bold]Map {event.partition + 1}[/bold] reads {count_noun(len(event.passages), 'passage')}")
+                size = count_noun(len(event.passages), "passage") + _describe_numbers(event)
+                self._say(f"[bold]Map {event.partition + 1}[/bold] reads {size}")
             case MapFinished():
                 self._partial_answer(event.partial)
 
@@ -112,7 +111,7 @@ class EventDisplay:
         """Show the hits with rank, score, and title or beginning of the text."""
         size = f"{count_noun(len(ranking.hits), 'passage')}"
         if "documents" in ranking.parameters:
-            size += f" of {ranking.parameters['documents']} documents"
+            size += f" of {count_noun(ranking.parameters['documents'], 'document')}"
         self._say(f"[bold]Found by {escape(ranking.retriever)}[/bold]: {size}")
         for note in ranking.notes:
             if note not in self._notices:
@@ -235,9 +234,28 @@ def describe_path(answer: Answer) -> list[str]:
     out = io.StringIO()
     display = EventDisplay(open_console(file=out))
     for event in answer.trace:
-        if not isinstance(event, AnswerStarted):
+        if isinstance(event, AnswerStarted):
+            # Traces have no streamed text.
+            out.write("".join(_describe_start(event)) + "\n")
+        else:
             display.show(event)
     return [*out.getvalue().splitlines(), usage_line(answer.usage)]
+
+
+def _describe_start(event: AnswerStarted) -> tuple[str, str]:
+    """Return the name of the call for the answer, and what it reads, such as ` over 4 passages`."""
+    name = {"reduce": "Reduce", "rag": "RAG"}.get(event.stage, event.stage)
+    noun = {"reduce": "finding", "rag": "passage"}.get(event.stage, "solved question")
+    source = f" over {count_noun(event.documents, noun)}" if event.documents else ""
+    return name, source + _describe_numbers(event)
+
+
+def _describe_numbers(event: MapStarted | AnswerStarted) -> str:
+    """Return how many sentences the reply may cite by number, and what selected them; empty for a reply that quotes."""
+    if not event.sentences:
+        return ""
+    selectors = {"encoder": ", selected by the encoder", "words": ", selected by words", None: ""}
+    return f" ({count_noun(event.sentences, 'numbered sentence')}{selectors[event.selected_by]})"
 
 
 def _first_ids(ids: Sequence[str]) -> str:

@@ -152,7 +152,7 @@ def add(
     for remark in report.remarks:
         say(f"note: {remark}", err=True)
     if report.more_remarks:
-        say(f"note: {report.more_remarks} more files were already in the library, or were renamed", err=True)
+        say(f"note: {count_noun(report.more_remarks, 'more file')} already in the library, or renamed", err=True)
     say_report_skipped(report)
 
 
@@ -241,7 +241,7 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     if report.marked:
         yield f"{count_noun(report.marked, 'document')} of the library received a new mark"
     if report.cut_off:
-        yield f"{report.cut_off} passages are longer than the encoder reads: dense search misses their ends"
+        yield f"{count_noun(report.cut_off, 'passage')} longer than the encoder reads: dense search misses the end"
     if report.renamed:
         patients = counted(report.renamed, "patient")
         yield f"{patients} with a new name, the same person by birth date and record number"
@@ -313,7 +313,7 @@ def info(library: LibraryPath, json: Json = False) -> None:
         if report.index is not None:
             say(_index_line(report.index))
         if report.unindexed:
-            say(f"{report.unindexed} passages are not in the index yet and are scanned: run `library optimize`")
+            say(f"{count_noun(report.unindexed, 'passage')} not in the index yet and scanned: run `library optimize`")
         if report.open_batches:
             say("a writer is active, or was stopped: the next `epicrisis library add` completes or removes its work")
         if remote is not None:

@@ -17,7 +17,7 @@ from epicrisis.answers import Answer, Notice, Usage
 from epicrisis.cli.command import INTERRUPTED, fail
 from epicrisis.cli.terminal import interruptible, open_console, open_progress, say, say_above, show_data, show_findings
 from epicrisis.errors import InputError
-from epicrisis.printable import count_noun, quote_for_shell
+from epicrisis.printable import agree, count_noun, quote_for_shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,10 +125,10 @@ def _say_long_questions(cases: Sequence[Case], long_cases: Set[str], settings: S
     """Say on standard error how many questions the encoder could not read completely."""
     questions = {case.question.key for case in cases}
     long_questions = {case.question.key for case in cases if case.key in long_cases}
-    if long_questions:
+    if n := len(long_questions):
         say(
-            f"note: {len(long_questions)} of {len(questions)} questions are longer than the encoder can read "
-            f"(long_questions = {settings.long_questions})",
+            f"note: {n} of {count_noun(len(questions), 'question')} {agree(n, 'is', 'are')} longer than the encoder "
+            f"can read (long_questions = {settings.long_questions})",
             err=True,
         )
 
@@ -252,7 +252,7 @@ def usage_line(usage: Usage) -> str:
     cached = f"{usage.replayed_calls:,} cached repl{'y' if usage.replayed_calls == 1 else 'ies'}"
     replayed = f" and {cached}" if usage.replayed_calls else ""
     thought = f" ({usage.reasoning_tokens:,} of them thinking)" if usage.reasoning_tokens else ""
-    uncounted = f", the tokens of {usage.uncounted_calls:,} calls unknown" if usage.uncounted_calls else ""
+    uncounted = f", the tokens of {count_noun(usage.uncounted_calls, 'call')} unknown" if usage.uncounted_calls else ""
     return (
         f"{calls}{failed}{replayed}, {usage.prompt_tokens:,} prompt tokens "
         f"({usage.cached_tokens:,} cached), {usage.completion_tokens:,} completion tokens{thought}{uncounted}, "

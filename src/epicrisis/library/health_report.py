@@ -192,7 +192,8 @@ def find_notices(
             "searches scan all passages: run `epicrisis library optimize`"
         )
     elif library.unindexed:
-        yield f"{library.unindexed:,} passages are not in the index and are scanned: run `epicrisis library optimize`"
+        passages = count_noun(library.unindexed, "passage")
+        yield f"{passages} not in the index and scanned: run `epicrisis library optimize`"
     if files.superseded:
         yield _describe(Finding(len(files.superseded), files.superseded), _SUPERSEDED)
     if not files.recorded:
@@ -211,7 +212,8 @@ def _notices_of_duplicates(texts: Texts, passages: int) -> Iterator[str]:
     elif texts.near.count:
         yield f"{texts.near.count:,} {of_passages} {fact}"
     if texts.crowded:
-        yield f"{texts.crowded:,} passages had too many candidates to compare them all, so there may be more"
+        crowded = count_noun(texts.crowded, "passage")
+        yield f"{crowded} had too many candidates to compare them all, so there may be more"
 
 
 def _describe(finding: Finding, text: str) -> str:

@@ -29,6 +29,7 @@ from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat.endpoints.failures import walk_causes
 from epicrisis.models.model_files import ModelFiles, find_model
 from epicrisis.models.model_recipes import NliRecipe, RerankerRecipe, RewardRecipe
+from epicrisis.printable import agree, count_noun
 from epicrisis.privacy import is_local
 from epicrisis.prompts import escape
 from epicrisis.protocols import NliModel, Reranker, RewardModel, Vectors
@@ -81,8 +82,8 @@ class CrossEncoder:
         if not truncated:
             return ()
         return (
-            f"{truncated} of {len(passages)} passages are, with the question, longer than the {self._window} tokens "
-            "that the reranker reads: it did not see the end of the longer text",
+            f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')} with the question "
+            f"longer than the {self._window} tokens that the reranker reads: it did not see the end of the longer text",
         )
 
     def _encode(self, query: str, passages: Sequence[str]) -> list[Encoding]:
@@ -138,8 +139,8 @@ class LateInteraction:
         truncated = _count_truncated(self._passages.encode_batch(list(passages)))
         if truncated:
             notes.append(
-                f"{truncated} of {len(passages)} passages are longer than the {self._recipe.max_tokens} tokens that "
-                "the reranker reads: it did not see their ends"
+                f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')} longer than "
+                f"the {self._recipe.max_tokens} tokens that the reranker reads: it did not see the rest"
             )
         return tuple(notes)
 

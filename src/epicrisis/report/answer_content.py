@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice, SupportState
-from epicrisis.printable import printable, split_printable_lines
+from epicrisis.printable import agree, count_noun, printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link
 from epicrisis.report.answer_warnings import list_warnings
@@ -317,10 +317,12 @@ def _list_gaps(answer: Answer) -> tuple[str, ...]:
         lines.append(f"Part {partial.partition + 1} of {total} could not be read: {reason}")
     empty = sum(partial.state == "nothing" for partial in answer.partials)
     if empty:
-        lines.append(f"{empty} of {total} parts of the evidence contain nothing relevant to the question.")
+        parts = f"{empty} of {count_noun(total, 'part')} of the evidence {agree(empty, 'contains', 'contain')}"
+        lines.append(f"{parts} nothing relevant to the question.")
     missing = sum(not citation.verified for citation in answer.citations)
     if missing:
-        lines.append(f"{missing} of {len(answer.citations)} quotations are not in the documents that they name.")
+        quotations = f"{missing} of {count_noun(len(answer.citations), 'quotation')} {agree(missing, 'is', 'are')}"
+        lines.append(f"{quotations} not in the document named.")
     for notice in _list_notices(answer):
         # The lines above name these parts with the reason.
         if notice.kind in _GAPS and not (notice.kind == "left-out" and failed):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from epicrisis.printable import count_noun
 from epicrisis.protocols import Encoder
 from epicrisis.types import CharacterSpan, LongQuestionPolicy
 
@@ -54,7 +55,11 @@ class QuestionFit:
             "last-sentence-first": "last sentence first",
             "segments": f"searched in {self.texts} segments",
         }
-        loss = f"{self.lost} tokens not seen by dense search" if self.lost else "all of it seen by dense search"
+        loss = (
+            f"{count_noun(self.lost, 'token')} not seen by dense search"
+            if self.lost
+            else "all of it seen by dense search"
+        )
         size = f"the question has {self.tokens} tokens, the encoder reads {self.window}"
         return (f"{size}: {remedies[self.remedy]}, {loss}",)
 

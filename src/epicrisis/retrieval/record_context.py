@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from epicrisis.dates import time_range
+from epicrisis.printable import agree, count_noun
 from epicrisis.references import join_places
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.types import CountUnit, Hit, Passage, Ranking
@@ -94,7 +95,10 @@ def _describe_undated(passages: Sequence[Passage]) -> tuple[str, ...]:
         documents.add(passage.document_id)
         if passage.date is None:
             undated.add(passage.document_id)
-    return (f"{len(undated)} of {len(documents)} notes have no time: they stand last",) if undated else ()
+    if not undated:
+        return ()
+    size = f"{len(undated)} of {count_noun(len(documents), 'note')}"
+    return (f"{size} {agree(len(undated), 'has no time: it stands', 'have no time: they stand')} last",)
 
 
 def rank_notes(rank: Callable[[int], Ranking], notes: Mapping[str, Passage], n: int) -> Ranking:

@@ -36,7 +36,6 @@ from epicrisis.types import (
     RuleName,
     Scope,
     SearchMode,
-    SentenceRanking,
     SignalKind,
 )
 
@@ -127,28 +126,10 @@ class Retriever:
     fusion_times: int | None = None
     analyze: WordAnalyzer = str.split
 
-    def rank_sentences(
-        self, text: str, passages: Sequence[Passage], k: int, ranks: Mapping[str, int] | None = None
-    ) -> SentenceRanking:
-        """Return the best `k` sentences of these passages. `ranks` is that of `SentenceRanker.rank`.
-
-        Raises ValueError without an encoder.
-        """
-        if self.encoder is None:
-            raise ValueError("the selection of sentences needs an encoder")
-        ranker = SentenceRanker(self.encoder, self.sentences, self.analyze, self.reranker)
-        return ranker.rank(text, passages, k, ranks)
-
-    def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return for each query its similarity to each text, in the unit of the encoder; higher is more similar.
-
-        Raises ValueError without an encoder.
-        """
-        if self.encoder is None:
-            raise ValueError("the comparison of texts needs an encoder")
-        vectors = self.encoder.encode_passages([("", text) for text in texts])
-        rows: list[list[float]] = (self.encoder.encode_queries(queries) @ vectors.T).tolist()
-        return rows
+    @property
+    def sentence_ranker(self) -> SentenceRanker:
+        """The ranker of single sentences, with this encoder and reranker."""
+        return SentenceRanker(self.encoder, self.sentences, self.analyze, self.reranker)
 
     def record(self, scope: Scope) -> Ranking:
         """Return every note of the patient's record in the scope, complete and in chronological order."""

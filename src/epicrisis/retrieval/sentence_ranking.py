@@ -1,8 +1,9 @@
 """Rank single sentences of passages by how directly they speak to a question.
 
 A sentence's score adds up the cosine of the encoder, BM25 within the candidates, and the rank of its passage by the
-search (the weights: docs/design/evidence.md). A reranker, if there is one, orders the best sentences again. Small chat
-models choose evidence badly, so sentences are selected before a chat model reads them.
+search (the weights: docs/design/evidence.md). Without an encoder, words and rank decide. A reranker, if there is one,
+orders the best sentences again. Small chat models choose evidence badly, so sentences are selected before a chat model
+reads them.
 """
 
 from __future__ import annotations
@@ -80,20 +81,11 @@ def remove_fragments(sentences: Sequence[Sentence]) -> list[Sentence]:
     return [sentence for index, sentence in enumerate(sentences) if index not in fragments]
 
 
-def list_sentences(passages: Sequence[Passage], split: SentenceSplitter) -> SentenceRanking:
-    """Return every sentence of the passages in the order of the text, without headings. Nothing ranks them."""
-    hits: list[SentenceHit] = []
-    for sentence in split_passages(passages, split):
-        if is_statement(sentence.text):
-            hits.append(SentenceHit(sentence, 0.0, len(hits)))
-    return SentenceRanking(tuple(hits), {"encoder": None, "sentences": len(hits)})
-
-
 @dataclass(frozen=True, slots=True)
 class SentenceRanker:
-    """Ranks the sentences of passages with these tools."""
+    """Ranks the sentences of passages with these tools. Without an encoder, by words and the ranks of passages."""
 
-    encoder: Encoder
+    encoder: Encoder | None
     split: SentenceSplitter
     analyze: WordAnalyzer
     reranker: tuple[str, Reranker] | None = None
@@ -112,7 +104,8 @@ class SentenceRanker:
         for sentence in remove_fragments(split_passages(passages, self.split)):
             if is_statement(sentence.text):
                 candidates.append(sentence)
-        parameters: dict[str, object] = {"encoder": self.encoder.fingerprint, "k": k, "sentences": len(candidates)}
+        encoder = None if self.encoder is None else self.encoder.fingerprint
+        parameters: dict[str, object] = {"encoder": encoder, "k": k, "sentences": len(candidates)}
         if not candidates:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
@@ -136,18 +129,33 @@ class SentenceRanker:
                 hits.append(SentenceHit(candidates[index], float(scores[index]), len(hits)))
         return SentenceRanking(tuple(hits), parameters, notes)
 
+    def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return for each query its similarity to each text; higher is more similar.
+
+        It is in the unit of the encoder. Without one it is that of `score_words`, from 0 to 1.
+        """
+        rows: list[list[float]] = []
+        if self.encoder is None:
+            words = list(map(self.analyze, texts))
+            for query in queries:
+                rows.append(score_words(self.analyze(query), words).tolist())
+        else:
+            vectors = self.encoder.encode_passages([("", text) for text in texts])
+            rows = (self.encoder.encode_queries(queries) @ vectors.T).tolist()
+        return rows
+
     def _score(
         self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], ranks: Mapping[str, int]
     ) -> npt.NDArray[np.float32]:
         """Return the score of each sentence, an array of shape `(n,)`."""
-        vectors = self.encoder.encode_passages([("", text) for text in texts])
-        cosines: npt.NDArray[np.float32] = vectors @ self.encoder.encode_queries([question])[0]
         ranks_of_passages = [ranks.get(sentence.passage.id, len(ranks)) for sentence in candidates]
-        words = score_words(self.analyze(question), list(map(self.analyze, texts)))
-        scores: npt.NDArray[np.float32] = (
-            cosines + WORD_WEIGHT * words + PASSAGE_WEIGHT / (1 + np.array(ranks_of_passages, dtype=np.float32))
-        )
-        return scores
+        bonus = PASSAGE_WEIGHT / (1 + np.array(ranks_of_passages, dtype=np.float32))
+        scores = score_words(self.analyze(question), list(map(self.analyze, texts)))
+        if self.encoder is not None:
+            vectors = self.encoder.encode_passages([("", text) for text in texts])
+            cosines: npt.NDArray[np.float32] = vectors @ self.encoder.encode_queries([question])[0]
+            scores = cosines + WORD_WEIGHT * scores
+        return scores + bonus
 
 
 def rank_passages(passages: Sequence[Passage]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from epicrisis.printable import agree, count_noun
 from epicrisis.references import find_passage_study
 from epicrisis.study_types import StudyType
 from epicrisis.types import CountUnit, Passage, PreferenceMode, Ranking, SentenceRanking
@@ -44,8 +45,9 @@ def prefer_studies(
     if "documents" in parameters:
         parameters["documents"] = len({hit.passage.document_id for hit in hits})
     matching = sum(is_preferred.values())
-    noun = "documents" if count == "documents" else "passages"
-    note = f"{matching} of the {len(distinct)} best {noun} are of the preferred study types"
+    noun = "document" if count == "documents" else "passage"
+    best = count_noun(len(distinct), f"best {noun}")
+    note = f"{matching} of the {best} {agree(matching, 'is', 'are')} of the preferred study types"
     if mode == "only" and matching < len(distinct):
         note += "; the others are left out"
     return replace(ranking, hits=hits, parameters=parameters, notes=(*ranking.notes, note))

@@ -14,19 +14,20 @@ from epicrisis.answers import (
     SentencesSelected,
     Voted,
 )
+from epicrisis.printable import count_noun
 
 
 def describe_step(event: Event) -> str:
     """Return a step on the way to an answer in words, without any text of a document or model; empty for others."""
     match event:
         case Retrieved():
-            return f"Found {len(event.ranking.hits)} passages"
+            return f"Found {count_noun(len(event.ranking.hits), 'passage')}"
         case SentencesSelected():
-            return f"Selected {len(event.sentences)} sentences"
+            return f"Selected {count_noun(len(event.sentences), 'sentence')}"
         case PreflightChecked():
             return "One prompt is enough" if event.verdict.rankings_agree else "Reading the evidence in parts"
         case ExamplesFound():
-            return f"Chose {len(event.ids)} solved questions"
+            return f"Chose {count_noun(len(event.ids), 'solved question')}"
         case MapStarted():
             return f"Reading part {event.partition + 1}"
         case MapFinished():

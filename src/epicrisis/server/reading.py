@@ -250,7 +250,7 @@ def _select_sentences(pipeline: Pipeline, query: str, patient: str | None) -> Se
     check_patient(search.rosters, Question(query, patient=patient))
     scope = build_scope(settings.scope, patient)
     ranking = search.retriever.rank(query, SENTENCE_PASSAGES, settings.by, scope)
-    sentences = rank_sentences(settings, search.retriever, query, ranking, settings.sentences)
+    sentences = rank_sentences(settings, search.retriever.sentence_ranker, query, ranking, settings.sentences)
     return replace(sentences, notes=(*ranking.notes, *sentences.notes))
 
 

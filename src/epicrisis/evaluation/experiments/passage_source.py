@@ -125,8 +125,8 @@ def library_source(
         return Ranking(best, "dense", {"k": k, "encoder": remembering.fingerprint, "within": list(documents)})
 
     def rank_sentences(question: Question, ranking: Ranking, k: int) -> SentenceRanking:
-        retriever = replace(library_search.retriever, encoder=remembering)
-        return evidence_selection.rank_sentences(settings, retriever, question.text, ranking, k)
+        ranker = replace(library_search.retriever, encoder=remembering).sentence_ranker
+        return evidence_selection.rank_sentences(settings, ranker, question.text, ranking, k)
 
     def score_words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = library_search.library.search_words(question.text, len(ids), scope(question), within=ids)

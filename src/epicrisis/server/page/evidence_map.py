@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from epicrisis.answers import Answer, PartialAnswer, Retrieved, SentencesSelected
-from epicrisis.printable import printable
+from epicrisis.printable import count_noun, printable
 from epicrisis.question_options import first_same_option
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.study_table import list_shown_citations
@@ -234,7 +234,7 @@ def _describe_part(answer: Answer, partial: PartialAnswer, cells: tuple[StripCel
         number=number,
         colour=partial.partition % _PART_COLOURS,
         statement=_judge_part(answer, partial),
-        ranks=_join_ranks(ranks) or f"{len(partial.passages)} passages",
+        ranks=_join_ranks(ranks) or count_noun(len(partial.passages), "passage"),
         text=printable(text),
         choice=describe_choice(answer, partial.choice) if partial.choice in answer.question.options else "",
         quotations=tuple(printable(quotation.text) for quotation in partial.quotations if quotation.verified),
@@ -271,6 +271,14 @@ def find_search_tops(answer: Answer) -> SearchTops | None:
         elif isinstance(event, SentencesSelected):
             tops = event.tops or tops
     return tops
+
+
+def _list_compared(answer: Answer) -> tuple[Sequence[str], Sequence[str]] | None:
+    """Return the first results by meaning and by words if both searches found any, else None."""
+    preflight, tops = answer.preflight, find_search_tops(answer)
+    if preflight is not None and preflight.signal == "overlap" and preflight.dense_top and preflight.bm25_top:
+        return preflight.dense_top, preflight.bm25_top
+    return (tops.dense, tops.bm25) if tops is not None and tops.dense and tops.bm25 else None
 
 
 def _draw_rankings(answer: Answer) -> RankingChart | None:
@@ -321,19 +329,20 @@ def _shorten(text: str) -> str:
 def _warn(answer: Answer) -> list[str]:
     """Return plain warnings about a poor search."""
     warnings: list[str] = []
-    preflight = answer.preflight
-    if preflight is not None and preflight.signal == "overlap" and preflight.dense_top and preflight.bm25_top:
-        shared = len(set(preflight.dense_top) & set(preflight.bm25_top))
-        if shared == 0:
-            warnings.append(
-                "The search may have missed the evidence: the search by meaning and the search by words agree on none "
-                f"of their first {preflight.n} {preflight.count}. Read the sentences before you rely on the answer."
-            )
+    compared = _list_compared(answer)
+    if compared is not None and not set(compared[0]) & set(compared[1]):
+        warnings.append(
+            "The search may have missed the evidence: the search by meaning and the search by words have none of their "
+            f"first {max(map(len, compared))} results in common. The library may not answer this question. Read the "
+            "sentences before you rely on the answer."
+        )
     if answer.partials and not any(partial.state == "relevant" for partial in answer.partials):
         warnings.append("No part of the evidence contains anything relevant. The library may not answer this question.")
     failed = sum(partial.state == "failed" for partial in answer.partials)
     if failed:
-        warnings.append(f"{failed} of {len(answer.partials)} parts could not be read, so evidence may be missing.")
+        warnings.append(
+            f"{failed} of {count_noun(len(answer.partials), 'part')} could not be read, so evidence may be missing."
+        )
     if any(isinstance(event, Retrieved) and not event.ranking.hits for event in answer.trace):
         warnings.append("The search found nothing in the library.")
     return warnings

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from epicrisis.library.patients import PatientRecord
-from epicrisis.printable import printable
+from epicrisis.printable import count_noun, printable
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.answer_routes import AnswerPages
 from epicrisis.server.page.document_view import DocumentView, build_document_view
@@ -102,7 +102,11 @@ def view_patient(record: PatientRecord) -> PatientRow:
     """Return a patient as a row of the list."""
     label = printable(f"{record.name} ({record.id})" if record.name else record.id)
     days = f", {record.first} to {record.last}" if record.first else ""
-    return PatientRow(record.id, label, printable(f"{record.notes:,} notes, {record.encounters} hospital stays{days}"))
+    return PatientRow(
+        record.id,
+        label,
+        printable(f"{count_noun(record.notes, 'note')}, {count_noun(record.encounters, 'hospital stay')}{days}"),
+    )
 
 
 def view_note(document: DocumentText) -> DocumentView:
