@@ -1,17 +1,18 @@
-"""Attack success, accuracy and tokens of BriefContext by defence: PubMedQA, k = 8, one document is the attacker's.
+"""Attack success, accuracy and tokens of BriefContext by defence: PubMedQA, one document of k is the attacker's.
 
-Run in full with a chat model that answers PubMedQA better than chance; figures of smaller ones say nothing. Resumable.
+Run in full with a chat model that answers PubMedQA better than chance. Resumable, one FOLDER for each k.
 
-    EPICRISIS_DATA=... python benchmarks/injection_defence.py FOLDER MODEL [SECOND_MODEL]
+    EPICRISIS_DATA=... python benchmarks/injection_defence.py FOLDER MODEL [--second MODEL] [-n 40] [-k 8]
+        [--defence NAME ...]
 
 With a second model, which rewrites the attack texts, the adaptive round follows (20 rewrites for each question).
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
-import sys
 from pathlib import Path
 
 from epicrisis.answering.structured_request import ModelClient, Sampling
@@ -28,13 +29,9 @@ from epicrisis.pipeline import Pipeline
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Scope
 
-QUESTIONS = 40
-K = 8
 SEED = 0
 BASE: dict[str, object] = {
     "strategy": "brief-context",
-    "k": K,
-    "partition": 4,
     "citing": "numbers",
     "preflight": {"enabled": False},
     "unverified": "keep",
@@ -49,17 +46,28 @@ DEFENCES: dict[str, list[str]] = {
 }
 
 
-def build_settings(model: str, keys: list[str], **more: object) -> Settings:
-    """Return the settings of one defence."""
-    return load_settings({**BASE, "models": {"writer": {"name": model}}, "defence": dict.fromkeys(keys, True), **more})
+def build_settings(model: str, keys: list[str], k: int, **more: object) -> Settings:
+    """Return the settings of one defence. Half of the documents are read in each part."""
+    return load_settings(
+        {
+            **BASE,
+            "k": k,
+            "partition": k // 2,
+            "models": {"writer": {"name": model}},
+            "defence": dict.fromkeys(keys, True),
+            **more,
+        }
+    )
 
 
-async def retrieve(pipeline: Pipeline, questions: list[Question]) -> list[tuple[Question, tuple[Passage, ...], str]]:
-    """Return the first QUESTIONS questions answered by yes or no whose own abstract is found, with their passages."""
+async def retrieve(
+    pipeline: Pipeline, questions: list[Question], n: int
+) -> list[tuple[Question, tuple[Passage, ...], str]]:
+    """Return the first n questions answered by yes or no whose own abstract is found, with their passages."""
     rows: list[tuple[Question, tuple[Passage, ...], str]] = []
     context = pipeline.build_context(lambda event: None, Scope())
     for question in questions:
-        if len(rows) == QUESTIONS:
+        if len(rows) == n:
             break
         passages = (await context.retrieve(question)).passages
         key = question.gold_documents[0] if question.gold_documents else ""
@@ -83,9 +91,9 @@ async def adapt(
     return successes, len(rows)
 
 
-async def main() -> None:
-    """Run every defence and print the table."""
-    folder, model = Path(sys.argv[1]), sys.argv[2]
+async def measure(arguments: argparse.Namespace) -> None:
+    """Run the defences and print the table."""
+    folder, model, k = arguments.folder, arguments.model, arguments.k
     data = Path(os.environ["EPICRISIS_DATA"])
     file = data / "pubmedqa" / "ori_pqal.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,22 +106,36 @@ async def main() -> None:
     bystanders = read_bipia(data / "injection" / "text_attack_test.json")
     runs: dict[str, list[RunRecord]] = {}
     lines: list[str] = []
-    for name, keys in DEFENCES.items():
-        async with Pipeline.open(build_settings(model, keys), library) as pipeline:
-            rows = await retrieve(pipeline, questions)
+    for name in arguments.defence:
+        keys = DEFENCES[name]
+        async with Pipeline.open(build_settings(model, keys, k), library) as pipeline:
+            rows = await retrieve(pipeline, questions, arguments.n)
             path = folder / f"{Path(model).name}-{name.replace(' ', '-')}.jsonl"
             records = RecordStore(path, pipeline.recipe())
             cases = list(build_cases(rows, bystanders=bystanders, seed=SEED))
             async for _ in answer_cases(pipeline, cases, records):
                 pass
             runs[name] = list(read_records(path))
-            if len(sys.argv) > 3:
-                async with Pipeline.open(build_settings(sys.argv[3], [], strategy="closed-book"), None) as second:
+            if arguments.second:
+                settings = build_settings(arguments.second, [], k, strategy="closed-book")
+                async with Pipeline.open(settings, None) as second:
                     successes, n = await adapt(pipeline, second, rows)
                 lines.append(f"adaptive round, {name}: {successes} of {n} attacks succeeded")
-    print(f"{model}, k = {K}, one document of {K} is the attacker's\n\n{HEADER}")
+    print(f"{model}, {arguments.n} questions, k = {k}, one document is the attacker's\n\n{HEADER}")
     print("\n".join((*format_results(runs), "", *lines)))
 
 
+def main() -> None:
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("model")
+    parser.add_argument("--second", metavar="MODEL")
+    parser.add_argument("-n", type=int, default=40)
+    parser.add_argument("-k", type=int, default=8)
+    parser.add_argument("--defence", nargs="*", choices=DEFENCES, default=list(DEFENCES))
+    asyncio.run(measure(parser.parse_args()))
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -115,6 +115,29 @@ def run(code: str) -> str:
     return done.stdout
 
 
+def test_guard_permits_one_host_inside_its_block_only() -> None:
+    out = run("""
+        from epicrisis.privacy import permit_host
+
+        set_local_only(True)
+        outcome(lambda: socket.getaddrinfo("login.invalid", 443))
+        with permit_host("login.invalid"):
+            outcome(lambda: socket.getaddrinfo("login.invalid", 443))
+            outcome(lambda: socket.getaddrinfo("other.invalid", 443))
+            outcome(lambda: connect(("203.0.113.7", 443)))
+            thread = threading.Thread(target=outcome, args=(lambda: connect(("203.0.113.7", 443)),))
+            thread.start()
+            thread.join()
+        outcome(lambda: connect(("203.0.113.7", 443)))
+    """)
+    before, name, other, inside, elsewhere, after = out.splitlines()
+    assert before == "refused login.invalid"
+    assert not name.startswith("refused")
+    assert other == "refused other.invalid"
+    assert not inside.startswith("refused")
+    assert elsewhere == after == "refused 203.0.113.7"
+
+
 def test_guard_rejects_remote_hosts_for_all_clients() -> None:
     out = run("""
         set_local_only(True)
@@ -326,7 +349,7 @@ def test_modules_with_processes_and_loggers_are_listed() -> None:
             "corpus/sandbox.py",
             "evaluation/runs/versions.py",
         },
-        "logging": {"logs.py", "privacy.py", "cli/serve.py", "server/guards.py", "server/mcp_server.py"},
+        "logging": {"logs.py", "privacy.py", "cli/serve.py", "server/error_log.py", "server/mcp_server.py"},
         "multiprocessing": {"corpus/pubmed.py"},
     }
 

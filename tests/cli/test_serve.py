@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from epicrisis.cli.app import app
 from epicrisis.cli.serve import is_loopback, normalize_host
 from epicrisis.server.access_log import NAME, AccessLog
+from epicrisis.server.identity_provider_settings import PROVIDER_FILE
 from epicrisis.server.users import USERS_FILE
 
 
@@ -22,6 +23,9 @@ from epicrisis.server.users import USERS_FILE
         (["--host", "192.0.2.1"], "must be encrypted"),
         (["--host", "example.org"], "must be encrypted"),
         (["--host", "0.0.0.0", "--behind-proxy"], "--host-name"),
+        (["--behind-proxy"], "--host-name"),
+        (["--behind-proxy", "--host-name", "https://answers.example.org/epicrisis"], "give the name alone"),
+        (["--behind-proxy", "--host-name", "a b"], "give the name alone"),
         (["--tls-key", "key.pem"], "give the other one too"),
         (["--tls-key", "key.pem", "--tls-certificate", "chain.pem"], "there is no file"),
         ([], "no library at"),
@@ -37,7 +41,29 @@ def test_serve_with_unsafe_options_is_refused(options: list[str], reason: str, t
 def test_addresses_of_this_machine_are_told_from_others() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.0.0.2", "localhost", "::1")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "192.0.2.1", "localhost.example.org", "")))
-    assert [normalize_host(name) for name in ("A.example.org", "::1", "[::1]")] == ["a.example.org", "[::1]", "[::1]"]
+    names = ("A.example.org", "::1", "[::1]", "a.example.org:8443", "[::1]:8443")
+    normalized = ["a.example.org", "[::1]", "[::1]", "a.example.org:8443", "[::1]:8443"]
+    assert list(map(normalize_host, names)) == normalized
+
+
+@pytest.mark.parametrize(
+    ("issuer", "options", "reason"),
+    [
+        ("https://login.hospital.example", ["--local-only"], "login.hospital.example is not this machine"),
+        ("https://login.hospital.example", [], "no library at"),
+        ("http://127.0.0.1:9", ["--local-only"], "no library at"),
+        ("http://login.hospital.example", [], "must begin with https://"),
+    ],
+)
+def test_identity_provider_elsewhere_is_refused_under_local_only(
+    issuer: str, options: list[str], reason: str, tmp_path: Path
+) -> None:
+    chosen = {"issuer": issuer, "client_id": "epicrisis", "roles": {"doctor": "patient-reader"}}
+    (tmp_path / PROVIDER_FILE).write_text(json.dumps(chosen))
+    result = CliRunner().invoke(app, ["serve", str(tmp_path / "nothing"), "--folder", str(tmp_path), *options])
+    assert result.exit_code == 2
+    assert reason in result.stderr
+    assert result.stderr.strip().splitlines()[-1].startswith("epicrisis: ")
 
 
 def test_users_are_added_listed_and_removed(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from tests.support.pages import Page
 from tests.support.reviews import (
     OURS,
     RIVAL,
+    SECRETS,
     STRATEGIES,
     TEXTS,
     WORDS,
@@ -57,7 +58,6 @@ from tests.support.reviews import (
 from tests.support.run_folders import QUESTIONS, folder
 from tests.support.servers import read_access_log
 
-SECRETS = (OURS, RIVAL, *STRATEGIES.values(), "BriefContext", "scripted", "seconds", "strategy", "parts of", "swapped")
 CHOICES: tuple[PreferredAnswer, ...] = ("1", "tie", "2")
 
 
@@ -255,7 +255,6 @@ def test_skipped_questions_come_back_at_the_end(local: Reviewer) -> None:
 def test_wrong_forms_change_nothing_and_say_why(tmp_path: Path, local: Reviewer) -> None:
     review = local.start(criterion=["correctness"])
     for fields, message in (
-        ({}, "choose which answer is better"),
         ({"choice": "3"}, "none of those of the page"),
         ({"choice": "1", "correctness": "left"}, "none of those of the page"),
         ({"choice": "1", "remark": "x" * 4_001}, "up to 4,000 characters"),
@@ -265,6 +264,11 @@ def test_wrong_forms_change_nothing_and_say_why(tmp_path: Path, local: Reviewer)
     for place in ("questions/0", "questions/7", "questions/-1", "questions/x", "results.json", "../x"):
         assert local.get(f"{review}/{place}").status_code in (404, 422), place
     assert not (tmp_path / "server" / REVIEWS_FOLDER / review.rpartition("/")[2] / VERDICTS).exists()
+    response = local.post(f"{review}/questions/1", choice="", remark="Both cite the trial.")
+    assert (response.status_code, "choose which answer is better" in response.text) == (200, True)
+    again = local.open(f"{review}/questions/1")
+    assert again.one("textarea").text == "Both cite the trial.", "what was typed is kept"
+    assert "0 of 6 judged" in again.one("p", "kicker").text
 
 
 @pytest.mark.parametrize(

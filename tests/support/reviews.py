@@ -30,6 +30,8 @@ from tests.support.servers import connect, open_library, open_resources
 OURS, RIVAL = "ward-parts-2026", "ward-whole-2025"
 """Names of the runs, which no reviewer may see."""
 STRATEGIES = {OURS: "brief-context", RIVAL: "rag"}
+SECRETS = (OURS, RIVAL, *STRATEGIES.values(), "BriefContext", "scripted", "seconds", "strategy", "parts of", "swapped")
+"""Words that a reviewer's page must not hold."""
 TEXTS = (
     "Does low-dose aspirin lower the risk of preterm pre-eclampsia?",
     "Does zinc shorten acute diarrhoea in children?",

@@ -61,14 +61,15 @@ def _read_role(claims: Mapping[str, Any], settings: IdentityProviderSettings, na
     value = find_claim(claims, settings.role_claim)
     if value is None:
         raise NoRole(
-            f"the identity provider sends no claim {settings.role_claim} for {name}, so the role here is not known"
+            f"you are signed in as {name}, but the identity provider sends no claim {settings.role_claim}, so your "
+            "role here is not known"
         )
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list):
         raise NoRole(f"the claim {settings.role_claim} is neither a text nor a list of texts")
     roles = [settings.roles[item] for item in values if isinstance(item, str) and item in settings.roles]
     if not roles:
-        raise NoRole(f"the claim {settings.role_claim} of {name} holds no role of this server")
+        raise NoRole(f"you are signed in as {name}, but the claim {settings.role_claim} holds no role of this server")
     return max(roles, key=ROLES.index)
 
 

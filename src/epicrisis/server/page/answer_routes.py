@@ -17,14 +17,24 @@ from epicrisis.server.page.answer_view import build_answer_view, judge_support
 from epicrisis.server.page.document_view import DocumentView, Highlight
 from epicrisis.server.page.exports import FORMATS, list_exports
 from epicrisis.server.page.page_route import is_part
+from epicrisis.server.page.pdf_view import PdfViewer
 from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import HEADERS, html_response, render
-from epicrisis.server.page.sources import build_highlight, find_citation, find_ranked, find_study, open_document
+from epicrisis.server.page.sources import (
+    build_highlight,
+    draw_page,
+    find_citation,
+    find_ranked,
+    find_study,
+    open_document,
+)
 from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.users import Caller, CurrentCaller
 
 CellName = Literal["size", "population", "sentence"]
+IMAGE_HEADERS = {"Cache-Control": "private, no-cache"}
+"""A browser may keep an image, but asks before each use, so that access is checked and logged each time."""
 _UNKNOWN_ANSWER = "the server has no such answer: it was deleted, or it belongs to another user"
 
 
@@ -35,6 +45,7 @@ class AnswerPages:
         self.reader = reader
         self.resources = reader.resources
         self.answers = answers
+        self.viewer = PdfViewer()
 
     async def find(self, answer_id: str, caller: Caller) -> StoredAnswer:
         """Return the answer, once the access log has it. Raises NotFound for an unknown id and another user's answer.
@@ -69,7 +80,7 @@ class AnswerPages:
     ) -> Response:
         """Return the page of a document, or its part for htmx. `number`: the citation that is opened."""
         library = self.resources.libraries.get(stored.library)
-        document = await open_document(stored, library, document_id, highlight)
+        document = await open_document(stored, library, document_id, highlight, self.viewer)
         return html_response(render_document(stored, document, number, as_part=is_part(request)))
 
 
@@ -129,6 +140,15 @@ def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
         stored = await pages.find(answer_id, caller)
         document_id, highlight = find_ranked(stored, rank)
         return await pages.show_document(request, stored, document_id, highlight)
+
+    @router.get("/answers/{answer_id}/documents/{number}/pages/{page}.png")
+    async def page_image(request: Request, answer_id: str, number: int, page: int, caller: CurrentCaller) -> Response:
+        stored = await pages.find(answer_id, caller)
+        image = await draw_page(stored, pages.resources.libraries.get(stored.library), number, page, pages.viewer)
+        headers = {**IMAGE_HEADERS, "ETag": f'"{image.tag}"'}
+        if request.headers.get("If-None-Match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(image.content, media_type="image/png", headers=headers)
 
 
 def render_document(stored: StoredAnswer, document: DocumentView, number: int | None, *, as_part: bool) -> str:

@@ -34,6 +34,7 @@ from epicrisis.server.reviews import BlindReview, ReviewState, ReviewStore, Revi
 from epicrisis.server.run_api import RunFolder, reads_every_patient
 from epicrisis.server.users import LOCAL, Caller, CurrentCaller, UserStore
 
+_NO_CHOICE = "choose which answer is better, or that they are the same"
 _NO_RUNS = "the server has no folder of runs: start it with --runs FOLDER"
 
 
@@ -188,14 +189,14 @@ def _add_judging(router: APIRouter, pages: ReviewPages) -> None:
         review, state, turn = await pages.open_turn(review_id, number, caller)
         try:
             form = VerdictForm.parse(await request.body(), review.plan.criteria)
-            if form.place is None and not form.is_skipped:
-                raise InputError("choose which answer is better, or that they are the same")
         except InputError as error:
             problem = describe_error(error)
-            page = _render_turn(review, state, caller, turn, fault=problem.detail)
-            return html_response(page, problem.status)
+            return html_response(_render_turn(review, state, caller, turn, fault=problem.detail), problem.status)
         await _save(pages, review, caller, turn, form)
         state = await asyncio.to_thread(pages.require_store().read_state, review_id)
+        if form.place is None and not form.is_skipped:
+            # Criteria and remark are kept all the same.
+            return html_response(_render_turn(review, state, caller, turn, fault=_NO_CHOICE))
         following = state.next_turn(caller.owner, review.turns(caller.owner), number)
         address = f"/reviews/{review_id}"
         if following is not None and following.number != number:

@@ -30,6 +30,8 @@ from epicrisis.server.reviews import (
 PLACE_WORDS: Mapping[str, str] = {"1": "Answer 1 is better", "tie": "Same", "2": "Answer 2 is better"}
 _STATE_WORDS = {"judged": "judged", "skipped": "skipped", "draft": "begun"}
 _BAR_WIDTH = 100.0
+_NAME = "This review"
+"""Stands for the names of the models in the tables, which the runs may share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,7 @@ def view_results(review: BlindReview, state: ReviewState) -> ReviewResults:
     """Return the results: counts from the view of the first run, tests, agreement, the effect of the place, remarks."""
     verdicts = state.list_judged()
     judging = Judging(review.pairs, verdicts)
-    judgings = {", ".join(review.plan.key.writers): judging}
+    judgings = {_NAME: judging}
     answers, *others = open_ended.tables(judgings)
     ours, rival = review.plan.runs
     return ReviewResults(
@@ -273,7 +275,7 @@ def view_results(review: BlindReview, state: ReviewState) -> ReviewResults:
         facts=_describe_plan(review),
         bars=_make_bars(review, verdicts),
         conclusions=tuple(map(printable, open_ended.conclusions(judgings))),
-        tables=tuple(_view_table(table) for table in (*others, answers)),
+        tables=tuple(_view_table(table) for table in (*others, answers) if table.rows),
         remarks=_list_remarks(review, verdicts),
     )
 
@@ -297,7 +299,15 @@ def _make_bars(review: BlindReview, verdicts: tuple[HumanVerdict, ...]) -> tuple
 
 
 def _view_table(table: Table) -> FigureTable:
-    return FigureTable(table.title, table.columns, table_rows(table), table.notes)
+    """Return a table as text, without the name of the review and without columns that are empty in every row."""
+    rows = table_rows(table)
+    shown: list[int] = []
+    for index, cells in enumerate(zip(*table.rows, strict=True)):
+        if set(cells) - {None, _NAME}:
+            shown.append(index)
+    columns = tuple(table.columns[index] for index in shown)
+    texts = tuple(tuple(row[index] for index in shown) for row in rows)
+    return FigureTable(table.title, columns, texts, table.notes)
 
 
 def _list_remarks(review: BlindReview, verdicts: tuple[HumanVerdict, ...]) -> tuple[RemarkRow, ...]:
