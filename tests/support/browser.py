@@ -24,8 +24,8 @@ from tests.support.servers import open_library, open_resources, running
 from tests.support.strategies import stage_of
 
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"
-CHROMIUM = os.environ.get("EPICRISIS_CHROMIUM", "/usr/bin/chromium")
-AXE = os.environ.get("EPICRISIS_AXE", "build/axe-core-4.14.1/axe.min.js")
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+AXE = os.environ.get("AXE_CORE", "build/axe-core-4.14.1/axe.min.js")
 
 
 class SlowModel(ScriptedModel):

@@ -41,6 +41,7 @@ BehindProxy = Annotated[
     bool, Option("--behind-proxy", help="A proxy in front of the server encrypts the connections of clients.")
 ]
 Runs = Annotated[Path | None, Option("--runs", help="Folder of finished runs to list and open.")]
+KeepDays = Annotated[int, Option("--keep-days", min=1, help="Days for which answers of the page are kept.")]
 MaxQuestions = Annotated[int, Option("--max-questions", min=1, help="Questions answered at the same time.")]
 
 
@@ -72,6 +73,7 @@ def serve(
     folder: ServerFolder = None,
     runs: Runs = None,
     max_questions: MaxQuestions = 256,
+    keep_days: KeepDays = 365,
     *,
     flags: Flags,
 ) -> None:
@@ -103,7 +105,9 @@ def serve(
     settings, notices = choose_strategy(check_settings(flags.settings()))
     place = server_folder(folder)
     provider = find_provider(place, settings)
-    options = ServerOptions(max_running=max_questions, folder=place, runs=runs, guard=guard, provider=provider)
+    options = ServerOptions(
+        max_running=max_questions, folder=place, runs=runs, guard=guard, provider=provider, keep_days=keep_days
+    )
     for notice in notices:
         say(f"note: {notice.message}", err=True)
     logging.getLogger("epicrisis.server").addHandler(logging.StreamHandler())
@@ -165,25 +169,19 @@ async def _serve(
     settings: Settings, notices: Sequence[Notice], libraries: Sequence[Path], address: Address, options: ServerOptions
 ) -> None:
     """Serve until the process is told to stop. Running questions finish before it ends."""
-    import uvicorn
-
     from epicrisis.server.app import create_app
-    from epicrisis.server.process import GracefulServer
+    from epicrisis.server.process import GracefulServer, make_config
     from epicrisis.server.resources import Resources
 
     async with await Resources.open(settings, libraries, notices) as resources:
         app = create_app(resources, options)
-        config = uvicorn.Config(
+        config = make_config(
             app,
-            host=address.host,
-            port=address.port,
+            address.host,
+            address.port,
+            options.stop_seconds,
             ssl_certfile=address.certificate,
             ssl_keyfile=address.key,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=int(options.stop_seconds),
         )
         scheme = "http" if address.certificate is None else "https"
         public = options.guard.address

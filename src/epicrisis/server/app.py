@@ -7,6 +7,7 @@ Each part of the server adds its router here. A router gets `Questions`, through
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,12 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from epicrisis.errors import SettingsError, StorageError
+from epicrisis.errors import SettingsError
 from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.error_handlers import add_error_handlers
+from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import PROBLEM_RESPONSES
 from epicrisis.server.guards import GuardOptions, RequestGuard
 from epicrisis.server.identity_provider import IdentityProvider
@@ -30,10 +32,12 @@ from epicrisis.server.library_api import make_document_routes, make_search_route
 from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.metrics import CountRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
+from epicrisis.server.page.answer_files import KEEP_DAYS
 from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
+from epicrisis.server.private_folder import make_private_folder
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
@@ -43,6 +47,7 @@ from epicrisis.server.shelves import Shelves
 from epicrisis.server.streaming import ClientGone
 from epicrisis.server.users import USERS_FILE, UserStore
 
+CLEAN_SECONDS = 3_600.0
 STOP_SECONDS = 60.0
 """How long running questions may finish when the server stops."""
 
@@ -58,6 +63,8 @@ class ServerOptions:
     """Folder of the users, the access log and the jobs. None: the server has none of them."""
     runs: Path | None = None
     """Folder of finished runs. None: there are none to open."""
+    keep_days: float = KEEP_DAYS
+    """Days for which answers of the page and of OpenAI clients are kept."""
     guard: GuardOptions = field(default_factory=GuardOptions)
     provider: IdentityProvider | None = None
     """Where users sign in, if not with keys alone."""
@@ -80,14 +87,17 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     reader = LibraryReader(resources, log)
     shelves = Shelves(reader)
     assistants = McpEndpoint(questions, reader)
+    answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER, options.keep_days)
     jobs = None if options.folder is None else Jobs(questions, options.folder, users, provider)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with assistants.run():
             if jobs is not None:
-                jobs.start()
+                await jobs.start()
+            cleaning = asyncio.create_task(clean_regularly(answers))
             yield
+            cleaning.cancel()
             await questions.stop(options.stop_seconds)
             await shelves.stop()
             if jobs is not None:
@@ -114,7 +124,6 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_health_routes(questions))
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
-    answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
     app.include_router(make_page_routes(questions, shelves, answers, runs))
     reviews = None if options.folder is None else ReviewStore(options.folder / REVIEWS_FOLDER)
     app.include_router(make_review_routes(ReviewPages(reviews, runs, users, log)))
@@ -158,12 +167,14 @@ def log_is_needed(resources: Resources) -> bool:
     return any(library.holds_patients for library in resources.libraries.values())
 
 
-def make_private_folder(folder: Path) -> None:
-    """Create the folder for its owner alone. Raises StorageError."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be created: {error.strerror}") from None
+async def clean_regularly(answers: AnswerStore) -> None:
+    """Remove answers that are too old, and files of a killed process: at once, and every hour until cancelled."""
+    while True:
+        try:
+            await asyncio.to_thread(answers.remove_expired)
+        except OSError as error:
+            log_fault(error)
+        await asyncio.sleep(CLEAN_SECONDS)
 
 
 async def _send_nothing(_: Request, __: Exception) -> Response:

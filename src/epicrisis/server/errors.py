@@ -55,6 +55,10 @@ class NotFound(RequestError):
     """The server has no such library, document, passage, patient, answer, job or run, or hides it from this user."""
 
 
+class AnswerRemoved(RequestError):
+    """The server removed the answer for its age, or for newer ones."""
+
+
 class KeyRequired(RequestError):
     """The request has no key, or one of nobody."""
 
@@ -147,6 +151,7 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     errors.EndpointBusy: Status(503, "The chat model is busy", _TRY_LATER),
     errors.ContextOverflow: Status(422, "The prompt does not fit the chat model", "Reduce k, or shorten the question."),
     NotFound: Status(404, "Not found", "Check the id. GET /api/v1/libraries lists the libraries."),
+    AnswerRemoved: Status(410, "The answer was removed", "Ask the question again, and export answers to keep them."),
     KeyRequired: Status(401, "A key is required", "Send the header Authorization: Bearer KEY."),
     AccessDenied: Status(403, "Your role does not allow this", "Ask an administrator of the server for the role."),
     TokenRefused: Status(401, "The access token is refused", "Ask the identity provider for a new token."),

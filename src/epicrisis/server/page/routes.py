@@ -43,7 +43,8 @@ def make_page_routes(
 
     @router.get("/history")
     async def history() -> Response:
-        return html_response(render("history", page="history"))
+        limits = {"keep_days": f"{answers.keep_days:g}", "keep": f"{answers.keep:,}"}
+        return html_response(render("history", page="history", **limits))
 
     pages = AnswerPages(reader, answers)
     add_asking(router, questions, pages)
