@@ -26,7 +26,8 @@ IS_IN_SIGHT = """place => {
 
 def make_app(folder: Path) -> FastAPI:
     make_files(folder / "files")
-    library = open_library(folder / "lib", quoting_planted_model(), read_files(folder / "files"), encoder=LONG)
+    documents = read_files(folder / "files")
+    library = open_library(folder / "lib", quoting_planted_model(), documents, encoder=LONG, unverified="keep")
     return create_app(open_resources(library), ServerOptions(folder=folder / "server"))
 
 
