@@ -41,6 +41,9 @@ BehindProxy = Annotated[
     bool, Option("--behind-proxy", help="A proxy in front of the server encrypts the connections of clients.")
 ]
 Runs = Annotated[Path | None, Option("--runs", help="Folder of finished runs to list and open.")]
+Upload = Annotated[
+    bool, Option("--upload", help="Let administrators add files to libraries of literature, without users everybody.")
+]
 KeepDays = Annotated[int, Option("--keep-days", min=1, help="Days for which answers of the page are kept.")]
 MaxQuestions = Annotated[int, Option("--max-questions", min=1, help="Questions answered at the same time.")]
 
@@ -72,6 +75,7 @@ def serve(
     behind_proxy: BehindProxy = False,
     folder: ServerFolder = None,
     runs: Runs = None,
+    upload: Upload = False,
     max_questions: MaxQuestions = 256,
     keep_days: KeepDays = 365,
     *,
@@ -86,6 +90,7 @@ def serve(
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.guards import GuardOptions
     from epicrisis.server.public_address import PublicAddress, split_port
+    from epicrisis.server.upload_reception import UploadLimits
 
     is_local = is_loopback(host)
     check_files(tls_certificate, tls_key)
@@ -106,7 +111,13 @@ def serve(
     place = server_folder(folder)
     provider = find_provider(place, settings)
     options = ServerOptions(
-        max_running=max_questions, folder=place, runs=runs, guard=guard, provider=provider, keep_days=keep_days
+        max_running=max_questions,
+        folder=place,
+        runs=runs,
+        keep_days=keep_days,
+        uploads=UploadLimits() if upload else None,
+        guard=guard,
+        provider=provider,
     )
     for notice in notices:
         say(f"note: {notice.message}", err=True)

@@ -91,6 +91,10 @@ class BodyRefused(RequestError):
     """The body is no JSON object of this form."""
 
 
+class UploadRefused(RequestError):
+    """The body of an upload is no form with files."""
+
+
 class UnsupportedParameter(RequestError):
     """The OpenAI endpoint does not do what a parameter asks for. `parameter` is its name, if it has one."""
 
@@ -164,6 +168,9 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     ProviderFailed: Status(503, "The identity provider cannot be used", _ASK_OPERATOR),
     HostRefused: Status(421, "Another host", "Use the address that the server printed, or start it with --host-name."),
     BodyRefused: Status(400, "The body cannot be read", "Send a JSON object, as GET /openapi.json describes."),
+    UploadRefused: Status(
+        400, "The upload cannot be read", "Send the files as multipart/form-data, in fields with the name files."
+    ),
     UnsupportedParameter: Status(400, "The parameter is not supported", "Leave the parameter out."),
     BodyTooLarge: Status(413, "The body is too large", "Send a shorter body."),
     BodyTooSlow: Status(408, "The body arrived too slowly", "Send the body at once."),
