@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Literal
 
 from fastapi import APIRouter, Request
@@ -12,7 +13,8 @@ from starlette.responses import RedirectResponse, Response
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import SUPPORT_LABELS
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.server.errors import NotFound
+from epicrisis.server.errors import AnswerRemoved, NotFound
+from epicrisis.server.page.answer_files import AnswerRemoval
 from epicrisis.server.page.answer_view import build_answer_view, judge_support
 from epicrisis.server.page.document_view import DocumentView, Highlight
 from epicrisis.server.page.exports import FORMATS, list_exports
@@ -48,12 +50,16 @@ class AnswerPages:
         self.viewer = PdfViewer()
 
     async def find(self, answer_id: str, caller: Caller) -> StoredAnswer:
-        """Return the answer, once the access log has it. Raises NotFound for an unknown id and another user's answer.
+        """Return the answer, once the access log has it.
 
-        Raises AccessDenied if the caller may no longer read the record behind it.
+        Raises NotFound for an unknown id and another user's answer, AnswerRemoved if the server removed it, and
+        AccessDenied if the caller may no longer read the record behind it.
         """
         stored = await asyncio.to_thread(self.answers.find, answer_id, caller.owner)
         if stored is None:
+            removal = await asyncio.to_thread(self.answers.find_removal, answer_id, caller.owner)
+            if removal is not None:
+                raise AnswerRemoved(describe_removal(removal, self.answers))
             raise NotFound(_UNKNOWN_ANSWER)
         library = self.resources.libraries.get(stored.library)
         if library is None:
@@ -82,6 +88,14 @@ class AnswerPages:
         library = self.resources.libraries.get(stored.library)
         document = await open_document(stored, library, document_id, highlight, self.viewer)
         return html_response(render_document(stored, document, number, as_part=is_part(request)))
+
+
+def describe_removal(removal: AnswerRemoval, answers: AnswerStore) -> str:
+    """Return when and why an answer was removed."""
+    day = datetime.fromtimestamp(removal.at, UTC).date().isoformat()
+    if removal.reason == "age":
+        return f"the server removed this answer on {day}: it keeps answers for {answers.keep_days:g} days"
+    return f"the server removed this answer on {day}: it keeps the newest {answers.keep:,} answers of each user"
 
 
 def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
