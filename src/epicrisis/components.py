@@ -342,11 +342,11 @@ def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, 
             f"setting calibration: {path} is no file of `epicrisis calibrate confidence`: name one, or leave it out"
         ) from None
     models = {strip_secrets(settings.model_for(role).name) for role in settings.roles}
-    if calibration.fits(settings.strategy, models):
+    if calibration.fits(settings.strategy, models, settings.citing):
         return calibration, ()
     message = (
         f"the confidence is not calibrated: {path.name} was fitted to answers of {calibration.strategy} by "
-        f"{', '.join(calibration.models)}"
+        f"{', '.join(calibration.models)} with citing = {calibration.citing}"
     )
     return None, (Notice("calibration", message),)
 

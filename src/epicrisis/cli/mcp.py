@@ -57,8 +57,8 @@ async def _serve(
     """Serve until standard input ends."""
     from epicrisis.server.access_log import NAME as ACCESS_LOG
     from epicrisis.server.access_log import AccessLog
-    from epicrisis.server.app import make_private_folder
     from epicrisis.server.mcp_server import create_mcp_server, find_patients
+    from epicrisis.server.private_folder import make_private_folder
     from epicrisis.server.questions import Questions
     from epicrisis.server.reading import LibraryReader
     from epicrisis.server.resources import Resources
