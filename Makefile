@@ -73,7 +73,7 @@ $(AXE):
 	echo "$(AXE_SHA256)  $@" | sha256sum --check --quiet
 
 test-browser: $(INSTALLED) models $(AXE)  ## the page in Chromium, with checks of accessibility; needs npm and Chromium
-	EPICRISIS_AXE=$(AXE) EPICRISIS_CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -m browser tests/browser
+	AXE_CORE=$(AXE) CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -m browser tests/browser
 
 # torch is no part of the other environment: it is large, and of its wheels only those for CPUs are wanted here.
 TORCH_BIN := .venv-torch/bin

@@ -57,7 +57,13 @@ def main() -> None:
     arguments = parser.parse_args()
     data = Path(os.environ["EPICRISIS_DATA"])
     settings = load_settings(
-        {"strategy": "rag", "unverified": "keep", "cache": {"mode": "off"}, "models": {"writer": {"name": NAME}}}
+        {
+            "strategy": "rag",
+            "citing": "quotes",
+            "unverified": "keep",
+            "cache": {"mode": "off"},
+            "models": {"writer": {"name": NAME}},
+        }
     )
     grid = Grid(arms=tuple(arguments.arm), prompt_tokens=tuple(arguments.prompt_tokens))
     dataset = load_dataset(arguments.set, settings.home, data)

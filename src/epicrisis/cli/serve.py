@@ -41,6 +41,10 @@ BehindProxy = Annotated[
     bool, Option("--behind-proxy", help="A proxy in front of the server encrypts the connections of clients.")
 ]
 Runs = Annotated[Path | None, Option("--runs", help="Folder of finished runs to list and open.")]
+Upload = Annotated[
+    bool, Option("--upload", help="Let administrators add files to libraries of literature, without users everybody.")
+]
+KeepDays = Annotated[int, Option("--keep-days", min=1, help="Days for which answers of the page are kept.")]
 MaxQuestions = Annotated[int, Option("--max-questions", min=1, help="Questions answered at the same time.")]
 
 
@@ -71,7 +75,9 @@ def serve(
     behind_proxy: BehindProxy = False,
     folder: ServerFolder = None,
     runs: Runs = None,
+    upload: Upload = False,
     max_questions: MaxQuestions = 256,
+    keep_days: KeepDays = 365,
     *,
     flags: Flags,
 ) -> None:
@@ -84,6 +90,7 @@ def serve(
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.guards import GuardOptions
     from epicrisis.server.public_address import PublicAddress, split_port
+    from epicrisis.server.upload_reception import UploadLimits
 
     is_local = is_loopback(host)
     check_files(tls_certificate, tls_key)
@@ -103,7 +110,15 @@ def serve(
     settings, notices = choose_strategy(check_settings(flags.settings()))
     place = server_folder(folder)
     provider = find_provider(place, settings)
-    options = ServerOptions(max_running=max_questions, folder=place, runs=runs, guard=guard, provider=provider)
+    options = ServerOptions(
+        max_running=max_questions,
+        folder=place,
+        runs=runs,
+        keep_days=keep_days,
+        uploads=UploadLimits() if upload else None,
+        guard=guard,
+        provider=provider,
+    )
     for notice in notices:
         say(f"note: {notice.message}", err=True)
     logging.getLogger("epicrisis.server").addHandler(logging.StreamHandler())
@@ -165,25 +180,19 @@ async def _serve(
     settings: Settings, notices: Sequence[Notice], libraries: Sequence[Path], address: Address, options: ServerOptions
 ) -> None:
     """Serve until the process is told to stop. Running questions finish before it ends."""
-    import uvicorn
-
     from epicrisis.server.app import create_app
-    from epicrisis.server.process import GracefulServer
+    from epicrisis.server.process import GracefulServer, make_config
     from epicrisis.server.resources import Resources
 
     async with await Resources.open(settings, libraries, notices) as resources:
         app = create_app(resources, options)
-        config = uvicorn.Config(
+        config = make_config(
             app,
-            host=address.host,
-            port=address.port,
+            address.host,
+            address.port,
+            options.stop_seconds,
             ssl_certfile=address.certificate,
             ssl_keyfile=address.key,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=int(options.stop_seconds),
         )
         scheme = "http" if address.certificate is None else "https"
         public = options.guard.address

@@ -89,7 +89,7 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     except ValueError as error:
         yield skip(path, "", str(error))
         return
-    yield Document(id=f"file:{name}", text=text, title=title or path.stem, source=name)
+    yield Document(id=f"file:{name}", text=text, title=title or Path(name).stem, source=name)
 
 
 def page_text(data: bytes) -> str:

@@ -59,7 +59,7 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
     if unreadable := [number for number, page in enumerate(pages, 1) if page is None]:
         metadata["pages_unreadable"] = unreadable
     text = _PAGE_SEPARATOR.join(texts)
-    yield Document(id=f"file:{name}", text=text, title=title or path.stem, source=name, metadata=metadata)
+    yield Document(id=f"file:{name}", text=text, title=title or Path(name).stem, source=name, metadata=metadata)
 
 
 def _join_word(words: Container[str], match: re.Match[str]) -> str:

@@ -55,7 +55,7 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
         yield skip(path, "", "holds no text")
     else:
         heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
-        yield Document(id=f"file:{name}", text=text, title=heading or path.stem, source=name)
+        yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
 
 
 def _find_heading(text: str) -> str:
@@ -101,6 +101,8 @@ _FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
     **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
+SUFFIXES = tuple(_FORMAT_BY_SUFFIX)
+"""The endings of files that can be read."""
 _DEFAULT_FORMATS = {_CSV: "notes", _JSON: "pubmedqa"}
 """Formats of a file named by the user whose beginning does not decide."""
 
@@ -124,6 +126,7 @@ def read_sources(
     cleaning: NoteCleaning | None = None,
     only_notes: bool = False,
     with_origins: bool = False,
+    names: Mapping[Path, str] | None = None,
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
@@ -138,6 +141,7 @@ def read_sources(
     * `only_notes` omits all other formats.
     * `with_origins` yields documents without a revision and outside a patient's record as `FileDocument`, so that a
       library can distinguish files with equal names.
+    * `names`: the names of files that are stored under other ones. They become ids and titles, never paths.
 
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
@@ -149,19 +153,31 @@ def read_sources(
     if format == "medcpt":
         chunks = list(itertools.chain.from_iterable(map(medcpt.find_chunks, paths)))
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
-    files = _find_files(paths, format, with_origins)
+    files = _find_files(paths, format, with_origins, names or {})
     if only_notes:
         files = [file for file in files if file.format in ("notes", "fhir")]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins)
     return itertools.chain.from_iterable(reader() for reader in readers)
 
 
-def _find_files(paths: Sequence[Path], format: str | None, with_origins: bool) -> list[_SourceFile]:
+def detect_format(path: Path) -> str | None:
+    """Return the format that `read_sources` gives to a file, or None if no reader takes it."""
+    return _detect_format(path, None, _DEFAULT_FORMATS)
+
+
+def find_suffix(name: str) -> str | None:
+    """Return the ending of a file's name that decides on its format, such as `.xml.gz`, or None for an unknown one."""
+    return next(filter(name.lower().endswith, sorted(_FORMAT_BY_SUFFIX, key=len, reverse=True)), None)
+
+
+def _find_files(
+    paths: Sequence[Path], format: str | None, with_origins: bool, names: Mapping[Path, str]
+) -> list[_SourceFile]:
     """Return all files to read. A file whose name becomes its id is returned only once."""
     files: list[_SourceFile] = []
     path_by_key: dict[str, Path] = {}
     for path in paths:
-        for file in _list_folder(path, format) if is_folder(path) else [_describe_file(path, format)]:
+        for file in _list_folder(path, format) if is_folder(path) else [_describe_file(path, format, names)]:
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
                 if key not in path_by_key:
@@ -178,14 +194,14 @@ def _find_files(paths: Sequence[Path], format: str | None, with_origins: bool) -
     return files
 
 
-def _describe_file(path: Path, override: str | None) -> _SourceFile:
+def _describe_file(path: Path, override: str | None, names: Mapping[Path, str]) -> _SourceFile:
     """Return a file named by the user. Raises InputError if it cannot be opened, or its format is unknown."""
     check_file(path)
     format = _detect_format(path, override, _DEFAULT_FORMATS)
     if format is None:
         reason = f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
         raise path_error(path, f"{reason}; rename it, or give its format ({', '.join(FORMATS)})")
-    return _SourceFile(path, path.name, format)
+    return _SourceFile(path, names.get(path, path.name), format)
 
 
 def _choose_readers(

@@ -1,25 +1,30 @@
 """Run the parsers of untrusted files in one child process, with limits on time and memory.
 
     items = sandbox.read_file("pdf", path, "report.pdf")
+    image = sandbox.render_page(path, sha256, 3)
 
 PDFium, lexbor and libxml2 are C code, and a file of 1 kB can make each of them run for hours, use all memory or crash.
-In the child that costs one file: the child is killed, the file is `Skipped`, and the next file gets a new child.
+In the child that costs one file: the child is killed, the file is `Skipped`, and the next file gets a new child. A
+second child with lower limits draws pages of PDF files, so that reading and drawing do not wait for each other.
 """
 
 from __future__ import annotations
 
 import atexit
+import base64
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from epicrisis.corpus.pdf_pages import PageBox, PageBoxes, PageWords
 from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.types import Document
 
@@ -29,6 +34,10 @@ SECONDS_PER_MB = 10
 MEMORY = 3 * 1024**3
 """Bytes of address space of the child. A page of 64 MB takes half of it. On macOS, which has no such limit, only the
 time is limited."""
+VIEW_SECONDS = 20
+"""Wall-clock seconds for showing a page of a PDF file of any size."""
+VIEW_MEMORY = 1024**3
+"""Bytes of address space of the child that shows pages."""
 MAX_REPLY_BYTES = 512 * 1024**2
 OUT_OF_MEMORY = 3
 """The exit code of a child that reached its memory limit."""
@@ -72,6 +81,31 @@ def sheet_rows(path: Path) -> list[list[str]]:
     return list(_request_value({"kind": "sheet", "path": str(path)}, b"", path.stat().st_size, "rows"))
 
 
+def find_words(path: Path, sha256: str, places: Sequence[PageWords]) -> tuple[PageBoxes, ...]:
+    """Return `pdf_pages.find_words`, run in the child for pages. Raises ValueError with the reason."""
+    pages: list[PageBoxes] = []
+    for page in _view({"kind": "words", "places": [asdict(place) for place in places]}, path, sha256, "pages"):
+        boxes = tuple(PageBox(**box) for box in page["boxes"])
+        pages.append(PageBoxes(page["page"], page["width"], page["height"], boxes))
+    return tuple(pages)
+
+
+def render_page(path: Path, sha256: str, number: int) -> bytes:
+    """Return `pdf_pages.render_page`, run in the child for pages. Raises ValueError with the reason."""
+    return base64.b64decode(_view({"kind": "image", "page": number}, path, sha256, "image"))
+
+
+def _view(request: Mapping[str, Any], path: Path, sha256: str, key: str) -> Any:
+    whole = {**request, "path": str(path), "sha256": sha256}
+    try:
+        (reply,) = _VIEWER.ask_within(VIEW_SECONDS, VIEW_MEMORY, whole)
+    except _ParserError as error:
+        raise ValueError("drawing it took too much time or memory, or failed") from error
+    if "error" in reply:
+        raise ValueError(str(reply["error"]))
+    return reply[key]
+
+
 def _request_value(request: Mapping[str, Any], data: bytes, size: int, key: str) -> Any:
     try:
         (reply,) = _CHILD.ask(request, data, size)
@@ -91,8 +125,13 @@ class _Child:
 
     def ask(self, request: Mapping[str, Any], data: bytes, size: int) -> list[dict[str, Any]]:
         """Return the reply to a request about a file of `size` bytes. Raises _ParserError."""
-        seconds = SECONDS + SECONDS_PER_MB * size // 1_000_000
-        limits = {"seconds": seconds, "memory": MEMORY, "bytes": len(data)}
+        return self.ask_within(SECONDS + SECONDS_PER_MB * size // 1_000_000, MEMORY, request, data)
+
+    def ask_within(
+        self, seconds: int, memory: int, request: Mapping[str, Any], data: bytes = b""
+    ) -> list[dict[str, Any]]:
+        """Return the reply to a request, within these limits of time and bytes of memory. Raises _ParserError."""
+        limits = {"seconds": seconds, "memory": memory, "bytes": len(data)}
         line = json.dumps({**request, **limits}).encode() + b"\n"
         with self._lock:
             try:
@@ -167,4 +206,7 @@ class _Child:
 
 
 _CHILD = _Child()
+_VIEWER = _Child()
+"""The child that shows pages."""
 atexit.register(_CHILD.end)
+atexit.register(_VIEWER.end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus import html, jats, medrag, pdf
+from epicrisis.corpus import html, jats, medrag, pdf, pdf_pages
 from epicrisis.corpus.reader_base import Skipped, skip
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
@@ -67,6 +68,12 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
         path = Path(request["path"])
         if request["kind"] == "sheet":
             return [{"rows": _read_sheet(path)}]
+        if request["kind"] == "words":
+            places = [pdf_pages.PageWords(**place) for place in request["places"]]
+            return [{"pages": list(map(asdict, pdf_pages.find_words(path, request["sha256"], places)))}]
+        if request["kind"] == "image":
+            image = pdf_pages.render_page(path, request["sha256"], request["page"])
+            return [{"image": base64.b64encode(image).decode()}]
     except ValueError as error:
         return [{"error": str(error)}]
     try:

@@ -278,7 +278,7 @@ class Journal:
         return revisions
 
     def origins(self, document_ids: Sequence[str] | None = None) -> Mapping[str, Origin]:
-        """Map these documents, or all, to their files if they are known. Requires a writer."""
+        """Map these documents, or all, to their files if they are known."""
         if document_ids is None:
             return self._read_origins("WHERE id != ?", "")
         return self._read_origins(_AMONG_IDS, json.dumps(list(document_ids)))
@@ -411,8 +411,9 @@ class Journal:
             self._has_origin_tables = True
 
     def _read_origins(self, condition: str, value: str | bytes) -> dict[str, Origin]:
-        with translate_errors(self._folder):
-            self._create_origin_tables()
+        # A reader must not create the tables that libraries of earlier versions lack.
+        if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'coming_origins'"):
+            return {}
         rows = self._read(f"{_SELECT_ORIGINS} {condition}", (value,))
         return {id_: Origin(os.fsdecode(path), name, sha256) for id_, path, name, sha256 in rows}
 

@@ -420,15 +420,12 @@ class Library:
             return self._journal.revisions(document_ids)
 
     def origins(self, document_ids: Sequence[str]) -> Mapping[str, Origin]:
-        """Map the documents with a known file to this file. Requires a writer."""
+        """Map the documents with a known file to this file."""
         with self._thread_lock:
             return self._journal.origins(document_ids)
 
     def find_origin(self, *, path: str | None = None, sha256: str = "") -> Origin | None:
-        """Return the origin of a document named after the file at this path, or with this content, or None.
-
-        Requires a writer.
-        """
+        """Return the origin of a document named after the file at this path, or with this content, or None."""
         with self._thread_lock:
             return self._journal.find_origin(path=path, sha256=sha256)
 

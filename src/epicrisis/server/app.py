@@ -7,22 +7,24 @@ Each part of the server adds its router here. A router gets `Questions`, through
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
-from epicrisis.errors import SettingsError, StorageError
+from epicrisis.errors import SettingsError
 from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.error_handlers import add_error_handlers
+from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import PROBLEM_RESPONSES
-from epicrisis.server.guards import GuardOptions, RequestGuard
+from epicrisis.server.guards import MAX_BODY_BYTES, GuardOptions, RequestGuard
 from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.job_api import make_job_routes
 from epicrisis.server.jobs import Jobs
@@ -30,10 +32,12 @@ from epicrisis.server.library_api import make_document_routes, make_search_route
 from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.metrics import CountRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
+from epicrisis.server.page.answer_files import KEEP_DAYS
 from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
+from epicrisis.server.private_folder import make_private_folder
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
@@ -41,8 +45,12 @@ from epicrisis.server.reviews import REVIEWS_FOLDER, ReviewStore
 from epicrisis.server.run_api import RunFolder, make_run_routes
 from epicrisis.server.shelves import Shelves
 from epicrisis.server.streaming import ClientGone
+from epicrisis.server.upload_api import make_upload_routes
+from epicrisis.server.upload_reception import UploadLimits
+from epicrisis.server.uploads import Uploads
 from epicrisis.server.users import USERS_FILE, UserStore
 
+CLEAN_SECONDS = 3_600.0
 STOP_SECONDS = 60.0
 """How long running questions may finish when the server stops."""
 
@@ -58,6 +66,10 @@ class ServerOptions:
     """Folder of the users, the access log and the jobs. None: the server has none of them."""
     runs: Path | None = None
     """Folder of finished runs. None: there are none to open."""
+    uploads: UploadLimits | None = None
+    """What may be uploaded into the libraries. None: nothing."""
+    keep_days: float = KEEP_DAYS
+    """Days for which answers of the page and of OpenAI clients are kept."""
     guard: GuardOptions = field(default_factory=GuardOptions)
     provider: IdentityProvider | None = None
     """Where users sign in, if not with keys alone."""
@@ -80,16 +92,25 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     reader = LibraryReader(resources, log)
     shelves = Shelves(reader)
     assistants = McpEndpoint(questions, reader)
+    answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER, options.keep_days)
     jobs = None if options.folder is None else Jobs(questions, options.folder, users, provider)
+
+    uploads = open_uploads(resources, options)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with assistants.run():
             if jobs is not None:
-                jobs.start()
+                await jobs.start()
+            if uploads is not None:
+                uploads.start()
+            cleaning = asyncio.create_task(clean_regularly(answers))
             yield
+            cleaning.cancel()
             await questions.stop(options.stop_seconds)
             await shelves.stop()
+            if uploads is not None:
+                await uploads.stop()
             if jobs is not None:
                 await jobs.stop()
 
@@ -109,26 +130,33 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_document_routes(reader))
     runs = None if options.runs is None else RunFolder(options.runs, log)
     app.include_router(make_run_routes(runs))
-    if jobs is not None:
-        app.include_router(make_job_routes(jobs))
+    app.include_router(APIRouter() if jobs is None else make_job_routes(jobs))
+    app.include_router(APIRouter() if uploads is None else make_upload_routes(uploads))
     app.include_router(make_health_routes(questions))
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
-    answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER)
-    app.include_router(make_page_routes(questions, shelves, answers, runs))
+    app.include_router(make_page_routes(questions, shelves, answers, runs, uploads))
     reviews = None if options.folder is None else ReviewStore(options.folder / REVIEWS_FOLDER)
     app.include_router(make_review_routes(ReviewPages(reviews, runs, users, log)))
     app.include_router(make_sign_in_routes(users, provider, options.guard.address))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
+    guard_app(app, resources, options, users)
+    app.add_middleware(CountRequests, metrics=questions.metrics)
+    return app
+
+
+def guard_app(app: FastAPI, resources: Resources, options: ServerOptions, users: UserStore | None) -> None:
+    """Put the checks of every request around the application."""
+    provider = options.provider
     needs_key = options.guard.requires_key or log_is_needed(resources) or provider is not None
-    guard = replace(options.guard, requires_key=needs_key)
+    # A body has boundaries and headers besides its files.
+    upload_bytes = 0 if options.uploads is None else options.uploads.upload_bytes + MAX_BODY_BYTES
+    guard = replace(options.guard, requires_key=needs_key, upload_bytes=upload_bytes)
     if provider is not None:
         add_sign_in_state(app, guard.address)
     app.add_middleware(RequestGuard, options=guard, users=users, provider=provider, hide=resources.hide_paths)
-    app.add_middleware(CountRequests, metrics=questions.metrics)
-    return app
 
 
 def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog | None, UserStore | None]:
@@ -153,17 +181,28 @@ def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog
     return AccessLog(folder / ACCESS_LOG), users
 
 
+def open_uploads(resources: Resources, options: ServerOptions) -> Uploads | None:
+    """Return the uploads, or None if the options allow none. Raises SettingsError without a folder for the files."""
+    if options.uploads is None:
+        return None
+    if options.folder is None:
+        raise SettingsError("uploads need a folder of the server: give it with --folder")
+    return Uploads(resources, options.folder, options.uploads)
+
+
 def log_is_needed(resources: Resources) -> bool:
     """Return whether a library holds patients' notes, so that reading it is logged and needs a key."""
     return any(library.holds_patients for library in resources.libraries.values())
 
 
-def make_private_folder(folder: Path) -> None:
-    """Create the folder for its owner alone. Raises StorageError."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be created: {error.strerror}") from None
+async def clean_regularly(answers: AnswerStore) -> None:
+    """Remove answers that are too old, and files of a killed process: at once, and every hour until cancelled."""
+    while True:
+        try:
+            await asyncio.to_thread(answers.remove_expired)
+        except OSError as error:
+            log_fault(error)
+        await asyncio.sleep(CLEAN_SECONDS)
 
 
 async def _send_nothing(_: Request, __: Exception) -> Response:

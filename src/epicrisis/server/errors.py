@@ -55,6 +55,10 @@ class NotFound(RequestError):
     """The server has no such library, document, passage, patient, answer, job or run, or hides it from this user."""
 
 
+class AnswerRemoved(RequestError):
+    """The server removed the answer for its age, or for newer ones."""
+
+
 class KeyRequired(RequestError):
     """The request has no key, or one of nobody."""
 
@@ -85,6 +89,10 @@ class HostRefused(RequestError):
 
 class BodyRefused(RequestError):
     """The body is no JSON object of this form."""
+
+
+class UploadRefused(RequestError):
+    """The body of an upload is no form with files."""
 
 
 class UnsupportedParameter(RequestError):
@@ -147,6 +155,7 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     errors.EndpointBusy: Status(503, "The chat model is busy", _TRY_LATER),
     errors.ContextOverflow: Status(422, "The prompt does not fit the chat model", "Reduce k, or shorten the question."),
     NotFound: Status(404, "Not found", "Check the id. GET /api/v1/libraries lists the libraries."),
+    AnswerRemoved: Status(410, "The answer was removed", "Ask the question again, and export answers to keep them."),
     KeyRequired: Status(401, "A key is required", "Send the header Authorization: Bearer KEY."),
     AccessDenied: Status(403, "Your role does not allow this", "Ask an administrator of the server for the role."),
     TokenRefused: Status(401, "The access token is refused", "Ask the identity provider for a new token."),
@@ -159,6 +168,9 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     ProviderFailed: Status(503, "The identity provider cannot be used", _ASK_OPERATOR),
     HostRefused: Status(421, "Another host", "Use the address that the server printed, or start it with --host-name."),
     BodyRefused: Status(400, "The body cannot be read", "Send a JSON object, as GET /openapi.json describes."),
+    UploadRefused: Status(
+        400, "The upload cannot be read", "Send the files as multipart/form-data, in fields with the name files."
+    ),
     UnsupportedParameter: Status(400, "The parameter is not supported", "Leave the parameter out."),
     BodyTooLarge: Status(413, "The body is too large", "Send a shorter body."),
     BodyTooSlow: Status(408, "The body arrived too slowly", "Send the body at once."),

@@ -7,6 +7,7 @@ how many requests its sender makes.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 1_000_000
 BODY_SECONDS = 10.0
 """The longest time for a body to arrive."""
+UPLOAD_SECONDS = 1_800.0
+"""The longest time for an upload to arrive."""
+UPLOAD_PAUSE_SECONDS = 30.0
+"""The longest pause in it."""
 WRONG_KEYS_PER_MINUTE = 20
 """Wrong keys from one address, after which it must wait."""
 MAX_ADDRESSES = 10_000
@@ -57,6 +62,7 @@ SESSION_COOKIE = "epicrisis_key"
 PROVIDER_COOKIE = "epicrisis_session"
 """The cookie with the session of a user whom the identity provider signed in."""
 _DOTS_OF_TOKEN = 2
+_UPLOAD_PATH = re.compile(r"/api/v1/libraries/[^/]+/documents|/libraries/[^/]+/uploads")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,8 @@ class GuardOptions:
     body_seconds: float = BODY_SECONDS
     requires_key: bool = False
     """Refuse requests without a key even if there is no user yet."""
+    upload_bytes: int = 0
+    """The largest body of an upload. It reaches its route while it arrives. 0: there are no uploads."""
     address: PublicAddress = field(default_factory=PublicAddress)
 
 
@@ -136,7 +144,7 @@ class RequestGuard:
             scope["epicrisis.caller"] = caller
             if caller is not None:
                 self._requests.check(caller.owner, caller.requests_per_minute)
-            receive = await self._read_body(headers, receive)
+            receive = await self._prepare_body(scope, headers, receive)
             await self._app(scope, receive, send_guarded)
         except KeyRequired as error:
             is_page = asks_for_page(scope, headers)
@@ -187,6 +195,12 @@ class RequestGuard:
             raise KeyRequired("the request has no key, or one of nobody")
         return caller
 
+    async def _prepare_body(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
+        """Return a `receive` with the whole body, or with limits for an upload. Raises BodyTooLarge and BodyTooSlow."""
+        if self._options.upload_bytes and is_upload(scope, headers):
+            return self._limit_upload(headers, receive)
+        return await self._read_body(headers, receive)
+
     async def _read_body(self, headers: Headers, receive: Receive) -> Receive:
         """Return a `receive` with the whole body. Raises BodyTooLarge and BodyTooSlow."""
         limit = self._options.max_body_bytes
@@ -211,6 +225,40 @@ class RequestGuard:
         except TimeoutError:
             raise BodyTooSlow(f"the body did not arrive within {self._options.body_seconds:g} seconds") from None
         return _replay({"type": "http.request", "body": b"".join(chunks), "more_body": False}, receive)
+
+    def _limit_upload(self, headers: Headers, receive: Receive) -> Receive:
+        """Return a `receive` that raises BodyTooLarge and BodyTooSlow while the body of an upload arrives."""
+        limit = self._options.upload_bytes
+        too_large = BodyTooLarge(f"the upload is larger than {limit // 1_000_000:,} MB: send it in several parts")
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdecimal() or int(length[:20]) > limit:
+            raise too_large
+        size, has_arrived = 0, False
+        end = time.monotonic() + UPLOAD_SECONDS
+
+        async def receive_piece() -> Message:
+            nonlocal size, has_arrived
+            if has_arrived:
+                return await receive()
+            try:
+                async with asyncio.timeout(min(UPLOAD_PAUSE_SECONDS, end - time.monotonic())):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTooSlow("the upload pauses for too long, or takes too long in all") from None
+            size += len(message.get("body", b""))
+            has_arrived = not message.get("more_body", False)
+            if size > limit:
+                raise too_large
+            return message
+
+        return receive_piece
+
+
+def is_upload(scope: Scope, headers: Headers) -> bool:
+    """Return whether a request sends files to a library."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_form = scope["method"] == "POST" and media_type == "multipart/form-data"
+    return is_form and _UPLOAD_PATH.fullmatch(scope["path"]) is not None
 
 
 def asks_for_page(scope: Scope, headers: Headers) -> bool:

@@ -27,12 +27,12 @@ def make_job_routes(jobs: Jobs) -> APIRouter:
     @router.get("", summary="List your jobs")
     async def list_jobs(caller: CurrentCaller) -> DataResponse:
         """Return the progress of the caller's jobs, the newest first."""
-        return DataResponse(jobs.list_jobs(caller))
+        return DataResponse(await jobs.list_jobs(caller))
 
     @router.get("/{id}", summary="Show the progress of a job")
     async def status(id: JobId, caller: CurrentCaller) -> DataResponse:
         """Return the state of a job, and the number of its answers by state."""
-        return DataResponse(jobs.status(id, caller))
+        return DataResponse(await jobs.status(id, caller))
 
     @router.get("/{id}/answers", summary="Download the answers of a job", response_class=StreamingResponse)
     async def answers(id: JobId, caller: CurrentCaller) -> Response:

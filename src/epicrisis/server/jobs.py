@@ -10,6 +10,7 @@ import asyncio
 import os
 import secrets
 import shutil
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -55,6 +57,8 @@ MAX_CONCURRENCY = 8
 _DESCRIPTION, _ANSWERS = "job.json", "answers.jsonl"
 _ID_BYTES = 16
 _BLOCK = 1 << 16
+STALE_SECONDS = 60.0
+"""After this time, an incomplete file belongs to a process that was killed."""
 _FAULT = "a fault of the program; its place is in the log of the server"
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -153,11 +157,24 @@ class Jobs:
         self._records: dict[str, RecordStore] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting: Counter[str] = Counter()
+        self._opening = Lock()
         # One request at a time cancels, resumes or deletes, so that no deleted job comes back.
         self._changing = asyncio.Lock()
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Read the jobs of the folder, and continue those that were running. Damaged ones are left alone."""
+        await asyncio.to_thread(self._read_jobs)
+        for job in list(self._jobs.values()):
+            if job.state == "running":
+                self._launch(job)
+
+    def _read_jobs(self) -> None:
+        for path in self._folder.glob(f"*/{_DESCRIPTION}.new"):
+            # A job whose first description is incomplete was never confirmed to its owner.
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                    path.unlink()
+                    path.parent.rmdir()
         for path in sorted(self._folder.glob(f"*/{_DESCRIPTION}")):
             try:
                 job = JobFile.model_validate_json(path.read_bytes())
@@ -165,9 +182,6 @@ class Jobs:
                 continue
             if job.id == path.parent.name:
                 self._jobs[job.id] = job
-        for job in list(self._jobs.values()):
-            if job.state == "running":
-                self._launch(job)
 
     async def submit(self, body: JobBody, caller: Caller) -> JobStatus:
         """Start a job and return its status. It is on the disk when this returns.
@@ -211,21 +225,24 @@ class Jobs:
         job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.owner, created=created, body=body)
         await asyncio.to_thread(self._write, job)
         self._launch(job)
-        return self.status(job.id, caller)
+        return await self.status(job.id, caller)
 
-    def list_jobs(self, caller: Caller) -> list[JobStatus]:
+    async def list_jobs(self, caller: Caller) -> list[JobStatus]:
         """Return the jobs of the caller, the newest first."""
         own = [job for job in self._jobs.values() if job.owner == caller.owner]
         own.sort(key=lambda job: (job.created, job.id), reverse=True)
-        return [self.status(job.id, caller) for job in own]
+        return await asyncio.to_thread(lambda: list(map(self._describe, own)))
 
-    def status(self, id_: str, caller: Caller) -> JobStatus:
+    async def status(self, id_: str, caller: Caller) -> JobStatus:
         """Return the progress of a job. Raises NotFound for a job of another user too."""
-        job = self._find(id_, caller)
+        return await asyncio.to_thread(self._describe, self._find(id_, caller))
+
+    def _describe(self, job: JobFile) -> JobStatus:
+        """Return the progress of a job. The first time, it reads the answers of the job from the disk."""
         answers: dict[str, int] = {}
         problem = job.problem
         try:
-            answers = dict(Counter(self._open_records(job).states.values()))
+            answers = dict(Counter(list(self._open_records(job).states.values())))
         except EpicrisisError as error:
             problem = self._questions.resources.hide_paths(error.message)
         return JobStatus(job.id, job.created, job.state, len(job.body.questions), answers, problem)
@@ -252,7 +269,7 @@ class Jobs:
             await self._end_task(job.id)
             if self._jobs[job.id].state == "running":
                 await self._change(job, state="cancelled")
-        return self.status(job.id, caller)
+        return await self.status(job.id, caller)
 
     async def resume(self, id_: str, caller: Caller) -> JobStatus:
         """Ask the questions without an answer, and failed ones again. Raises NotFound and TooManyRequests."""
@@ -262,21 +279,14 @@ class Jobs:
             if task is None or task.done():
                 self._check_running(caller)
                 self._launch(await self._change(job, state="running", problem=None))
-        return self.status(job.id, caller)
+        return await self.status(job.id, caller)
 
     async def remove(self, id_: str, caller: Caller) -> None:
         """Stop a job, and delete its questions and answers. Raises NotFound, and StorageError if a file stays."""
         async with self._changing:
             job = self._find(id_, caller)
             await self._end_task(job.id)
-            try:
-                await asyncio.to_thread(shutil.rmtree, self._folder / job.id)
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                raise StorageError(f"the job cannot be deleted: {error.strerror}") from None
-            self._jobs.pop(job.id, None)
-            self._records.pop(job.id, None)
+            await asyncio.to_thread(self._delete, job.id)
 
     async def stop(self) -> None:
         """End all jobs. The next start continues them."""
@@ -306,14 +316,31 @@ class Jobs:
             raise NotFound("the owner of the job is no user any more")
         return owner
 
+    def _delete(self, id_: str) -> None:
+        """Delete the folder of a job. Raises StorageError if a file stays."""
+        with self._opening:
+            try:
+                shutil.rmtree(self._folder / id_)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise StorageError(f"the job cannot be deleted: {error.strerror}") from error
+            self._jobs.pop(id_, None)
+            self._records.pop(id_, None)
+
     def _open_records(self, job: JobFile) -> RecordStore:
-        records = self._records.get(job.id)
-        if records is None:
-            library = self._questions.resources.find(job.body.library)
-            recipe = library.with_settings(job.body.settings).recipe()
-            path = self._folder / job.id / _ANSWERS
-            records = self._records[job.id] = RecordStore(path, recipe)
-        return records
+        # Two requests, or a request and the job itself, may open it at the same time.
+        with self._opening:
+            if job.id not in self._jobs:
+                # Opened now, its folder would come back.
+                raise NotFound("the job was deleted")
+            records = self._records.get(job.id)
+            if records is None:
+                library = self._questions.resources.find(job.body.library)
+                recipe = library.with_settings(job.body.settings).recipe()
+                path = self._folder / job.id / _ANSWERS
+                records = self._records[job.id] = RecordStore(path, recipe)
+            return records
 
     def _launch(self, job: JobFile) -> None:
         self._tasks[job.id] = asyncio.create_task(self._run(job))
@@ -328,7 +355,7 @@ class Jobs:
         """Answer the questions of a job, and store how it ended."""
         try:
             limit = self._find_owner(job).running
-            records = self._open_records(job)
+            records = await asyncio.to_thread(self._open_records, job)
             concurrency = self._questions.resources.find(job.body.library).pipeline.concurrency
             pending = deque(range(len(job.body.questions)))
             async with asyncio.TaskGroup() as group:

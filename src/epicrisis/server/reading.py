@@ -21,7 +21,7 @@ from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import PatientRecord
 from epicrisis.passage_search import search_passages
 from epicrisis.pipeline import SENTENCE_PASSAGES, Pipeline
-from epicrisis.retrieval.record_context import restore_notes
+from epicrisis.retrieval.record_context import rank_record, restore_notes
 from epicrisis.server.access import AccessControl, AccessReason
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.errors import NotFound
@@ -195,6 +195,11 @@ class LibraryReader:
 
     async def read_patient(self, body: PatientBody, caller: Caller) -> PatientNotes:
         """Return a patient with the list of notes, without their text. Raises NotFound, AccessDenied, InputError."""
+        notes, _ = await self.read_record(body, caller)
+        return notes
+
+    async def read_record(self, body: PatientBody, caller: Caller) -> tuple[PatientNotes, tuple[Passage, ...]]:
+        """Return a patient with the list of notes, and their passages. Raises as `read_patient`."""
         library, patient = await self._open(caller, "patient", body.library, body.patient, body.break_glass)
         search = library.pipeline.search
         assert search is not None
@@ -203,13 +208,13 @@ class LibraryReader:
         record = records.get(patient)
         if record is None:
             raise NotFound("the library has no such patient: GET /api/v1/libraries/NAME/patients lists them")
-        ranking = await offload(library.pipeline, search.retriever.record, Scope(patient=patient))
+        passages = await offload(library.pipeline, search.retriever.store.fetch_record, Scope(patient=patient))
         notes: dict[str, NoteEntry] = {}
-        for passage in ranking.passages:
+        for passage in rank_record(passages).passages:
             note = NoteEntry(passage.document_id, passage.title, passage.date, passage.metadata)
             notes.setdefault(passage.document_id, note)
         await self.record(caller, "patient", library, patient, list(notes), body.break_glass)
-        return PatientNotes(record, tuple(notes.values()))
+        return PatientNotes(record, tuple(notes.values())), tuple(passages)
 
     async def _open(
         self, caller: Caller, action: str, name: str | None, patient: str | None, reason: str | None

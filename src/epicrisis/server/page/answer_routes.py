@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Literal
 
 from fastapi import APIRouter, Request
@@ -12,19 +13,30 @@ from starlette.responses import RedirectResponse, Response
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import SUPPORT_LABELS
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.server.errors import NotFound
+from epicrisis.server.errors import AnswerRemoved, NotFound
+from epicrisis.server.page.answer_files import AnswerRemoval
 from epicrisis.server.page.answer_view import build_answer_view, judge_support
 from epicrisis.server.page.document_view import DocumentView, Highlight
 from epicrisis.server.page.exports import FORMATS, list_exports
 from epicrisis.server.page.page_route import is_part
+from epicrisis.server.page.pdf_view import PdfViewer
 from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import HEADERS, html_response, render
-from epicrisis.server.page.sources import build_highlight, find_citation, find_ranked, find_study, open_document
+from epicrisis.server.page.sources import (
+    build_highlight,
+    draw_page,
+    find_citation,
+    find_ranked,
+    find_study,
+    open_document,
+)
 from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.users import Caller, CurrentCaller
 
 CellName = Literal["size", "population", "sentence"]
+IMAGE_HEADERS = {"Cache-Control": "private, no-cache"}
+"""A browser may keep an image, but asks before each use, so that access is checked and logged each time."""
 _UNKNOWN_ANSWER = "the server has no such answer: it was deleted, or it belongs to another user"
 
 
@@ -35,14 +47,19 @@ class AnswerPages:
         self.reader = reader
         self.resources = reader.resources
         self.answers = answers
+        self.viewer = PdfViewer()
 
     async def find(self, answer_id: str, caller: Caller) -> StoredAnswer:
-        """Return the answer, once the access log has it. Raises NotFound for an unknown id and another user's answer.
+        """Return the answer, once the access log has it.
 
-        Raises AccessDenied if the caller may no longer read the record behind it.
+        Raises NotFound for an unknown id and another user's answer, AnswerRemoved if the server removed it, and
+        AccessDenied if the caller may no longer read the record behind it.
         """
         stored = await asyncio.to_thread(self.answers.find, answer_id, caller.owner)
         if stored is None:
+            removal = await asyncio.to_thread(self.answers.find_removal, answer_id, caller.owner)
+            if removal is not None:
+                raise AnswerRemoved(describe_removal(removal, self.answers))
             raise NotFound(_UNKNOWN_ANSWER)
         library = self.resources.libraries.get(stored.library)
         if library is None:
@@ -69,8 +86,16 @@ class AnswerPages:
     ) -> Response:
         """Return the page of a document, or its part for htmx. `number`: the citation that is opened."""
         library = self.resources.libraries.get(stored.library)
-        document = await open_document(stored, library, document_id, highlight)
+        document = await open_document(stored, library, document_id, highlight, self.viewer)
         return html_response(render_document(stored, document, number, as_part=is_part(request)))
+
+
+def describe_removal(removal: AnswerRemoval, answers: AnswerStore) -> str:
+    """Return when and why an answer was removed."""
+    day = datetime.fromtimestamp(removal.at, UTC).date().isoformat()
+    if removal.reason == "age":
+        return f"the server removed this answer on {day}: it keeps answers for {answers.keep_days:g} days"
+    return f"the server removed this answer on {day}: it keeps the newest {answers.keep:,} answers of each user"
 
 
 def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
@@ -92,7 +117,8 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
             raise NotFound(f"an answer is exported as {', '.join(FORMATS)}")
         chosen = FORMATS[suffix]
         headers = {**HEADERS, "Content-Disposition": f'attachment; filename="answer.{suffix}"'}
-        return Response(chosen.write(stored).encode(), media_type=chosen.media_type, headers=headers)
+        content = await asyncio.to_thread(chosen.write, stored)
+        return Response(content, media_type=chosen.media_type, headers=headers)
 
     @router.post("/answers/{answer_id}/delete")
     async def delete(answer_id: str, caller: CurrentCaller) -> Response:
@@ -129,6 +155,15 @@ def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
         stored = await pages.find(answer_id, caller)
         document_id, highlight = find_ranked(stored, rank)
         return await pages.show_document(request, stored, document_id, highlight)
+
+    @router.get("/answers/{answer_id}/documents/{number}/pages/{page}.png")
+    async def page_image(request: Request, answer_id: str, number: int, page: int, caller: CurrentCaller) -> Response:
+        stored = await pages.find(answer_id, caller)
+        image = await draw_page(stored, pages.resources.libraries.get(stored.library), number, page, pages.viewer)
+        headers = {**IMAGE_HEADERS, "ETag": f'"{image.tag}"'}
+        if request.headers.get("If-None-Match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(image.content, media_type="image/png", headers=headers)
 
 
 def render_document(stored: StoredAnswer, document: DocumentView, number: int | None, *, as_part: bool) -> str:

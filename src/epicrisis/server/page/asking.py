@@ -31,8 +31,11 @@ from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.stored_answers import FollowUp, StoredAnswer
 from epicrisis.server.questions import AskedQuestion, QuestionBody, Questions
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
-from epicrisis.server.users import CurrentCaller
+from epicrisis.server.users import Caller, CurrentCaller
 
+NEEDS_PATIENT = (
+    "this library holds patients' notes: fill in the field \u201cPatient\u201d. The link beside it lists the patients."
+)
 _FILTERS = ("k", "since", "types")
 
 
@@ -68,7 +71,7 @@ def add_asking(router: APIRouter, questions: Questions, pages: AnswerPages) -> N
         fields = FormFields.parse(await request.body())
         try:
             body = fields.to_body()
-            asked = await questions.prepare(body, caller)
+            asked = await _prepare(questions, body, caller)
         except InputError as error:
             problem = describe_error(error, resources.hide_paths)
             if is_part(request):
@@ -85,6 +88,16 @@ def add_asking(router: APIRouter, questions: Questions, pages: AnswerPages) -> N
         body = continue_answer(previous, text)
         asked = await questions.prepare(body, caller)
         return await respond(request, PageQuestion(asked, body, previous.settings, previous))
+
+
+async def _prepare(questions: Questions, body: QuestionBody, caller: Caller) -> AskedQuestion:
+    """Return the question, or raise InputError in the words of the form if its library needs a patient."""
+    try:
+        return await questions.prepare(body, caller)
+    except InputError:
+        if body.patient is None and questions.resources.find(body.library).holds_patients:
+            raise InputError(NEEDS_PATIENT) from None
+        raise
 
 
 def continue_answer(previous: StoredAnswer, text: str) -> QuestionBody:
@@ -126,7 +139,8 @@ async def _answer(
         again = question.body.model_copy(update={"question": completed.text})
         asked = await questions.prepare(again, asked.caller)
         yield replace_question(completed.text) if is_completed else add_step(completed.notice, is_trouble=True)
-    async with aclosing(questions.events(asked)) as events:
+    is_accepted = question.previous is not None
+    async with aclosing(questions.events(asked, is_accepted=is_accepted)) as events:
         async for event in events:
             if isinstance(event, Answered):
                 yield await _finish(pages, replace(question, asked=asked), event.answer, follow_up)

@@ -40,6 +40,31 @@ class TextPiece:
 
 
 @dataclass(frozen=True, slots=True)
+class BoxView:
+    """A box on a page of a PDF file, in per cent of the page's width and height, such as `12.5%`."""
+
+    left: str
+    top: str
+    width: str
+    height: str
+
+
+@dataclass(frozen=True, slots=True)
+class SheetView:
+    """A page of a PDF file, with boxes around the highlighted words."""
+
+    number: int
+    """From 1, in the file. The number printed on the page may differ."""
+    href: str
+    """The address of its image."""
+    width: int
+    """In points. With the height it gives the shape of the image before it is loaded."""
+    height: int
+    boxes: tuple[BoxView, ...]
+    """Empty if the words could not be found on the page."""
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentView:
     """Everything the page shows of a document. All texts are printable."""
 
@@ -57,6 +82,8 @@ class DocumentView:
     title_is_highlighted: bool = False
     remarks: tuple[str, ...] = ()
     """What the reader should know of the shown text: parts left out, a highlight that is not there."""
+    sheets: tuple[SheetView, ...] = ()
+    """The pages of a PDF file on which the highlight is."""
 
     @property
     def highlight(self) -> str:

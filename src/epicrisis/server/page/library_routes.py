@@ -25,15 +25,17 @@ from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.patient_routes import view_note
 from epicrisis.server.page.question_form import describe_setup
 from epicrisis.server.page.rendering import html_response, render
+from epicrisis.server.page.upload_routes import build_upload_form
 from epicrisis.server.reading import ReadBody
 from epicrisis.server.shelves import Shelves, may_maintain
 from epicrisis.server.streaming import EventStream, keep_alive
+from epicrisis.server.uploads import Uploads
 from epicrisis.server.users import Caller, CurrentCaller
 
 _POLL_SECONDS = 0.3
 
 
-def add_library_pages(router: APIRouter, shelves: Shelves) -> None:
+def add_library_pages(router: APIRouter, shelves: Shelves, uploads: Uploads | None = None) -> None:
     """Add the list of libraries, the page of each with its documents, and the check of its health."""
     reader = shelves.reader
 
@@ -49,7 +51,7 @@ def add_library_pages(router: APIRouter, shelves: Shelves) -> None:
 
     @router.get("/libraries/{name}")
     async def library(name: str, caller: CurrentCaller) -> Response:
-        return html_response(await show_library(shelves, name, caller, DocumentSearch()))
+        return html_response(await show_library(shelves, uploads, name, caller, DocumentSearch()))
 
     @router.post("/libraries/{name}")
     async def search(name: str, request: Request, caller: CurrentCaller) -> Response:
@@ -59,7 +61,7 @@ def add_library_pages(router: APIRouter, shelves: Shelves) -> None:
             page = await shelves.list_documents(name, caller, wanted.filter, wanted.offset)
             listed = view_documents(name, page, wanted)
             return html_response(render("library_documents", library=name, listed=listed, search=wanted))
-        return html_response(await show_library(shelves, name, caller, wanted))
+        return html_response(await show_library(shelves, uploads, name, caller, wanted))
 
     @router.get("/libraries/{name}/documents/{document_id:path}")
     async def document(name: str, document_id: str, request: Request, caller: CurrentCaller) -> Response:
@@ -87,7 +89,9 @@ def _add_check_pages(router: APIRouter, shelves: Shelves) -> None:
         return EventStream(keep_alive(_stream_check(shelves, name, caller)))
 
 
-async def show_library(shelves: Shelves, name: str, caller: Caller, search: DocumentSearch) -> str:
+async def show_library(
+    shelves: Shelves, uploads: Uploads | None, name: str, caller: Caller, search: DocumentSearch
+) -> str:
     """Return the page of a library. Raises NotFound, AccessDenied and errors of the library."""
     library = shelves.find(name, caller)
     contents = await shelves.read_contents(name, caller)
@@ -109,6 +113,7 @@ async def show_library(shelves: Shelves, name: str, caller: Caller, search: Docu
         study_types=STUDY_TYPE_LABELS,
         check=None if check is None else view_check(check),
         may_maintain=may_maintain(caller),
+        upload_form=build_upload_form(uploads, name, caller),
         page="libraries",
     )
 

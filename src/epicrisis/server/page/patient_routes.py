@@ -82,9 +82,10 @@ async def show_record(
 
     Raises NotFound, AccessDenied and InputError. The access log has the notes before they are returned.
     """
-    notes = await reader.read_patient(body, caller)
+    notes, passages = await reader.read_record(body, caller)
     library = reader.resources.find(body.library).name
-    record = build_record_view(notes, library, NoteMarks() if stored is None else mark_notes(stored))
+    marks = NoteMarks() if stored is None else mark_notes(stored)
+    record = build_record_view(notes, library, marks, passages)
     return render(
         "record",
         record=record,

@@ -8,7 +8,7 @@ All texts are printable; the templates escape them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from epicrisis.answers import Answer, Notice
@@ -17,6 +17,7 @@ from epicrisis.library.patients import PatientRecord
 from epicrisis.printable import printable
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
+from epicrisis.server.page.measurements import MeasurementRow, list_measurements, select_documents
 from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.reading import NoteEntry, PatientNotes
 from epicrisis.types import Passage
@@ -56,6 +57,9 @@ class TimelineEntry:
     notes: tuple[NoteRow, ...]
     is_stay: bool
     remark: str = ""
+    measurements: tuple[MeasurementRow, ...] = ()
+    unread_lines: int = 0
+    """Lines of measurement notes that are in no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,13 @@ class RecordView:
     """How many of the shown notes the time filter left out."""
 
 
-def build_record_view(notes: PatientNotes, library: str, marks: NoteMarks = NoteMarks()) -> RecordView:
-    """Return the view of a patient. `library` is the name of the library that holds the record."""
+def build_record_view(
+    notes: PatientNotes, library: str, marks: NoteMarks = NoteMarks(), passages: Sequence[Passage] = ()
+) -> RecordView:
+    """Return the view of a patient. `library` is the name of the library that holds the record.
+
+    Measurements are read from those of the notes whose `passages` are given.
+    """
     record = notes.patient
     rows = {note.id: _view_note(note, marks) for note in notes.notes}
     return RecordView(
@@ -80,9 +89,15 @@ def build_record_view(notes: PatientNotes, library: str, marks: NoteMarks = Note
         library=library,
         heading=printable(f"{record.name} ({record.id})" if record.name else record.id),
         facts=_describe_patient(record),
-        entries=_list_entries(notes.notes, rows),
+        entries=tuple(_add_measurements(entry, passages) for entry in _list_entries(notes.notes, rows)),
         left_out=sum(row.is_left_out for row in rows.values()),
     )
+
+
+def _add_measurements(entry: TimelineEntry, passages: Sequence[Passage]) -> TimelineEntry:
+    of_entry = select_documents(passages, (note.id for note in entry.notes))
+    measurements, unread = list_measurements(of_entry)
+    return replace(entry, measurements=measurements, unread_lines=unread)
 
 
 def mark_notes(stored: StoredAnswer) -> NoteMarks:

@@ -21,18 +21,24 @@ from epicrisis.server.page.rendering import html_response, render
 from epicrisis.server.page.run_routes import add_run_pages
 from epicrisis.server.page.static_files import read_static_files
 from epicrisis.server.page.stored_answers import AnswerStore
+from epicrisis.server.page.upload_routes import add_upload_pages
 from epicrisis.server.questions import Questions
 from epicrisis.server.run_api import RunFolder
 from epicrisis.server.shelves import Shelves
+from epicrisis.server.uploads import Uploads
 from epicrisis.server.users import CurrentCaller
 
 _STATIC_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
 
 def make_page_routes(
-    questions: Questions, shelves: Shelves, answers: AnswerStore, runs: RunFolder | None = None
+    questions: Questions,
+    shelves: Shelves,
+    answers: AnswerStore,
+    runs: RunFolder | None = None,
+    uploads: Uploads | None = None,
 ) -> APIRouter:
-    """Return the routes of the page. `runs`: the folder of finished runs, if the server has one."""
+    """Return the routes of the page. `runs` and `uploads`: those of the server, if it has them."""
     reader = shelves.reader
     router = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
     resources = questions.resources
@@ -43,14 +49,17 @@ def make_page_routes(
 
     @router.get("/history")
     async def history() -> Response:
-        return html_response(render("history", page="history"))
+        limits = {"keep_days": f"{answers.keep_days:g}", "keep": f"{answers.keep:,}"}
+        return html_response(render("history", page="history", **limits))
 
     pages = AnswerPages(reader, answers)
     add_asking(router, questions, pages)
     add_answer_pages(router, pages)
     add_source_pages(router, pages)
     add_patient_pages(router, pages)
-    add_library_pages(router, shelves)
+    add_library_pages(router, shelves, uploads)
+    if uploads is not None:
+        add_upload_pages(router, uploads)
     add_run_pages(router, runs)
 
     @router.get("/static/{name}")

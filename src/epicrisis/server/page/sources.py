@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from epicrisis.answers import Answer, Citation
 from epicrisis.components import build_scope
 from epicrisis.library.passage_lookup import read_document_passages
+from epicrisis.references import list_page_starts
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.document_view import (
@@ -16,6 +17,7 @@ from epicrisis.server.page.document_view import (
     is_unchanged,
 )
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
+from epicrisis.server.page.pdf_view import PageImage, PdfViewer, find_file
 from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.questions import AskedQuestion
 from epicrisis.server.reading import offload
@@ -113,23 +115,50 @@ def build_highlight(citation: Citation) -> Highlight:
 
 
 async def open_document(
-    stored: StoredAnswer, library: OpenLibrary | None, document_id: str, highlight: Highlight
+    stored: StoredAnswer, library: OpenLibrary | None, document_id: str, highlight: Highlight, viewer: PdfViewer
 ) -> DocumentView:
-    """Return the view of a document with the place highlighted.
+    """Return the view of a document with the place highlighted, in a PDF file also on its pages.
 
-    The text is that of the library if the same words still stand there, else that of the stored passages. `library` is
-    None if the server no longer serves it. Raises NotFound if neither has the document.
+    The text is that of the library if the same words still stand there, else that of the stored passages, without
+    pages. `library` is None if the server no longer serves it. Raises NotFound if neither has the document.
     """
     current: Sequence[Passage] = ()
     if library is not None:
         current = await read_documents(library, stored.answer, [document_id])
     kept = _unique((*stored.passages, *list_ranked_passages(stored.answer)), document_id)
-    if current and (not kept or is_unchanged(current, kept, highlight.span)):
-        return build_document_view(current, highlight, complete=True)
+    if library is not None and current and (not kept or is_unchanged(current, kept, highlight.span)):
+        view = build_document_view(current, highlight, complete=True)
+        number = list_document_ids(stored).index(document_id)
+        address = f"/answers/{stored.id}/documents/{number}"
+        return await viewer.add_pages(view, library, current, highlight, address)
     if not kept:
         raise NotFound("the document is no longer in the library")
     view = build_document_view(kept, highlight, complete=False)
     return view.with_remark(CHANGED) if current else view
+
+
+def list_document_ids(stored: StoredAnswer) -> list[str]:
+    """Return the ids of all documents that the page of an answer can open. A place in this list names a document."""
+    cited = [citation.document_id for citation in list_shown_citations(stored.answer)]
+    kept = [passage.document_id for passage in stored.passages]
+    ranked = [document_id for _, document_id, _ in list_ranked_documents(stored.answer)]
+    return list(dict.fromkeys((*cited, *kept, *ranked)))
+
+
+async def draw_page(
+    stored: StoredAnswer, library: OpenLibrary | None, number: int, page: int, viewer: PdfViewer
+) -> PageImage:
+    """Return the image of a page of a PDF file. `number` is the place of the document in `list_document_ids`.
+
+    Raises NotFound if the document is gone, is no PDF file, or the file has changed.
+    """
+    ids = list_document_ids(stored)
+    if library is None or not 0 <= number < len(ids):
+        raise NotFound("the answer has no such document")
+    passages = await read_documents(library, stored.answer, [ids[number]])
+    if not list_page_starts(passages) or passages[0].patient is not None:
+        raise NotFound("the document has no pages: it is no PDF file, or it is no longer in the library")
+    return await viewer.draw(await find_file(library, ids[number]), page)
 
 
 def _unique(passages: Iterable[Passage], document_id: str) -> tuple[Passage, ...]:

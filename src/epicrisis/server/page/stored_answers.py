@@ -9,7 +9,6 @@ An answer's id cannot be guessed. An answer is found only for its owner.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import time
@@ -23,8 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from epicrisis.answers import Answer, Usage
-from epicrisis.errors import StorageError
-from epicrisis.privacy import open_private
+from epicrisis.server.page.answer_files import KEEP_ANSWERS, KEEP_DAYS, AnswerFiles, AnswerRemoval
 from epicrisis.types import Passage
 
 if TYPE_CHECKING:
@@ -85,8 +83,11 @@ class StoredAnswer:
 class AnswerStore:
     """Keeps answers in memory and, with a folder, in one file each that only its owner can read."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None = None, keep_days: float = KEEP_DAYS, keep: int = KEEP_ANSWERS) -> None:
+        """Answers older than `keep_days`, and those of a user beyond `keep`, are removed from the folder."""
+        self.keep_days = keep_days
+        self.keep = keep
+        self._files = None if folder is None else AnswerFiles(folder, keep_days, keep)
         self._answers: OrderedDict[str, StoredAnswer] = OrderedDict()
         self._lock = Lock()
 
@@ -116,17 +117,13 @@ class AnswerStore:
             dict(settings),
             follow_up,
         )
-        if self._folder is not None:
-            path = self._folder / f"{id_}.json"
-            part = path.with_suffix(".part")
-            try:
-                with os.fdopen(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-                    file.write(_adapter().dump_json(stored))
-                part.replace(path)
-            except OSError as error:
-                raise StorageError(f"the answer cannot be stored, so it is not shown: {error.strerror}") from None
+        if self._files is not None:
+            self._files.write(id_, owner, _adapter().dump_json(stored))
         with self._lock:
             self._remember(stored)
+            surplus = [] if self._files is None else self._files.drop_surplus(owner)
+            for removed in surplus:
+                self._answers.pop(removed, None)
         return stored
 
     def find(self, id_: str, owner: str = "") -> StoredAnswer | None:
@@ -136,33 +133,71 @@ class AnswerStore:
         # Read under the lock, so that a deletion in between does not leave the answer in memory.
         with self._lock:
             stored = self._answers.get(id_)
-            if stored is None and self._folder is not None:
-                stored = self._read(self._folder / f"{id_}.json")
-        return stored if stored is not None and stored.owner == owner else None
+            if stored is None and self._files is not None:
+                stored = self._read(id_, owner)
+            if stored is None or stored.owner != owner:
+                return None
+            if self._files is not None and self._files.is_expired(stored.at):
+                self._files.drop(id_, owner, "age")
+                self._answers.pop(id_, None)
+                return None
+        return stored
+
+    def find_removal(self, id_: str, owner: str = "") -> AnswerRemoval | None:
+        """Return when and why the server removed an answer of this owner, or None if it did not."""
+        if self._files is None or not _ID.fullmatch(id_):
+            return None
+        return self._files.find_removal(id_, owner)
 
     def remove(self, id_: str, owner: str = "") -> bool:
         """Delete an answer from memory and disk. Return whether it was there and belonged to the owner."""
         if self.find(id_, owner) is None:
             return False
         with self._lock:
-            if self._folder is not None:
-                (self._folder / f"{id_}.json").unlink(missing_ok=True)
+            if self._files is not None:
+                self._files.delete(id_, owner)
             self._answers.pop(id_, None)
         return True
 
-    def _read(self, path: Path) -> StoredAnswer | None:
+    def remove_expired(self) -> None:
+        """Remove the answers that are too old, and the incomplete files of a process that was killed."""
+        if self._files is None:
+            return
+        for path in self._files.list_expired():
+            with self._lock:
+                stored = self._parse(_read_bytes(path))
+                if stored is None:
+                    self._files.drop_file(path)
+                elif self._files.is_expired(stored.at):
+                    self._files.drop(stored.id, stored.owner, "age")
+                    self._answers.pop(stored.id, None)
+        self._files.clean()
+
+    def _read(self, id_: str, owner: str) -> StoredAnswer | None:
         """Return the answer of a file, or None without a file or for one of another version."""
-        try:
-            stored = _adapter().validate_json(path.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return None
-        self._remember(stored)
+        assert self._files is not None
+        stored = self._parse(self._files.read(id_, owner))
+        if stored is not None:
+            self._remember(stored)
         return stored
+
+    def _parse(self, content: bytes | None) -> StoredAnswer | None:
+        try:
+            return None if content is None else _adapter().validate_json(content)
+        except ValueError:
+            return None
 
     def _remember(self, stored: StoredAnswer) -> None:
         self._answers[stored.id] = stored
         while len(self._answers) > MAX_IN_MEMORY:
             self._answers.popitem(last=False)
+
+
+def _read_bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 @cache

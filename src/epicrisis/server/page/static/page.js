@@ -59,8 +59,9 @@
     // Closed first, so that its number has the focus again, and gets it back from the dialog.
     document.querySelector(".card:popover-open")?.hidePopover();
     if (!dialog.open) dialog.showModal();
-    const mark = dialog.querySelector(".text mark");
-    if (mark) mark.scrollIntoView({ block: "center" });
+    // The first of them: a place on a page of a PDF file is before the text.
+    const mark = dialog.querySelector(".place, .text mark");
+    if (mark) mark.scrollIntoView({ block: "center", inline: "center" });
     else dialog.scrollTop = 0;
   }
 

@@ -1,0 +1,182 @@
+"""Measurements of FHIR Observations on the timeline of a record: rows by stay, and nothing read out of prose."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.corpus.readers import read_sources
+from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.page.measurements import MAX_VALUES, is_measurement_note, list_measurements
+from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.types import Document, Passage
+from tests.server.test_page_unsafe_text import EVIL, check_page
+from tests.support.pages import Page, quoting_model
+from tests.support.servers import connect, open_library, open_resources
+
+PATIENT = "p1"
+
+
+def observation(name: str, day: str, value: Any, unit: str = "", **more: Any) -> dict[str, Any]:
+    measured = {"valueQuantity": {"value": value, "unit": unit}} if unit else {"valueString": value}
+    return {
+        "resourceType": "Observation",
+        "subject": {"reference": f"Patient/{PATIENT}"},
+        "code": {"text": name},
+        "effectiveDateTime": day,
+        "category": [{"text": "laboratory"}],
+        **measured,
+        **more,
+    }
+
+
+def read_bundle(folder: Path, *observations: dict[str, Any]) -> list[Document]:
+    """Return the notes that the FHIR reader makes of observations."""
+    resources = [{"resourceType": "Patient", "id": PATIENT}, *observations]
+    path = folder / "bundle.json"
+    entries = [{"resource": resource} for resource in resources]
+    path.write_text(json.dumps({"resourceType": "Bundle", "entry": entries}))
+    return [item for item in read_sources([path]) if isinstance(item, Document)]
+
+
+def as_passages(documents: list[Document]) -> list[Passage]:
+    passages: list[Passage] = []
+    for document in documents:
+        passages.append(
+            Passage(
+                f"{document.id}#0",
+                document.id,
+                0,
+                0,
+                len(document.text),
+                document.text,
+                document.title,
+                document.source,
+                document.date,
+                document.patient,
+                document.metadata,
+            )
+        )
+    return passages
+
+
+def test_observations_become_rows_with_course_and_document(tmp_path: Path) -> None:
+    days = [(f"2150-03-{day:02}T08:00:00Z", 80 + 10 * day) for day in range(1, 9)]
+    low = {"interpretation": [{"text": "low"}]}
+    documents = read_bundle(
+        tmp_path,
+        *(observation("Creatinine", day, value, "umol/L") for day, value in days),
+        observation("Hemoglobin", "2150-03-01T09:30:00Z", 9.1, "g/dL", **low),
+        observation("Culture", "2150-03-02", "no growth: final"),
+    )
+    rows, unread = list_measurements(as_passages(documents))
+    creatinine, culture, hemoglobin = sorted(rows, key=lambda row: row.name)
+    assert unread == 0
+    assert (creatinine.unit, len(creatinine.values), creatinine.earlier) == ("umol/L", MAX_VALUES, 2)
+    assert [value.text for value in creatinine.values] == ["110", "120", "130", "140", "150", "160"]
+    assert creatinine.summary == "from 110 to 160"
+    heights = [float(point.split(",")[1]) for point in creatinine.course.split()]
+    assert heights == sorted(heights, reverse=True)
+    assert [value.text for value in hemoglobin.values] == ["9.1 (low)"]
+    assert hemoglobin.values[0].time == "2150-03-01 09:30"
+    assert (culture.values[0].text, culture.course) == ("no growth: final", "")
+    ids = {document.id: document.text for document in documents}
+    for value in creatinine.values:
+        assert f"Creatinine: {value.text} umol/L" in ids[value.document_id]
+
+
+def test_units_are_not_mixed_and_bounds_are_not_drawn(tmp_path: Path) -> None:
+    documents = read_bundle(
+        tmp_path,
+        observation("Lactate", "2150-03-01", 2, "mmol/L"),
+        observation("Lactate", "2150-03-02", 18, "mg/dL"),
+        observation("CRP", "2150-03-01", 5, "mg/L", valueQuantity={"value": 5, "unit": "mg/L", "comparator": "<"}),
+        observation("CRP", "2150-03-02", 5, "mg/L"),
+    )
+    rows, _ = list_measurements(as_passages(documents))
+    assert [(row.name, row.unit) for row in rows] == [
+        ("CRP", ""),
+        ("CRP", "mg/L"),
+        ("Lactate", "mg/dL"),
+        ("Lactate", "mmol/L"),
+    ]
+    assert rows[0].values[0].text == "< 5 mg/L"
+    assert {row.course for row in rows} == {""}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"document_id": "note:7"},
+        {"date": "2150-03-02"},
+        {"metadata": {"note_type": "discharge summary"}},
+        {"patient": "p2"},
+    ],
+)
+def test_prose_that_looks_like_measurements_is_not_read(tmp_path: Path, change: dict[str, Any]) -> None:
+    (passage,) = as_passages(read_bundle(tmp_path, observation("Sodium", "2150-03-01", 140, "mmol/L")))
+    assert is_measurement_note(passage)
+    assert list_measurements([replace(passage, **change)]) == ((), 0)
+
+
+def test_line_that_a_passage_may_have_cut_is_counted_and_not_read(tmp_path: Path) -> None:
+    (whole,) = as_passages(
+        read_bundle(
+            tmp_path,
+            observation("Sodium", "2150-03-01", 140, "mmol/L"),
+            observation(
+                "Hemoglobin", "2150-03-01", 9.1, "g/dL", interpretation=[{"text": "low, and lower than before"}]
+            ),
+            observation("Potassium", "2150-03-01", 4.1, "mmol/L"),
+        )
+    )
+    for cut in range(1, len(whole.text)):
+        first, second = whole.text[:cut].rstrip(), whole.text[cut:].lstrip()
+        if not whole.text[cut].isspace():
+            continue
+        pieces = [replace(whole, text=first, end=cut), replace(whole, text=second, start=cut + 1)]
+        rows, unread = list_measurements(pieces)
+        values = {(row.name, row.unit): row.values[0].text for row in rows}
+        assert (
+            values.items()
+            <= {
+                ("Sodium", "mmol/L"): "140",
+                ("Hemoglobin", "g/dL"): "9.1 (low, and lower than before)",
+                ("Potassium", "mmol/L"): "4.1",
+            }.items()
+        ), cut
+        assert unread == (0 if whole.text[cut] == "\n" else 2)
+
+
+def test_record_shows_measurements_and_value_opens_note_of_its_day(tmp_path: Path) -> None:
+    documents = read_bundle(
+        tmp_path,
+        observation("Sodium", "2150-03-01", 140, "mmol/L"),
+        observation("Sodium", "2150-03-02", 131, "mmol/L"),
+        observation(f"Name {EVIL}".replace(":", ""), "2150-03-03", f"text {EVIL}"),
+    )
+    folder = tmp_path / "server"
+    key = UserStore(folder / USERS_FILE).add("doctor", "patient-reader")
+    app = create_app(
+        open_resources(open_library(tmp_path / "ward", quoting_model(), documents)), ServerOptions(folder=folder)
+    )
+
+    async def run() -> tuple[str, str]:
+        async with connect(app, headers={"authorization": f"Bearer {key}"}) as client:
+            record = await client.post("/patients/record", data={"patient": PATIENT, "library": "ward"})
+            (button,) = [
+                element for element in Page(record.text).all("button", "link") if element.text.endswith(" 131")
+            ]
+            fields = {"patient": PATIENT, "library": "ward", "document": button.attributes["value"]}
+            return record.text, (await client.post("/patients/note", data=fields)).text
+
+    record, note = asyncio.run(run())
+    check_page(record)
+    assert Page(record).one("polyline").attributes["points"]
+    assert "Sodium: 131 mmol/L" in note
+    assert "140" not in Page(note).one("div", "text").text
