@@ -100,9 +100,17 @@ def test_calibration_of_other_answers_does_not_apply() -> None:
         confidence = add_confidence(other, CALIBRATION).confidence
         assert confidence is not None
         assert confidence.calibrated is None
-    assert CALIBRATION.fits("brief-context", {"qwen"})
-    assert not CALIBRATION.fits("rag", {"qwen"})
-    assert not CALIBRATION.fits("brief-context", {"qwen", "llama"})
+    assert CALIBRATION.fits("brief-context", {"qwen"}, "quotes")
+    assert not CALIBRATION.fits("rag", {"qwen"}, "quotes")
+    assert not CALIBRATION.fits("brief-context", {"qwen", "llama"}, "quotes")
+    assert not CALIBRATION.fits("brief-context", {"qwen"}, "numbers")
+    assert replace(CALIBRATION, citing="numbers").fits("brief-context", {"qwen"}, "numbers")
+
+
+def test_calibration_of_strategy_without_citations_fits_any_way_of_citing() -> None:
+    votes = replace(CALIBRATION, strategy="zero-shot")
+    assert votes.fits("zero-shot", {"qwen"}, "numbers")
+    assert votes.fits("zero-shot", {"qwen"}, "quotes")
 
 
 def test_probability_of_steep_calibration_is_finite() -> None:

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from playwright.async_api import Page
 
 from tests.browser.test_page import find_violations
-from tests.support.browser import QUESTION, Visit, WritingModel, browse, claiming_model, make_app
+from tests.support.browser import CLAIMS, QUESTION, Visit, WritingModel, browse, claiming_model, make_app
 
 pytestmark = pytest.mark.browser
 TOPS = """() => Object.fromEntries([['question', '#asked'], ['verdict', '.verdict'], ['claims', 'ol.claims']]
@@ -45,8 +45,10 @@ def test_claims_arrive_unchecked_in_the_places_of_the_answer(tmp_path: Path, wid
         page = await visit.open(width=width)
         await press_ask(page, options)
         last = 3 if options else 2
-        await page.wait_for_selector(f"#live-claim-{last}:not(:empty)")
+        await page.wait_for_selector(f"#live-claim-{last}:has-text('{CLAIMS[-1]}')")
         assert await page.locator("article.answer").count() == 0
+        texts = await page.locator("#live-claims li > span:first-child").all_inner_texts()
+        assert [text.strip() for text in texts] == list(CLAIMS[3 - last :])
         assert await page.locator("#live-claims .support:text('not checked yet')").count() >= 2
         assert "not checked yet" in await page.inner_text(".pending h2")
         assert await page.locator("[role=status]:visible").count() == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docx import Document as WordDocument
 from rich.console import Console
 
 from epicrisis.answers import AnswerStarted, MapFinished, MapStarted, ModelCalled, PartialAnswer, TextDelta, Usage
@@ -78,6 +79,25 @@ def test_ask_with_output_writes_answer_with_mark_for_owner_only(
     if suffix == "json":
         (citation,) = json.loads(text)["citations"]
         assert (citation["marks"], citation["reference"]["study"]["type"]) == (["retracted"], "randomised-trial")
+
+
+def test_ask_with_word_output_writes_answer_again_until_somebody_saves_it(
+    trials: Path, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "answer.docx"
+    for _ in range(2):
+        result = ask(run, trials, "-o", path)
+        assert result.exit_code == 0, result.stderr
+    document = WordDocument(str(path))
+    text = "\n".join(paragraph.text for paragraph in document.paragraphs)
+    assert text.startswith(f"{QUESTION}\nAnswer: It does. [1: RETRACTED]\n")
+    assert QUOTE in text
+    assert path.stat().st_mode & 0o777 == 0o600
+    document.core_properties.last_modified_by = "A reader"
+    document.save(str(path))
+    result = ask(run, trials, "-o", path)
+    assert result.exit_code == 2
+    assert "no answer that this program wrote" in result.stderr
 
 
 def test_ask_verbose_with_output_writes_path(trials: Path, run: Run, tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_gaps_name_failed_and_empty_parts_and_withheld_documents() -> None:
     assert gaps.heading == "Not found, left out or failed"
     assert gaps.lines == (
         "Part 1 of 2 could not be read: no reply in 600 s",
-        "1 of 2 parts of the evidence contain nothing relevant to the question.",
+        "1 of 2 parts of the evidence contains nothing relevant to the question.",
         "1 retracted document is left out: pubmed:9",
     )
     assert notes.lines == ("m is a small model",)

@@ -16,7 +16,6 @@ import pytest
 from PIL import Image
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.pdf_pages import PageBox, PageBoxes
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
 from epicrisis.server.app import ServerOptions, create_app
@@ -27,7 +26,7 @@ from epicrisis.testing.encoders import HashingEncoder
 from tests.corpus.test_sandbox import slow_pdf
 from tests.server.test_page_patients import NOTES
 from tests.support.pages import Page, ask, open_page
-from tests.support.pdf_files import Line, column, placed_pdf, read_files, read_marked_characters
+from tests.support.pdf_files import Line, column, placed_pdf, read_boxes, read_files, read_marked_characters
 from tests.support.servers import connect, open_library, open_resources, read_access_log
 
 __all__ = ["slow_pdf"]
@@ -87,20 +86,6 @@ def visit(tmp_path: Path, steps: Steps, *, documents: list[Any] | None = None, *
             await steps(client, await ask(client, QUESTION))
 
     asyncio.run(run())
-
-
-def read_boxes(page: Page) -> list[PageBoxes]:
-    """Return the boxes of each sheet of a page, with the size of the PDF page."""
-    sheets: list[PageBoxes] = []
-    for element in page.elements:
-        if element.name == "img":
-            attributes = element.attributes
-            number = int(attributes["src"].rpartition("/")[2].removesuffix(".png"))
-            sheets.append(PageBoxes(number, float(attributes["width"]), float(attributes["height"]), ()))
-        elif "place" in element.classes:
-            shares = [float(element.attributes[name].removesuffix("%")) / 100 for name in ("x", "y", "width", "height")]
-            sheets[-1] = replace(sheets[-1], boxes=(*sheets[-1].boxes, PageBox(*shares)))
-    return sheets
 
 
 async def open_citation(client: httpx2.AsyncClient, address: str, quotation: str) -> Page:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import json
 import stat
 from importlib import resources as package_files
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from docx import Document as WordDocument
 from fastapi import FastAPI
 
 from epicrisis.answers import Answer
@@ -249,7 +251,12 @@ def test_every_export_holds_the_answer(app: FastAPI) -> None:
     for suffix, response in files.items():
         assert response.status_code == 200
         assert response.headers["content-disposition"] == f'attachment; filename="answer.{suffix}"'
-        assert "spirin" in response.text
+        if suffix != "docx":
+            assert "spirin" in response.text
+    paragraphs = [paragraph.text for paragraph in WordDocument(io.BytesIO(files["docx"].content)).paragraphs]
+    assert paragraphs[0] == TEXT
+    assert "Sentences" in paragraphs
+    assert any("spirin" in paragraph for paragraph in paragraphs[2:])
     assert json.loads(files["json"].text)["state"] == "answered"
     assert files["ris"].text.count("TY  - ") == files["ris"].text.count("ER  - ") == files["bib"].text.count("@article")
 

@@ -24,6 +24,7 @@ from tests.support.servers import open_library, open_resources, running
 from tests.support.strategies import stage_of
 
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"
+CLAIMS = ("Aspirin lowered the risk of preterm pre-eclampsia.", "Doses were below 150 mg.", "Few women bled.")
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 AXE = os.environ.get("AXE_CORE", "build/axe-core-4.14.1/axe.min.js")
 
@@ -67,10 +68,9 @@ def claiming_model() -> WritingModel:
         prompt = request.messages[-1].content
         if "Last question:" in prompt:
             return json.dumps({"question": "Does low-dose aspirin lower the risk in women with chronic hypertension?"})
-        texts = ("Aspirin lowered the risk of preterm pre-eclampsia.", "Doses were below 150 mg.", "Few women bled.")
-        claims = [{"text": text, "sentences": [number]} for number, text in enumerate(texts, 1)]
+        claims = [{"text": text, "sentences": [number]} for number, text in enumerate(CLAIMS, 1)]
         values = {"found": True, "claims": claims, "sentences": [1], "choice": "yes"}
-        return json.dumps(fill(request.schema or {}, values, texts[0]))
+        return json.dumps(fill(request.schema or {}, values, CLAIMS[0]))
 
     return WritingModel(script)
 

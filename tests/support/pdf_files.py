@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pypdfium2
 
-from epicrisis.corpus.pdf_pages import PageBoxes
+from epicrisis.corpus.pdf_pages import PageBox, PageBoxes
 from epicrisis.corpus.reader_base import FileDocument, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.types import Document
+from tests.support.pages import Page
 
 Line = tuple[float, float, str]
 """Left edge and base line in points, and the text."""
 WIDTH, HEIGHT = 612, 792
 _SIZE, _LEADING = 10, 13
+_COLUMN_LINES = 48
 
 
 def placed_pdf(pages: Sequence[Sequence[Line]], *, title: str = "", page_entries: bytes = b"") -> bytes:
@@ -55,6 +58,20 @@ def column(words: str, left: float, top: float, characters: int) -> list[Line]:
             first, _, line = line.rpartition("\xad")
             lines.append(f"{first}-")
     return [(left, top - _LEADING * number, text) for number, text in enumerate([*lines, line])]
+
+
+def two_columns(words: str, heading: str) -> list[list[Line]]:
+    """Return the words as pages of two columns, each with a running head and a page number."""
+    lines = [text for _, _, text in column(words, 0, 0, 44)]
+    pages: list[list[Line]] = []
+    for first in range(0, len(lines), 2 * _COLUMN_LINES):
+        page: list[Line] = [(60, 750, heading)]
+        for side, left in enumerate((60, 320)):
+            begin = first + side * _COLUMN_LINES
+            for number, text in enumerate(lines[begin : begin + _COLUMN_LINES]):
+                page.append((left, 715 - _LEADING * number, text))
+        pages.append([*page, (300, 30, str(len(pages) + 1))])
+    return pages
 
 
 def read_marked_characters(path: Path, pages: Sequence[PageBoxes]) -> str:
@@ -97,7 +114,7 @@ def _is_within(value: float, start: float, length: float) -> bool:
 
 
 def _escape(text: str) -> bytes:
-    return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)").encode("cp1252")
+    return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)").encode("cp1252", "replace")
 
 
 def _join_objects(objects: Sequence[bytes]) -> bytes:
@@ -111,6 +128,20 @@ def _join_objects(objects: Sequence[bytes]) -> bytes:
     trailer = b"trailer << /Size %d /Root 1 0 R /Info %d 0 R >>" % (size, len(objects))
     head = b"xref\n0 %d\n0000000000 65535 f \n" % size
     return out + head + table + trailer + b"\nstartxref\n%d\n%%%%EOF\n" % len(out)
+
+
+def read_boxes(page: Page) -> list[PageBoxes]:
+    """Return the boxes on each sheet that a page of the server shows."""
+    sheets: list[PageBoxes] = []
+    for element in page.elements:
+        if element.name == "img":
+            attributes = element.attributes
+            number = int(attributes["src"].rpartition("/")[2].removesuffix(".png"))
+            sheets.append(PageBoxes(number, float(attributes["width"]), float(attributes["height"]), ()))
+        elif "place" in element.classes:
+            shares = [float(element.attributes[name].removesuffix("%")) / 100 for name in ("x", "y", "width", "height")]
+            sheets[-1] = replace(sheets[-1], boxes=(*sheets[-1].boxes, PageBox(*shares)))
+    return sheets
 
 
 def read_files(folder: Path) -> list[FileDocument | Document]:

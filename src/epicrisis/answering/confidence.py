@@ -20,6 +20,10 @@ from statistics import fmean
 
 from epicrisis.answers import Answer, Confidence
 from epicrisis.question_options import is_same_option
+from epicrisis.types import CitingMode
+
+_CITING_STRATEGIES = frozenset({"brief-context", "rag", "focused", "full-context"})
+"""Strategies whose answers cite documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class ConfidenceCalibration:
     """The components that they had."""
     n: int
     """The number of answers."""
+    citing: CitingMode = "quotes"
+    """How they cited, which changes the share of supported claims. Files without it are of answers that quoted."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.slope) and math.isfinite(self.intercept)):
@@ -48,8 +54,10 @@ class ConfidenceCalibration:
         """Return the probability that an answer with this confidence is right, strictly between 0 and 1."""
         return 1 / (1 + math.exp(-min(max(self.intercept + self.slope * value, -700.0), 700.0)))
 
-    def fits(self, strategy: str, models: Collection[str]) -> bool:
-        """Return whether it was fitted to answers of this strategy and these models."""
+    def fits(self, strategy: str, models: Collection[str], citing: CitingMode) -> bool:
+        """Return whether it was fitted to answers of this strategy and these models that cited in this way."""
+        if citing != self.citing and strategy in _CITING_STRATEGIES:
+            return False
         return (strategy, sorted(models)) == (self.strategy, sorted(self.models))
 
 

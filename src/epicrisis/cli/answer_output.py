@@ -1,4 +1,4 @@
-"""The file of one answer: Markdown, a page or JSON, by its suffix."""
+"""The file of one answer: Markdown, a Word file, a page or JSON, by its suffix."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from epicrisis.errors import InputError, StorageError
 if TYPE_CHECKING:
     from epicrisis.answers import Answer
 
-READABLE_SUFFIXES = (".md", ".html", ".json")
+READABLE_SUFFIXES = (".md", ".docx", ".html", ".json")
 """Suffixes of files with one answer to read."""
+WORD_SUFFIX = ".docx"
 RECORD_SUFFIXES = (".jsonl", "")
 """Suffixes of files of records."""
 
@@ -29,7 +30,7 @@ def check_answer_file(path: Path) -> bool:
     if suffix in RECORD_SUFFIXES:
         return True
     if suffix not in READABLE_SUFFIXES:
-        raise InputError(f"{path}: the suffix is unknown: name the file .md, .html, .json or .jsonl")
+        raise InputError(f"{path}: the suffix is unknown: name the file .md, .docx, .html, .json or .jsonl")
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is not a folder: choose a file in an existing folder")
     if path.exists() and not _is_answer(path):
@@ -40,9 +41,12 @@ def check_answer_file(path: Path) -> bool:
 def _is_answer(path: Path) -> bool:
     """Return whether this program wrote the file, so that it may be overwritten."""
     from epicrisis.report.answer_files import HTML_MARK, MARKDOWN_MARK
+    from epicrisis.report.answer_word import is_word_answer
 
     if not path.is_file():
         return False
+    if path.suffix.lower() == WORD_SUFFIX:
+        return is_word_answer(path)
     with path.open(encoding="utf-8", errors="replace") as file:
         text = file.read()
     return any(mark in text for mark in (MARKDOWN_MARK, HTML_MARK)) or text.startswith(_JSON_BEGINNING)
@@ -57,27 +61,36 @@ def write_answer_file(path: Path, answer: Answer, *, with_path: bool) -> None:
     from epicrisis.printable import printable_json
     from epicrisis.report.answer_content import build_answer_content
     from epicrisis.report.answer_files import to_html, to_markdown
+    from epicrisis.report.answer_word import to_word
     from epicrisis.serialization import to_json
 
     suffix = path.suffix.lower()
     if suffix == ".json":
         text = printable_json(json.dumps(to_json(answer), ensure_ascii=False, indent=2)) + "\n"
-    else:
-        steps = describe_path(answer) if with_path else []
-        write = to_html if suffix == ".html" else to_markdown
-        text = write(build_answer_content(answer), steps)
-    write_private_text(path, text)
+        write_private_text(path, text)
+        return
+    steps = describe_path(answer) if with_path else []
+    content = build_answer_content(answer)
+    if suffix == WORD_SUFFIX:
+        _write_private(path, to_word(content, steps))
+        return
+    write = to_html if suffix == ".html" else to_markdown
+    write_private_text(path, write(content, steps))
 
 
 def write_private_text(path: Path, text: str) -> None:
     """Write the file completely or not at all, readable by its owner only. Raises StorageError."""
+    _write_private(path, text.encode())
+
+
+def _write_private(path: Path, content: bytes) -> None:
     from epicrisis.privacy import open_private
 
     temporary = path.with_name(f".{path.name}.new")
     try:
         descriptor = open_private(temporary, os.O_WRONLY | os.O_TRUNC)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

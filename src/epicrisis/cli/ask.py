@@ -30,7 +30,7 @@ AnswerView: TypeAlias = Literal["answer", "verbose", "quiet", "json"]
 """What is printed of an answer."""
 Output = Annotated[
     Path | None,
-    output_option(help="Also write the answer to this file: .md, .html or .json to read, .jsonl as a record."),
+    output_option(help="Also write the answer to this file: .md, .docx, .html or .json to read, .jsonl as a record."),
 ]
 Verbose = Annotated[
     bool, Option("-v", "--verbose", help="Also print the path to the answer: ranking, calls, notices and tokens.")

@@ -16,9 +16,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -38,7 +38,7 @@ from epicrisis.server.errors import (
     describe_validation,
 )
 from epicrisis.server.follow_up import COMPLETING, CompletedQuestion, complete
-from epicrisis.server.openai_errors import OPENAI_PREFIX, send_openai_error, to_openai_error
+from epicrisis.server.openai_errors import OPENAI_PREFIX, OPENAI_RESPONSES, send_openai_error, to_openai_error
 from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_outcome, write_reply
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
 from epicrisis.server.page.sources import collect_cited_passages, list_left_out
@@ -49,6 +49,7 @@ from epicrisis.server.streaming import EventStream, keep_alive, run_while_connec
 from epicrisis.server.users import Caller, CurrentCaller
 
 OWNER = "epicrisis"
+ModelName = Annotated[str, Path(min_length=1, max_length=400, description="One of GET /v1/models.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Chats:
                 completed = await complete(asked.pipeline, conversation.turns, conversation.question)
             again = Conversation(completed.text)
             asked = await self.prepare(body, again, asked.caller)
-        async with aclosing(self.questions.events(asked)) as events:
+        async with aclosing(self.questions.events(asked, is_accepted=bool(conversation.turns))) as events:
             async for event in events:
                 if isinstance(event, Answered):
                     yield await self._finish(asked, event.answer, completed, conversation, base)
@@ -180,7 +181,9 @@ class Chats:
 
 def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
     """Return the routes of the endpoint."""
-    router = APIRouter(prefix=OPENAI_PREFIX, tags=["OpenAI-compatible"], route_class=OpenAIRoute)
+    router = APIRouter(
+        prefix=OPENAI_PREFIX, tags=["OpenAI-compatible"], route_class=OpenAIRoute, responses={**OPENAI_RESPONSES}
+    )
     chats = Chats(questions, answers)
     hide = questions.resources.hide_paths
 
@@ -190,7 +193,7 @@ def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
         return DataResponse({"object": "list", "data": chats.list_models(caller)})
 
     @router.get("/models/{model:path}", summary="Describe a model")
-    async def model(model: str, caller: CurrentCaller) -> DataResponse:
+    async def model(model: ModelName, caller: CurrentCaller) -> DataResponse:
         """Return one of the models."""
         for entry in chats.list_models(caller):
             if entry["id"] == model:

@@ -14,6 +14,7 @@ from epicrisis.evaluation.analysis.confidence_calibration import (
     calibrate_confidence,
     cross_validate,
     expected_calibration_error,
+    find_citing,
     fit_platt,
     make_calibration_table,
     squared_errors,
@@ -136,5 +137,13 @@ def test_answers_of_two_strategies_are_refused(tmp_path: Path) -> None:
     answer = Answer(question, "self-consistency", "answered", "So.", "A", distribution={"A": 1.0})
     RecordStore(path, recipe(strategy="zero-shot")).append_answer(answer)
     (run,) = open_runs([path])
-    with pytest.raises(InputError, match="several strategies or models"):
+    with pytest.raises(InputError, match="several strategies, models or ways of citing"):
         calibrate_confidence(run)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "citing"),
+    [({"settings": {"citing": "numbers"}}, "numbers"), ({"settings": {}}, "quotes"), ({}, "quotes"), (None, "quotes")],
+)
+def test_recipe_without_citing_is_of_answers_that_quoted(recipe: object, citing: str) -> None:
+    assert find_citing(recipe) == citing

@@ -130,7 +130,8 @@ def plan_two_questions(
         )
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     request = Request(sets=(str(path),), questions=1, protocol=protocol, grid=Grid(("rag",), (8,)))
-    settings = Settings.model_validate(values)
+    # As the command does, unless a setting says otherwise.
+    settings = Settings.model_validate({"citing": "quotes", **values})
     return plan_experiment(find_experiment("positions"), request, settings, make_pipeline(library_search, settings))
 
 

@@ -21,6 +21,7 @@ from epicrisis.evaluation.analysis.selective_prediction import RatedAnswer, rate
 from epicrisis.evaluation.analysis.statistics import Difference, Floats, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.types import CitingMode
 
 FOLDS, BINS = 5, 10
 MIN_ANSWERS, MIN_OF_A_KIND = 50, 10
@@ -47,7 +48,7 @@ def calibrate_confidence(run: RecordedRun) -> CalibrationFit:
     where all have the same confidence.
     """
     answers: list[RatedAnswer] = []
-    kinds: set[tuple[str, tuple[str, ...]]] = set()
+    kinds: set[tuple[str, tuple[str, ...], CitingMode]] = set()
     components: set[str] = set()
     scored = 0
     for record in run.records():
@@ -56,17 +57,17 @@ def calibrate_confidence(run: RecordedRun) -> CalibrationFit:
         if rated is not None and confidence is not None:
             answers.append(rated)
             components |= confidence.components.keys()
-            kinds.add((record.answer.strategy, list_models(record.recipe)))
+            kinds.add((record.answer.strategy, list_models(record.recipe), find_citing(record.recipe)))
     check_enough(answers, scored, str(run.path))
     if len(kinds) > 1:
         raise InputError(
-            f"{run.path} holds answers of several strategies or models, and a calibration belongs to one: name a file "
-            "of answers of one"
+            f"{run.path} holds answers of several strategies, models or ways of citing, and a calibration belongs to "
+            "one: name a file of answers of one"
         )
     slope, intercept = fit_platt(answers)
-    ((strategy, models),) = kinds
+    ((strategy, models, citing),) = kinds
     names = tuple(sorted(components))
-    calibration = ConfidenceCalibration(slope, intercept, strategy, models, names, len(answers))
+    calibration = ConfidenceCalibration(slope, intercept, strategy, models, names, len(answers), citing)
     return CalibrationFit(calibration, tuple(answers), *cross_validate(answers))
 
 
@@ -74,6 +75,12 @@ def list_models(recipe: object) -> tuple[str, ...]:
     """Return the distinct names of the models of a recipe, sorted."""
     models = recipe.get("models", {}) if isinstance(recipe, dict) else {}
     return tuple(sorted({str(model["name"]) for model in models.values()}))
+
+
+def find_citing(recipe: object) -> CitingMode:
+    """Return how answers of a recipe cite. Recipes name numbers and leave quotes out."""
+    settings = recipe.get("settings", {}) if isinstance(recipe, dict) else {}
+    return "numbers" if settings.get("citing") == "numbers" else "quotes"
 
 
 def check_enough(answers: Sequence[RatedAnswer], scored: int, name: str) -> None:

@@ -117,7 +117,8 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
             raise NotFound(f"an answer is exported as {', '.join(FORMATS)}")
         chosen = FORMATS[suffix]
         headers = {**HEADERS, "Content-Disposition": f'attachment; filename="answer.{suffix}"'}
-        return Response(chosen.write(stored).encode(), media_type=chosen.media_type, headers=headers)
+        content = await asyncio.to_thread(chosen.write, stored)
+        return Response(content, media_type=chosen.media_type, headers=headers)
 
     @router.post("/answers/{answer_id}/delete")
     async def delete(answer_id: str, caller: CurrentCaller) -> Response:

@@ -1,4 +1,4 @@
-"""Files of one answer: Markdown, HTML, JSON, the evidence table as CSV, and its sources for reference managers."""
+"""Files of one answer: Markdown, Word, HTML, JSON, the evidence table as CSV, its sources for reference managers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from epicrisis.answers import Answer, Citation
 from epicrisis.printable import printable, printable_json
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_files import to_html, to_markdown
+from epicrisis.report.answer_word import WORD_MEDIA_TYPE, to_word
 from epicrisis.report.study_table import build_study_table, list_shown_citations, study_table_csv
 from epicrisis.serialization import to_json
 from epicrisis.server.page.evidence_map import list_ranked_passages
@@ -27,7 +28,7 @@ class ExportFormat:
 
     label: str
     media_type: str
-    write: Callable[[StoredAnswer], str]
+    write: Callable[[StoredAnswer], str | bytes]
 
 
 def _csv(stored: StoredAnswer) -> str:
@@ -91,6 +92,7 @@ def write_ris(stored: StoredAnswer) -> str:
 
 FORMATS: Mapping[str, ExportFormat] = {
     "md": ExportFormat("Markdown", "text/markdown", lambda stored: to_markdown(build_answer_content(stored.answer))),
+    "docx": ExportFormat("Word", WORD_MEDIA_TYPE, lambda stored: to_word(build_answer_content(stored.answer))),
     "html": ExportFormat("Web page", "text/html", lambda stored: to_html(build_answer_content(stored.answer))),
     "json": ExportFormat("JSON", "application/json", _json),
     "csv": ExportFormat("Table (CSV)", "text/csv", _csv),

@@ -31,7 +31,7 @@ from epicrisis.server.page.answer_view import AnswerPageView
 from epicrisis.server.page.rendering import render
 
 _PARTIAL = Markup('<hx-partial hx-target="#{}" hx-swap="{}">{}</hx-partial>')
-_CLAIM = Markup('<li><span id="live-claim-{}"></span> <span class="support">not checked yet</span></li>')
+_CLAIM = Markup('<li><span id="live-claim-{}">{}</span> <span class="support">not checked yet</span></li>')
 _STATES = {"relevant": "found evidence", "nothing": "found nothing relevant", "failed": "could not be read"}
 _DISCARDED = frozenset({"restarted", "asked-again"})
 """Kinds of notices after which the reply so far does not count."""
@@ -93,11 +93,15 @@ class LiveAnswer:
             return "".join(pieces)
         # A question with options has the chosen one as its verdict, others the first claim, as the answer has.
         claim = event.claim if self._options else event.claim - 1
+        text = escape(printable(event.text, lines=True))
+        if claim < self._claims:
+            target = "live-verdict" if claim < 0 else f"live-claim-{claim + 1}"
+            pieces.append(_PARTIAL.format(target, "beforeend", text))
+        # A new claim has its first words with it: htmx finds the places of all pieces before it fills any.
         while self._claims <= claim:
             self._claims += 1
-            pieces.append(_PARTIAL.format("live-claims", "beforeend", _CLAIM.format(self._claims)))
-        target = "live-verdict" if claim < 0 else f"live-claim-{claim + 1}"
-        pieces.append(_PARTIAL.format(target, "beforeend", escape(printable(event.text, lines=True))))
+            first_words = text.lstrip() if self._claims > claim else ""
+            pieces.append(_PARTIAL.format("live-claims", "beforeend", _CLAIM.format(self._claims, first_words)))
         return "".join(pieces)
 
     def _discard_reply(self) -> list[str]:
