@@ -27,7 +27,9 @@ IS_IN_SIGHT = """place => {
 def make_app(folder: Path) -> FastAPI:
     make_files(folder / "files")
     documents = read_files(folder / "files")
-    library = open_library(folder / "lib", quoting_planted_model(), documents, encoder=LONG, unverified="keep")
+    library = open_library(
+        folder / "lib", quoting_planted_model(), documents, encoder=LONG, unverified="keep", citing="quotes"
+    )
     return create_app(open_resources(library), ServerOptions(folder=folder / "server"))
 
 
