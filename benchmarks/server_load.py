@@ -505,26 +505,31 @@ def parse_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def print_rows(rows: Sequence[Row]) -> None:
+    """Print lines of the table at once, so that a run that is broken off leaves its figures."""
+    for label, value in rows:
+        print(f"| {label} | {value} |", flush=True)
+
+
 def main() -> None:
     """Run the phases and print their figures as a table."""
     options = parse_options()
     phases = {"load": measure_load, "pages": measure_pages, "disconnect": measure_disconnections}
-    rows: list[Row] = [("cores, shared by clients, model and server", f"{len(os.sched_getaffinity(0))}")]
+    print("| figure | value |\n|---|---|")
+    print_rows([("cores, shared by clients, model and server", f"{len(os.sched_getaffinity(0))}")])
     with tempfile.TemporaryDirectory() as name:
         library, folder = build_library(Path(name)), Path(name) / "server"
-        with run_model(ReplyTime(options.first, options.stream)) as model:
-            with run_server(library, folder, model, options) as server:
-                for phase, measure in phases.items():
-                    if phase in options.phases:
-                        rows += asyncio.run(measure(server, model, options))
-            if "load" in options.phases:
-                rows += asyncio.run(measure_bare(model, options))
+        if set(options.phases) & phases.keys():
+            with run_model(ReplyTime(options.first, options.stream)) as model:
+                with run_server(library, folder, model, options) as server:
+                    for phase, measure in phases.items():
+                        if phase in options.phases:
+                            print_rows(asyncio.run(measure(server, model, options)))
+                if "load" in options.phases:
+                    print_rows(asyncio.run(measure_bare(model, options)))
         if "memory" in options.phases:
             with run_model(ReplyTime(0.0, 0.0)) as model, run_server(library, folder, model, options) as server:
-                rows += asyncio.run(measure_memory(server, model, options))
-    print("| figure | value |\n|---|---|")
-    for label, value in rows:
-        print(f"| {label} | {value} |")
+                print_rows(asyncio.run(measure_memory(server, model, options)))
 
 
 if __name__ == "__main__":

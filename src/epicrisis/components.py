@@ -35,7 +35,7 @@ from epicrisis.models.catalogue import get_measurement, is_demo
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.layers import Budget
 from epicrisis.models.chat.loading import add_limits, add_records, load_chat
-from epicrisis.models.encoders import PrecomputedEncoder, load_encoder
+from epicrisis.models.encoders import PrecomputedEncoder, load_cached_encoder, load_encoder
 from epicrisis.models.pair_models import load_nli, load_reranker, load_reward_model
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
@@ -72,10 +72,11 @@ class ModelPool:
     """Models that the libraries of one process share: each is loaded once.
 
     A chat model is shared with its limits, and all chat models share one budget. Closing one of the pipelines closes
-    the chat models of all.
+    the chat models of all. With `remembers`, encoders remember their last vectors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, remembers: bool = False) -> None:
+        self._load_encoder = load_cached_encoder if remembers else load_encoder
         self._models: dict[tuple[object, ...], Any] = {}
         self._chat_models: list[tuple[ModelSettings, ChatModel]] = []
         self._budget: Budget | None = None
@@ -87,6 +88,10 @@ class ModelPool:
             self._models[key] = load(name, settings.home, settings.threads)
         model: T = self._models[key]
         return model
+
+    def load_encoder(self, name: str, settings: Settings) -> Encoder:
+        """Return the encoder with this name. Raises UserError as `load_encoder` does."""
+        return self.load(self._load_encoder, name, settings)
 
     def load_chat_model(self, model: ModelSettings, settings: Settings) -> ChatModel:
         """Return the chat model with its limits. Those that differ only in sampling are one.
@@ -201,7 +206,7 @@ def open_library_search(
     def open_one(path: Path, encoder_name: str | None = None) -> tuple[Library, Encoder | None]:
         if not needs_encoder:
             return Library.open(path), None
-        encoder = pool.load(load_encoder, encoder_name or read_manifest(path).encoder_name, settings)
+        encoder = pool.load_encoder(encoder_name or read_manifest(path).encoder_name, settings)
         return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
 
     first, encoder = open_one(path, settings.encoder)

@@ -67,6 +67,28 @@ def test_follow_up_is_completed_from_answer_and_shows_both_questions(tmp_path: P
     assert "assistant:" in prompt
 
 
+def test_follow_up_that_is_being_completed_finishes_although_the_server_stops(tmp_path: Path) -> None:
+    model = completing()
+    app = make_app(tmp_path, model)
+    script = model._script
+
+    def stop_and_complete(request: ChatRequest) -> str:
+        if "Last question:" in request.messages[-1].content:
+            app.state.questions.refuse_new()
+        return script(request)
+
+    async def run() -> tuple[Page, int]:
+        async with connect(app) as client:
+            address = await ask(client, QUESTION)
+            model._script = stop_and_complete
+            page = await follow(client, address, "And in trial 2?")
+            return page, (await client.post("/ask", data={"question": QUESTION})).status_code
+
+    page, refused = asyncio.run(run())
+    assert page.one("article", "answer").attributes["data-question"] == COMPLETED
+    assert refused == 503
+
+
 @pytest.mark.parametrize("reply", ["Does metformin cure diabetes?", "no question"])
 def test_follow_up_that_cannot_be_completed_is_asked_alone_and_says_so(reply: str, tmp_path: Path) -> None:
     async def run() -> Page:

@@ -150,7 +150,7 @@ class Chats:
                 completed = await complete(asked.pipeline, conversation.turns, conversation.question)
             again = Conversation(completed.text)
             asked = await self.prepare(body, again, asked.caller)
-        async with aclosing(self.questions.events(asked)) as events:
+        async with aclosing(self.questions.events(asked, is_accepted=bool(conversation.turns))) as events:
             async for event in events:
                 if isinstance(event, Answered):
                     yield await self._finish(asked, event.answer, completed, conversation, base)

@@ -123,13 +123,13 @@ class Questions:
         await pipeline.check_questions([question])
         return AskedQuestion(question, library, pipeline, caller, reason)
 
-    async def events(self, asked: AskedQuestion) -> AsyncGenerator[Event, None]:
+    async def events(self, asked: AskedQuestion, *, is_accepted: bool = False) -> AsyncGenerator[Event, None]:
         """Yield the events of the question; the last one is `Answered`. Closing the generator cancels the calls.
 
         Raises ServerBusy and ShuttingDown before any call, and the errors of `Pipeline.events`. What is read of a
         patient's record is in the access log before it is yielded.
         """
-        with self.hold_place(asked.caller):
+        with self.hold_place(asked.caller, is_accepted=is_accepted):
             await self._record(asked, ())
             start = time.monotonic()
             events = asked.pipeline.events(asked.question)
@@ -164,9 +164,12 @@ class Questions:
         return self._is_stopping
 
     @contextmanager
-    def hold_place(self, caller: Caller) -> Iterator[None]:
-        """Count the block as a running question. Raises ShuttingDown, ServerBusy and TooManyRequests."""
-        if self._is_stopping:
+    def hold_place(self, caller: Caller, *, is_accepted: bool = False) -> Iterator[None]:
+        """Count the block as a running question. Raises ShuttingDown, ServerBusy and TooManyRequests.
+
+        `is_accepted`: the question ran before, and finishes although the server is stopping.
+        """
+        if self._is_stopping and not is_accepted:
             raise ShuttingDown("the server is stopping, and accepts no new question")
         if self.running >= self._limit:
             raise ServerBusy(

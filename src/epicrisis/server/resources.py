@@ -144,7 +144,7 @@ class Resources:
         async with AsyncExitStack() as stack:
             opened: dict[str, OpenLibrary] = {}
             strategies = list_strategies(settings)
-            pool = ModelPool()
+            pool = ModelPool(remembers=True)
             for folder in map(local_path, libraries):
                 name = folder.absolute().name
                 if name in opened:

@@ -139,7 +139,8 @@ async def _answer(
         again = question.body.model_copy(update={"question": completed.text})
         asked = await questions.prepare(again, asked.caller)
         yield replace_question(completed.text) if is_completed else add_step(completed.notice, is_trouble=True)
-    async with aclosing(questions.events(asked)) as events:
+    is_accepted = question.previous is not None
+    async with aclosing(questions.events(asked, is_accepted=is_accepted)) as events:
         async for event in events:
             if isinstance(event, Answered):
                 yield await _finish(pages, replace(question, asked=asked), event.answer, follow_up)
