@@ -12,7 +12,7 @@ from epicrisis.printable import printable
 from epicrisis.server.page.document_view import Highlight, TextPiece, build_document_view
 from epicrisis.types import Passage
 
-CONTEXT_CHARACTERS = 320
+CONTEXT_CHARACTERS = 200
 """Most characters shown before and after the sentence. Cuts are marked, and the document has the rest."""
 _ELLIPSIS = "\u2026"
 
