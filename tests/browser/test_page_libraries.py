@@ -65,7 +65,7 @@ def test_no_page_of_libraries_and_runs_violates_accessibility(
         await page.wait_for_selector("#check .sound", timeout=60_000)
         found = [f"library {line}" for line in await find_violations(page, axe)]
         chosen = {"name": "slides.pptx", "mimeType": "text/plain", "buffer": b"PK"}
-        await page.set_input_files("#upload-files", [chosen])  # type: ignore[list-item]
+        await page.set_input_files("#upload-files", [chosen])  # type: ignore[arg-type]
         await page.click("form[enctype] button")
         await page.wait_for_selector("#upload .sound", timeout=60_000)
         found += [f"upload {line}" for line in await find_violations(page, axe)]
