@@ -23,6 +23,7 @@ from epicrisis.cli.app import app as program
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.server.errors import NotFound
 from epicrisis.server.page import review_routes
 from epicrisis.server.page.rendering import render
 from epicrisis.server.page.review_view import PLACE_WORDS, TurnView, view_turn
@@ -172,8 +173,7 @@ def test_answer_is_shown_without_what_its_strategy_adds(runs: Path) -> None:
 
 
 def test_sources_are_numbered_in_the_order_of_the_claims(runs: Path) -> None:
-    records = [record.answer for record in read_records(runs / OURS / RECORDS) if len(record.answer.citations) > 1]
-    answer = records[0]
+    answer = next(record.answer for record in read_records(runs / OURS / RECORDS) if len(record.answer.citations) > 1)
     numbers = {1: 7, 2: 3}
     citations = [replace(one, number=numbers[one.number]) for one in reversed(answer.citations)]
     claims = [replace(claim, citations=tuple(numbers[number] for number in claim.citations)) for claim in answer.claims]
@@ -412,6 +412,19 @@ def test_only_chosen_reviewers_and_administrators_open_a_review(tmp_path: Path, 
 def test_id_of_no_review_reads_no_file(local: Reviewer, id_: str) -> None:
     assert local.get(f"/reviews/{id_}").status_code in (307, 404)
     assert local.post(f"/reviews/{id_}/questions/1", choice="1").status_code == 404
+
+
+def test_name_of_another_folder_opens_no_review(tmp_path: Path, local: Reviewer) -> None:
+    review = open_review(tmp_path, local.start())
+    shutil.copytree(tmp_path / "server" / REVIEWS_FOLDER / review.plan.id, tmp_path / "secret")
+    for file in (tmp_path / "secret").iterdir():
+        shutil.copy(file, tmp_path / "server")
+    store = ReviewStore(tmp_path / "server" / REVIEWS_FOLDER)
+    for id_ in ("..", "../../secret", str(tmp_path / "secret"), f"{review.plan.id}/../../../secret"):
+        with pytest.raises(NotFound):
+            store.find(id_)
+    assert local.get("/reviews/%2e%2e").status_code == 404
+    assert store.find(review.plan.id) == review
 
 
 def test_review_about_patients_needs_role_and_is_logged(tmp_path: Path) -> None:

@@ -45,22 +45,16 @@ OPTIONS = {"A": "yes", "B": "no"}
 
 WORDS = {OURS: "Treatment lowers the risk in this trial.", RIVAL: "The drug works for these patients."}
 """What the model of each run says, so that a test knows whose answer it reads."""
-_SENTENCE = re.compile(r"[A-Z][^.\n]{30,400}\.(?= |$)")
 
 
 def make_model(words: str) -> ScriptedModel:
-    """Return a model that says these words, and quotes up to two sentences of what it reads, chosen by the prompt."""
+    """Return a model that says these words and names the first two sentences that it reads, in an order of its own."""
 
     def script(request: ChatRequest) -> str:
-        prompt = request.messages[-1].content
-        dice = random.Random(f"{words}/{prompt}")
-        quotes: list[dict[str, Any]] = []
-        for number, text in enumerate(unfence(prompt), 1):
-            sentences = _SENTENCE.findall(text.split("\n", 1)[-1])
-            if sentences:
-                quotes.append({"doc": number, "quote": dice.choice(sentences)})
-        dice.shuffle(quotes)
-        return json.dumps(fill(request.schema or {}, {"found": True, "quotes": quotes[:2]}, words, dice.choice))
+        # The marks of the fence differ from call to call.
+        dice = random.Random("/".join((words, *unfence(request.messages[-1].content))))
+        values = {"found": True, "sentences": dice.sample((1, 2), 2)}
+        return json.dumps(fill(request.schema or {}, values, words, dice.choice))
 
     return ScriptedModel(script)
 
@@ -173,5 +167,5 @@ def find_button(page: Page, value: str) -> Element:
 
 
 def find_leaks(text: str, words: Sequence[str]) -> list[str]:
-    """Return the words that a page gives away, whatever their case."""
-    return [word for word in words if word.casefold() in text.casefold()]
+    """Return the words that a page gives away, whatever their case. Parts of longer words are none."""
+    return [word for word in words if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)]
