@@ -191,3 +191,16 @@ def test_chart_groups_years_and_draws_every_document() -> None:
     assert sum(bar.documents for bar in chart.bars) == 504
     assert len(chart.bars) <= 41
     assert all(bar.height > 0 for bar in chart.bars if bar.documents)
+
+
+def test_list_of_mixed_library_is_refused_as_part_of_page(tmp_path: Path) -> None:
+    key = UserStore(tmp_path / "server" / USERS_FILE).add("maria", "patient-reader")
+    headers = {"authorization": f"Bearer {key}", "hx-request": "true"}
+
+    async def run() -> httpx2.Response:
+        async with connect(make_app(tmp_path, [*PAPERS, NOTE]), headers=headers) as client:
+            return await client.post("/libraries/lib", data={"words": "aspirin"})
+
+    response = asyncio.run(run())
+    assert response.status_code == 403
+    assert "paper:1" not in response.text
