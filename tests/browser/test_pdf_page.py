@@ -27,7 +27,9 @@ IS_IN_SIGHT = """place => {
 def make_app(folder: Path) -> FastAPI:
     make_files(folder / "files")
     documents = read_files(folder / "files")
-    library = open_library(folder / "lib", quoting_planted_model(), documents, encoder=LONG, unverified="keep")
+    library = open_library(
+        folder / "lib", quoting_planted_model(), documents, encoder=LONG, unverified="keep", citing="quotes"
+    )
     return create_app(open_resources(library), ServerOptions(folder=folder / "server"))
 
 
@@ -39,7 +41,7 @@ def test_marked_place_is_in_sight_and_page_is_accessible(tmp_path: Path, axe: st
         await page.click(FIRST)
         place = page.locator("dialog[open] .place").first
         await place.wait_for()
-        await page.wait_for_function("document.querySelector('dialog .paper img').naturalWidth > 0")
+        await page.locator("dialog .paper img").first.evaluate("image => image.decode()")
         assert await place.evaluate(IS_IN_SIGHT)
         found = await find_violations(page, axe)
         href = await page.get_attribute(FIRST, "href")
@@ -84,10 +86,10 @@ def test_open_document_is_what_is_printed(tmp_path: Path) -> None:
         assert "Sources" in answer[0].get_textpage().get_text_bounded()
         await page.click(FIRST)
         await page.locator("dialog[open] .place").first.wait_for()
-        await page.wait_for_function("document.querySelector('dialog .paper img').naturalWidth > 0")
+        await page.locator("dialog .paper img").first.evaluate("image => image.decode()")
         printed = await page.pdf(format="A4")
         text = "".join(sheet.get_textpage().get_text_bounded() for sheet in pypdfium2.PdfDocument(printed))
-        assert "Page 1 of the PDF file" in text
+        assert "The cited place is marked." in text
         assert "Evidence table" not in text
         assert sum(count_yellow(printed)) > 3_000
 

@@ -78,7 +78,9 @@ def make_files(folder: Path, pdf: bytes | None = None) -> Path:
 def visit(tmp_path: Path, steps: Steps, *, documents: list[Any] | None = None, **connection: Any) -> None:
     """Ask the question of a server with the files, and run the steps with the address of the answer."""
     chosen = read_files(tmp_path / "files") if documents is None else documents
-    library = open_library(tmp_path / "lib", quoting_planted_model(), chosen, encoder=LONG, unverified="keep")
+    library = open_library(
+        tmp_path / "lib", quoting_planted_model(), chosen, encoder=LONG, unverified="keep", citing="quotes"
+    )
     app = create_app(open_resources(library), ServerOptions(folder=tmp_path / "server"))
 
     async def run() -> None:
