@@ -37,7 +37,7 @@ def test_lock_pins_every_package_once() -> None:
 def test_lock_pins_have_hashes_and_no_urls(name: str) -> None:
     pins = re.split(r"(?m)^(?=[\w.-]+==)", read(name))[1:]
     without = [pin.split("\n")[0] for pin in pins if not re.search(r"(?m)^    --hash=sha256:[0-9a-f]{64}( \\)?$", pin)]
-    assert len(pins) >= len(pinned(name)) > 20, "one for each of several Pythons"
+    assert len(pins) >= len(pinned(name)) > 10, "one for each of several Pythons"
     assert without == []
     assert "://" not in read(name)
     assert "index" not in re.sub(r"(?m)^ +#.*$", "", read(name))

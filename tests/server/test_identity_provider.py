@@ -173,7 +173,7 @@ def test_callback_that_the_browser_did_not_start_is_refused(tmp_path: Path) -> N
         client.cookies.clear()
         response = await client.get(link)
         assert response.status_code == 403
-        assert "this browser did not start this sign-in" in response.text
+        assert "This browser did not start this sign-in" in response.text
         assert "epicrisis_session" not in client.cookies
         await clinic.start(client, "maria")
         for query in ("", "?code=x", "?state=x", "?code=x&state=forged", "?state=x&error=access_denied"):

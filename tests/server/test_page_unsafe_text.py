@@ -95,7 +95,7 @@ def test_stream_never_sends_text_as_markup(tmp_path: Path) -> None:
     for piece in filter(None, pieces):
         own = piece.replace("<hx-partial ", "<div ").replace("</hx-partial>", "</div>")
         check_page(own)
-    assert "article" in pieces[-2] + pieces[-1]
+    assert any("<article" in piece for piece in pieces[-3:])
 
 
 def test_fault_in_form_never_repeats_text_as_markup(tmp_path: Path) -> None:

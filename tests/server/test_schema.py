@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
 
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.guards import GuardOptions
+from epicrisis.server.upload_reception import UploadLimits
 from tests.support.servers import open_library, open_resources, running
 
 MAX_EXAMPLES = 12
@@ -30,13 +31,15 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server of four papers, with jobs and without runs."""
+    """The address of a server of four papers, with jobs and uploads, and without runs."""
     folder = tmp_path_factory.mktemp("schema")
     addresses: list[str] = []
     started, finished = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        options = ServerOptions(folder=folder / "server", runs=folder, guard=GuardOptions(body_seconds=60))
+        limits = UploadLimits(file_bytes=100_000, upload_bytes=1_000_000, free_bytes=0)
+        guard = GuardOptions(body_seconds=60)
+        options = ServerOptions(folder=folder / "server", runs=folder, uploads=limits, guard=guard)
         app = create_app(open_resources(open_library(folder / "lib")), options)
         async with running(app) as url:
             addresses.append(url)

@@ -40,6 +40,11 @@ _BODY: dict[str, Any] = {
     }
 }
 
+_EVENTS_RESPONSE: dict[str, Any] = {
+    "description": "Events `status`, the last one when the import has ended.",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
+
 
 def make_upload_routes(uploads: Uploads) -> APIRouter:
     """Return the routes of uploads. They need the role administrator, if the server has users."""
@@ -62,7 +67,12 @@ def make_upload_routes(uploads: Uploads) -> APIRouter:
         """Return the state of an upload, and what was skipped, with the reason and the cure."""
         return uploads.status(id, caller)
 
-    @router.get("/uploads/{id}/events", summary="Follow the progress of an upload", response_class=EventStream)
+    @router.get(
+        "/uploads/{id}/events",
+        summary="Follow the progress of an upload",
+        response_class=Response,
+        responses={200: _EVENTS_RESPONSE},
+    )
     async def follow(id: UploadId, caller: CurrentCaller) -> Response:
         """Return the status as server-sent events `status`, until the import has ended."""
         uploads.status(id, caller)

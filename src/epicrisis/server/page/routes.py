@@ -13,6 +13,7 @@ from starlette.responses import Response
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.answer_routes import AnswerPages, add_answer_pages, add_source_pages
 from epicrisis.server.page.asking import add_asking
+from epicrisis.server.page.comparison_routes import add_comparison_pages
 from epicrisis.server.page.library_routes import add_library_pages
 from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.patient_routes import add_patient_pages
@@ -61,6 +62,7 @@ def make_page_routes(
     if uploads is not None:
         add_upload_pages(router, uploads)
     add_run_pages(router, runs)
+    add_comparison_pages(router, runs)
 
     @router.get("/static/{name}")
     async def static_file(name: str) -> Response:
