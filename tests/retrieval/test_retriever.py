@@ -113,7 +113,7 @@ def test_question_over_window_is_noted() -> None:
     retriever = Retriever(store_of(TEXTS, encoder), encoder)
     (note,) = retriever.rank("one two three four five", 3, "dense", EVERYTHING).notes
     assert "5 tokens" in note
-    assert "reads 4: cut at its end, 1 tokens not seen" in note
+    assert "reads 4: cut at its end, 1 token not seen" in note
     for by, notes in (("dense", (note,)), ("hybrid", (note,)), ("bm25", ())):
         assert retriever.rank("one two three four five", 3, by, EVERYTHING).notes == notes  # type: ignore[arg-type]
     assert retriever.rank("one two three four", 3, "dense", EVERYTHING).notes == ()

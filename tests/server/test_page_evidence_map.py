@@ -18,6 +18,7 @@ from epicrisis.answers import (
     SentencesSelected,
 )
 from epicrisis.server.page.evidence_map import PartVerdict, build_evidence_map
+from epicrisis.server.questions import list_documents
 from epicrisis.types import Hit, Preflight, Question, Ranking, SearchTops
 from tests.support.strategies import passages
 
@@ -108,6 +109,14 @@ def test_hybrid_search_is_drawn_and_warned_of_without_preflight_words(
     shared = "d2" in words
     assert len(evidence_map.rankings.lines) == shared
     assert any("in common" in warning for warning in evidence_map.warnings) != shared
+
+
+def test_access_log_has_documents_whose_titles_the_comparison_shows() -> None:
+    tops = SearchTops(("d0", "d98"), ("d99",), {"d0": "Zero", "d98": "", "d99": "Nine"})
+    for event in (Retrieved(replace(RANKING, tops=tops)), SentencesSelected((), tops)):
+        documents = list_documents(event)
+        assert {"d0", "d98", "d99"} <= set(documents)
+        assert len(documents) == len(set(documents))
 
 
 def test_search_without_result_and_parts_without_evidence_are_warned_of() -> None:
