@@ -35,6 +35,7 @@ JOBS = "/api/v1/jobs"
         ("nurse", "POST", "/api/v1/patient", {"patient": BERT}, "patient", BERT),
         ("reader", "GET", "/api/v1/libraries/ward/patients", None, "patients", None),
         ("reader", "GET", "/patients", None, "patients", None),
+        ("reader", "GET", "/libraries/ward", None, "library", None),
         ("nurse", "POST", JOBS, {"questions": [{**ASK, "patient": BERT}]}, "ask", BERT),
     ],
 )

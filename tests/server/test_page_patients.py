@@ -169,6 +169,20 @@ def test_record_of_answer_marks_cited_and_left_out_notes(hospital: Hospital) -> 
     assert "aspirin" in source.all("mark")[0].text
 
 
+def test_note_opened_from_ranking_is_logged_by_its_id(hospital: Hospital) -> None:
+    async def run() -> list[str]:
+        async with hospital.connect("doctor") as client:
+            address = await ask(client, "Which drug was given?", patient=ANNA, strategy="evidence")
+            pages = [await open_page(client, f"{address}/ranks/{rank}") for rank in (1, 2, 3)]
+            return [page.one("div", "text").text for page in pages]
+
+    texts = asyncio.run(run())
+    opened = [entry for entry in hospital.entries() if entry["action"] == "document"]
+    assert {entry["documents"][0] for entry in opened} == {f"note:{ANNA}:{name}" for name in ("early", "letter", "late")}
+    assert all(entry["patient"] == ANNA and len(entry["documents"]) == 1 for entry in opened)
+    assert len(texts) == len(opened)
+
+
 def test_record_of_another_users_answer_is_not_found(hospital: Hospital) -> None:
     async def run() -> list[int]:
         async with hospital.connect("doctor") as client:

@@ -27,7 +27,6 @@ from epicrisis.library.health import check_health, without_ids
 from epicrisis.library.health_report import HealthReport
 from epicrisis.library.library import Library
 from epicrisis.library.library_parts import LibraryInfo
-from epicrisis.server.access import check_access
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, ServerBusy
 from epicrisis.server.reading import LibraryReader, offload
@@ -81,15 +80,15 @@ class Shelves:
         self._checks: dict[str, LibraryCheck] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def find(self, name: str, caller: Caller) -> OpenLibrary:
+    async def find(self, name: str, caller: Caller) -> OpenLibrary:
         """Return a library that the caller may read. Raises NotFound and AccessDenied."""
         library = self.resources.find(name)
-        check_access(caller, library, None)
+        await self.reader.access.check(caller, "library", library, None)
         return library
 
     async def read_contents(self, name: str, caller: Caller) -> ShelfContents:
         """Return what a library holds. Raises NotFound, AccessDenied and errors of the library."""
-        library = self.find(name, caller)
+        library = await self.find(name, caller)
         return await offload(library.pipeline, self._read_contents, library)
 
     def _read_contents(self, library: OpenLibrary) -> ShelfContents:
@@ -109,21 +108,21 @@ class Shelves:
 
         Raises NotFound, AccessDenied and errors of the library.
         """
-        library = self.find(name, caller)
+        library = await self.find(name, caller)
         if library.holds_patients:
             raise AccessDenied(f"the documents of {library.name} are not listed, because it holds patients' notes")
         return await offload(library.pipeline, list_documents, find_store(library), wanted, offset)
 
-    def latest_check(self, name: str, caller: Caller) -> LibraryCheck | None:
+    async def latest_check(self, name: str, caller: Caller) -> LibraryCheck | None:
         """Return the check that runs or ran last, or None. Raises NotFound and AccessDenied."""
-        return self._checks.get(self.find(name, caller).name)
+        return self._checks.get((await self.find(name, caller)).name)
 
-    def start_check(self, name: str, caller: Caller) -> LibraryCheck:
+    async def start_check(self, name: str, caller: Caller) -> LibraryCheck:
         """Start a complete check of a library, unless one runs, and return it.
 
         Raises NotFound, AccessDenied, and ServerBusy while another library is checked.
         """
-        library = self.find(name, caller)
+        library = await self.find(name, caller)
         require_maintainer(caller)
         running = [other for other, check in self._checks.items() if check.is_running]
         if library.name in running:

@@ -82,10 +82,21 @@ class AnswerPages:
         return Markup(render("earlier", view=build_answer_view(previous)))
 
     async def show_document(
-        self, request: Request, stored: StoredAnswer, document_id: str, highlight: Highlight, number: int | None = None
+        self,
+        request: Request,
+        caller: Caller,
+        stored: StoredAnswer,
+        document_id: str,
+        highlight: Highlight,
+        number: int | None = None,
     ) -> Response:
-        """Return the page of a document, or its part for htmx. `number`: the citation that is opened."""
+        """Return the page of a document, or its part for htmx, once the access log has the document.
+
+        `number`: the citation that is opened. Documents that were found and not cited can be opened too.
+        """
         library = self.resources.libraries.get(stored.library)
+        if library is not None:
+            await self.reader.record(caller, "document", library, stored.patient, [document_id], stored.reason)
         document = await open_document(stored, library, document_id, highlight, self.viewer)
         return html_response(render_document(stored, document, number, as_part=is_part(request)))
 
@@ -134,7 +145,8 @@ def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
     async def source(request: Request, answer_id: str, number: int, caller: CurrentCaller) -> Response:
         stored = await pages.find(answer_id, caller)
         citation = find_citation(stored, number)
-        return await pages.show_document(request, stored, citation.document_id, build_highlight(citation), number)
+        highlight = build_highlight(citation)
+        return await pages.show_document(request, caller, stored, citation.document_id, highlight, number)
 
     @router.get("/answers/{answer_id}/studies/{number}/{cell}")
     async def study(request: Request, answer_id: str, number: int, cell: CellName, caller: CurrentCaller) -> Response:
@@ -142,19 +154,18 @@ def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
         row = find_study(stored, number)
         if cell == "sentence":
             citation = find_citation(stored, row.citations[0])
-            return await pages.show_document(
-                request, stored, row.document_id, build_highlight(citation), citation.number
-            )
+            highlight = build_highlight(citation)
+            return await pages.show_document(request, caller, stored, row.document_id, highlight, citation.number)
         place = row.size if cell == "size" else row.population
         if place is None:
             raise NotFound("the document does not state this")
-        return await pages.show_document(request, stored, row.document_id, Highlight(place.span))
+        return await pages.show_document(request, caller, stored, row.document_id, Highlight(place.span))
 
     @router.get("/answers/{answer_id}/ranks/{rank}")
     async def ranked(request: Request, answer_id: str, rank: int, caller: CurrentCaller) -> Response:
         stored = await pages.find(answer_id, caller)
         document_id, highlight = find_ranked(stored, rank)
-        return await pages.show_document(request, stored, document_id, highlight)
+        return await pages.show_document(request, caller, stored, document_id, highlight)
 
     @router.get("/answers/{answer_id}/documents/{number}/pages/{page}.png")
     async def page_image(request: Request, answer_id: str, number: int, page: int, caller: CurrentCaller) -> Response:

@@ -77,12 +77,12 @@ def _add_check_pages(router: APIRouter, shelves: Shelves) -> None:
 
     @router.post("/libraries/{name}/check")
     async def start_check(name: str, caller: CurrentCaller) -> Response:
-        shelves.start_check(name, caller)
+        await shelves.start_check(name, caller)
         return RedirectResponse(f"/libraries/{quote(name)}#health", status_code=303)
 
     @router.get("/libraries/{name}/check")
     async def follow_check(name: str, request: Request, caller: CurrentCaller) -> Response:
-        if shelves.latest_check(name, caller) is None:
+        if await shelves.latest_check(name, caller) is None:
             raise NotFound("the library was not checked since the server started")
         if not is_part(request):
             return RedirectResponse(f"/libraries/{quote(name)}#health", status_code=303)
@@ -93,13 +93,13 @@ async def show_library(
     shelves: Shelves, uploads: Uploads | None, name: str, caller: Caller, search: DocumentSearch
 ) -> str:
     """Return the page of a library. Raises NotFound, AccessDenied and errors of the library."""
-    library = shelves.find(name, caller)
+    library = await shelves.find(name, caller)
     contents = await shelves.read_contents(name, caller)
     listed = None
     if not library.holds_patients:
         page = await shelves.list_documents(name, caller, search.filter, search.offset)
         listed = view_documents(name, page, search)
-    check = shelves.latest_check(name, caller)
+    check = await shelves.latest_check(name, caller)
     hidden = replace(contents, findings=tuple(map(shelves.resources.hide_paths, contents.findings)))
     return render(
         "library",
@@ -122,7 +122,7 @@ async def _stream_check(shelves: Shelves, name: str, caller: Caller) -> AsyncGen
     """Yield the state of a check as pieces of the page until it has ended."""
     shown = None
     while True:
-        check = shelves.latest_check(name, caller)
+        check = await shelves.latest_check(name, caller)
         if check is not None and check != shown:
             shown = check
             yield frame(
