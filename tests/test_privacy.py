@@ -349,7 +349,14 @@ def test_modules_with_processes_and_loggers_are_listed() -> None:
             "corpus/sandbox.py",
             "evaluation/runs/versions.py",
         },
-        "logging": {"logs.py", "privacy.py", "cli/serve.py", "server/error_log.py", "server/mcp_server.py"},
+        "logging": {
+            "logs.py",
+            "privacy.py",
+            "cli/serve.py",
+            "server/error_log.py",
+            "server/mcp_server.py",
+            "server/private_folder.py",
+        },
         "multiprocessing": {"corpus/pubmed.py"},
     }
 

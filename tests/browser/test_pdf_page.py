@@ -58,7 +58,7 @@ def count_yellow(data: bytes) -> list[int]:
     counts: list[int] = []
     for page in pypdfium2.PdfDocument(data):
         image = page.render(scale=1).to_pil().convert("RGB")
-        counts.append(sum(blue < 160 < red for red, _, blue in image.getdata()))
+        counts.append(sum(blue < 160 < red for red, _, blue in image.get_flattened_data()))
     return counts
 
 

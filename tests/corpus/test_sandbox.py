@@ -33,8 +33,12 @@ def _new_child() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def slow_pdf() -> bytes:
-    """A PDF of under 2 kB: a page whose content unpacks, twice, to 192 MB, and keeps PDFium busy for many seconds."""
-    size = 192 * 1024**2
+    """A PDF whose page takes long to read."""
+    return pdf_that_unpacks_to(192 * 1024**2)
+
+
+def pdf_that_unpacks_to(size: int) -> bytes:
+    """A PDF of a few kB: a page whose content unpacks, twice, to `size` bytes, and keeps PDFium busy for seconds."""
     packer = zlib.compressobj(9)
     piece = b"(a) Tj " * 150_000
     pieces = [packer.compress(piece) for _ in range(size // len(piece))]
