@@ -82,8 +82,8 @@ class CrossEncoder:
         if not truncated:
             return ()
         return (
-            f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')} with the question "
-            f"longer than the {self._window} tokens that the reranker reads: it did not see the end of the longer text",
+            f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')}, with the question"
+            f", longer than the {self._window} tokens that the reranker reads: it did not see the end of the longer text",
         )
 
     def _encode(self, query: str, passages: Sequence[str]) -> list[Encoding]:
