@@ -178,7 +178,9 @@ def test_note_opened_from_ranking_is_logged_by_its_id(hospital: Hospital) -> Non
 
     texts = asyncio.run(run())
     opened = [entry for entry in hospital.entries() if entry["action"] == "document"]
-    assert {entry["documents"][0] for entry in opened} == {f"note:{ANNA}:{name}" for name in ("early", "letter", "late")}
+    assert {entry["documents"][0] for entry in opened} == {
+        f"note:{ANNA}:{name}" for name in ("early", "letter", "late")
+    }
     assert all(entry["patient"] == ANNA and len(entry["documents"]) == 1 for entry in opened)
     assert len(texts) == len(opened)
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -48,7 +49,6 @@ class WordIndex:
         import tantivy
 
         self._folder = folder / NAME
-        self._analyzer = _load_analyzer()
         self._writer: tantivy.IndexWriter | None = None
         self._links: _LinkedCopy | None = None
         with translate_errors(self._folder):
@@ -68,7 +68,7 @@ class WordIndex:
                 if not os.access(self._folder, os.W_OK) or (lock.exists() and not os.access(lock, os.W_OK)):
                     self._links = _LinkedCopy(self._folder)
                 self._index = tantivy.Index.open(str(self._links.path if self._links else self._folder))
-            self._index.register_tokenizer(_ANALYZER, self._analyzer)
+            self._index.register_tokenizer(_ANALYZER, _build_analyzer())
             self._index.config_reader("manual")
             self._schema = self._index.schema
             self.refresh()
@@ -148,7 +148,7 @@ class WordIndex:
 
         A query of stop words has no hits. `patients` is False if no passage belongs to a patient's record.
         """
-        tokens = list(dict.fromkeys(self._analyzer.analyze(query)))
+        tokens = list(dict.fromkeys(analyze_words(query)))
         if not tokens:
             return []
         with translate_errors(self._folder):
@@ -252,8 +252,14 @@ def _read_entries(searcher: tantivy.Searcher, hits: Sequence[tuple[Any, tantivy.
     return entries
 
 
-@cache
-def _load_analyzer() -> tantivy.TextAnalyzer:
+class _Analyzers(threading.local):
+    """The analyzer of each thread. One that another thread is using raises RuntimeError."""
+
+    def __init__(self) -> None:
+        self.analyzer = _build_analyzer()
+
+
+def _build_analyzer() -> tantivy.TextAnalyzer:
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
     builder = TextAnalyzerBuilder(Tokenizer.simple())
@@ -262,6 +268,11 @@ def _load_analyzer() -> tantivy.TextAnalyzer:
     return builder.filter(Filter.stopword("english")).filter(Filter.stemmer("english")).build()
 
 
+@cache
+def _load_analyzers() -> _Analyzers:
+    return _Analyzers()
+
+
 def analyze_words(text: str) -> list[str]:
     """Return the words of a text as the index has them: lower case, stemmed, without English stop words."""
-    return _load_analyzer().analyze(text)
+    return _load_analyzers().analyzer.analyze(text)

@@ -81,9 +81,10 @@ class CrossEncoder:
         truncated = _count_truncated(self._encode(query, passages))
         if not truncated:
             return ()
+        shown = f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')}"
         return (
-            f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')}, with the question"
-            f", longer than the {self._window} tokens that the reranker reads: it did not see the end of the longer text",
+            f"{shown}, with the question, longer than the {self._window} tokens that the reranker reads: it did not "
+            "see the end of the longer text",
         )
 
     def _encode(self, query: str, passages: Sequence[str]) -> list[Encoding]:
