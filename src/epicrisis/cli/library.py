@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 @command(examples=["epicrisis library info ~/lib --json"])
 def info(library: LibraryPath, json: Json = False) -> None:
     """Show size, encoder and passages of a library, and whether its parts agree."""
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
     from epicrisis.library.patients import holds_patients
     from epicrisis.library.remote_consent import read_remote
 
-    with Library.open(library) as store:
+    with LibraryStore.open(library) as store:
         report = store.info()
         remote = read_remote(store.path) if holds_patients(store.path) else None
     if json:
@@ -62,10 +62,10 @@ def patients(library: LibraryPath, json: Json = False) -> None:
     No text of the notes is shown. Names, birth dates and record numbers are shown if the source has them; --patient
     accepts record numbers as well.
     """
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
     from epicrisis.library.patients import Roster
 
-    with Library.open(library) as store:
+    with LibraryStore.open(library) as store:
         records = tuple(Roster(store).patients().values())
     if json:
         show_json(records)
@@ -94,10 +94,10 @@ def delete(
 
     When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
     from epicrisis.library.patients import forget_patients, read_document_patients
 
-    with Library.open(library, write=True) as store:
+    with LibraryStore.open(library, write=True) as store:
         # Opening the library completed a deletion that was killed after its commit.
         existing = {*store.content_hashes(documents), *store.settled_deletions}
         owners = set(filter(None, read_document_patients(store, list(existing)).values()))
@@ -125,9 +125,9 @@ def check(library: LibraryPath, json: Json = False) -> None:
     from epicrisis.cli.terminal import open_progress
     from epicrisis.library.health import check_health
     from epicrisis.library.health_report import format_report
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
 
-    with Library.open(library) as store, open_progress(quiet=json) as progress:
+    with LibraryStore.open(library) as store, open_progress(quiet=json) as progress:
         task = progress.add_task("Checking", total=None)
         report = check_health(store, lambda done, total: progress.update(task, completed=done, total=total))
     if json:
@@ -146,9 +146,9 @@ def optimize(
     json: Json = False,
 ) -> None:
     """Join small files, build or refresh the vector index, and measure its recall on the library's own passages."""
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
 
-    with Library.open(library, write=True) as store, open_console(stderr=True, quiet=json).status("") as status:
+    with LibraryStore.open(library, write=True) as store, open_console(stderr=True, quiet=json).status("") as status:
         report = store.optimize(recall, rebuild=rebuild, on_step=lambda step: status.update(f"Optimizing: {step}"))
     if json:
         show_json({"index": report, "good": report is None or report.good})
@@ -166,9 +166,9 @@ def optimize(
 @command(examples=["epicrisis library repair ~/lib"])
 def repair(library: LibraryPath, json: Json = False) -> None:
     """Rebuild the word index and the list of documents from the passages."""
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
 
-    report = Library.repair(library)
+    report = LibraryStore.repair(library)
     if json:
         show_json(report)
     else:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
     from epicrisis.corpus.removal_log import RemovalSummary
     from epicrisis.library.ingest_batches import IngestProgress, IngestReport
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
     from epicrisis.protocols import Encoder
 
 _SOURCES = (
@@ -179,18 +179,18 @@ def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColu
 def _read_library(path: Path) -> tuple[str | None, list[FileFingerprint]]:
     """Return how the library splits documents, and the files that it holds completely; none without a library."""
     from epicrisis.corpus.reader_base import FileFingerprint
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
     from epicrisis.library.manifest import complete_manifest
 
     manifest = complete_manifest(path)
     if manifest is None:
         return None, []
-    with Library.open(path) as store:
+    with LibraryStore.open(path) as store:
         return manifest.splitter, [FileFingerprint(file.name, file.sha256, file.bytes) for file in store.sources()]
 
 
 def _add(
-    library: Library,
+    library: LibraryStore,
     items: Iterable[ReaderItem],
     encoder: Encoder,
     cleaning: NoteCleaning,
