@@ -15,7 +15,7 @@ ANSWER := --model $(MODEL) --strategy focused --setting sentences=5 -k 4
 LOCKED := --require-hashes --no-deps --only-binary=:all:
 OURS := --no-deps --no-build-isolation --editable .
 
-.PHONY: demo serve test test-browser test-torch test-mcp torch-wheel docs check fast-test models lock clean
+.PHONY: demo serve test test-browser test-torch test-mcp test-integrations torch-wheel docs check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 ifdef UV
@@ -97,6 +97,24 @@ torch-wheel:  ## fails where the registry has no wheel of torch for this Python 
 test-torch: .venv-torch/.installed  ## encoders, rerankers and BERTScore on torch, against transformers and bert-score, with tiny models
 	$(TORCH_BIN)/python -m pytest -m torch tests/models tests/evaluation/metrics
 
+# Other frameworks bring many packages, and pin some that the other environment has in other versions.
+INTEGRATIONS_BIN := .venv-integrations/bin
+
+.venv-integrations/.installed: pyproject.toml requirements-integrations.lock
+ifdef UV
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-integrations
+	$(UV) pip install --quiet --python $(INTEGRATIONS_BIN)/python $(LOCKED) -r requirements-integrations.lock
+	$(UV) pip install --quiet --python $(INTEGRATIONS_BIN)/python $(OURS)
+else
+	$(PYTHON) -m venv .venv-integrations
+	$(INTEGRATIONS_BIN)/python -m pip install --quiet $(LOCKED) -r requirements-integrations.lock
+	$(INTEGRATIONS_BIN)/python -m pip install --quiet $(OURS)
+endif
+	touch $@
+
+test-integrations: .venv-integrations/.installed  ## the retrievers for LangChain and LlamaIndex, and the task for Inspect, with the real packages
+	$(INTEGRATIONS_BIN)/python -m pytest -m integrations tests/integrations
+
 MCP_SUITE := build/mcp-conformance
 
 $(MCP_SUITE)/.installed: tests/server/mcp_conformance/package-lock.json
@@ -128,6 +146,7 @@ lock:  ## pin every dependency anew, with the hashes of its files; of torch's te
 		pyproject.toml -
 	$(COMPILE) --group docs --no-annotate --constraints requirements.lock --output-file requirements-docs.lock pyproject.toml
 	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock
+	$(COMPILE) --group integration-tests --output-file requirements-integrations.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-docs build dist
+	rm -rf $(VENV) .venv-torch .venv-integrations .venv-docs build dist

@@ -20,6 +20,7 @@ from epicrisis.cli import (
     grade,
     grade_run,
     library,
+    library_add,
     mcp,
     models,
     plan,
@@ -107,7 +108,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
         LIBRARIES,
         "Create, fill, inspect and repair libraries of documents.",
         (
-            library.add,
+            library_add.add,
             library.info,
             library.patients,
             library.delete,

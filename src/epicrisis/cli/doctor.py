@@ -24,7 +24,7 @@ from epicrisis.errors import ModelMissing, SettingsError
 from epicrisis.privacy import TELEMETRY_OFF, parse_host, remote_host, strip_secrets
 
 if TYPE_CHECKING:
-    from epicrisis.settings import ModelSettings, RerankSettings, Settings
+    from epicrisis.settings import Settings
 
 PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "openai", "numpy", "torch")
 DECLARED = ("context_tokens", "json_schema", "option_logprobs")
@@ -105,13 +105,15 @@ def _version(name: str) -> str | None:
 
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
     """Return the hosts beyond this machine that a question could reach, with purpose and key."""
-    from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
+    from epicrisis.models.chat.endpoints.endpoint import choose_key_variable, parse_endpoint
 
     purposes: dict[tuple[str, str], list[str]] = {}
     for role in settings.roles:
         model = settings.model_for(role)
-        purposes.setdefault((model.name, _key(model)), []).append(f"the {role} model")
-    purposes.setdefault((settings.rerank.name or "", _key(settings.rerank)), []).append("the reranker")
+        key = _key(model.api_key_file, choose_key_variable(model))
+        purposes.setdefault((model.name, key), []).append(f"the {role} model")
+    reranker_key = _key(None, settings.rerank.api_key_env)
+    purposes.setdefault((settings.rerank.name or "", reranker_key), []).append("the reranker")
     rows: list[dict[str, Any]] = []
     for (name, key), parts in purposes.items():
         if "://" not in name or remote_host(name) is None:
@@ -131,12 +133,11 @@ def _contacts(settings: Settings) -> list[dict[str, Any]]:
     return rows
 
 
-def _key(part: ModelSettings | RerankSettings) -> str:
+def _key(file: Path | None, variable: str) -> str:
     """Return where the key comes from, never the key."""
-    file: Path | None = getattr(part, "api_key_file", None)
     if file is not None:
         return f"{file} ({_mode(file) or 'does not exist'})"
-    return f"{part.api_key_env} ({'set' if os.environ.get(part.api_key_env) else 'not set'})"
+    return f"{variable} ({'set' if os.environ.get(variable) else 'not set'})"
 
 
 def _proxy(url: str) -> str | None:

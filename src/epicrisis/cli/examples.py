@@ -157,7 +157,7 @@ def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]
     """Return the folder, and the encoder for additions with its name. Raises InputError for other documents there."""
     from epicrisis.components import load_ingest_encoder
     from epicrisis.evaluation.synthesis.example_documents import library_examples
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
     from epicrisis.library.manifest import NAME
 
     if settings.local_only:
@@ -168,7 +168,7 @@ def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]
         settings = settings.model_copy(update={"encoder": settings.encoder or settings.examples.encoder})
     encoder, name = load_ingest_encoder(settings, path, precomputed=False)
     if exists:
-        with Library.open(path, encoder_fingerprint=encoder.fingerprint) as store:
+        with LibraryStore.open(path, encoder_fingerprint=encoder.fingerprint) as store:
             next(library_examples(store), None)
     return path, encoder, name
 
@@ -210,12 +210,12 @@ def info(
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.synthesis.example_documents import count_examples
     from epicrisis.evaluation.synthesis.leaks import find_leaks
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
 
     settings = flags.settings()
     dataset = None if against is None else load_dataset(against, settings.home, data)
     similarity = settings.examples.leak_similarity
-    with Library.open(library) as store:
+    with LibraryStore.open(library) as store:
         groups, encoder = count_examples(store), store.manifest.encoder_name
         leaked = None if dataset is None else find_leaks(store, dataset.questions, similarity)
     total = sum(group.count for group in groups)

@@ -173,7 +173,7 @@ async def _measure_by_judge(
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
     from epicrisis.evaluation.grading.model_client import cost_question, open_model_client
     from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
     from epicrisis.patient_data_policy import protect_patient_data
 
     settings = protect_patient_data(settings, library)
@@ -182,7 +182,7 @@ async def _measure_by_judge(
         client = await stack.enter_async_context(open_model_client(settings))
         measurers = [rubric_measurer(client)]
         if library is not None:
-            store = stack.enter_context(Library.open(local_path(library)))
+            store = stack.enter_context(LibraryStore.open(local_path(library)))
             measurers.append(notes_measurer(client, NoteTexts(store, describe_library(store))))
         if not yes:
             remaining = []

@@ -20,7 +20,7 @@ from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, Skip
 from epicrisis.corpus.removal_log import RemovalSummary
 from epicrisis.corpus.retractions import extract_statements
 from epicrisis.library.journal import IngestedFile
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import replace_marks
 from epicrisis.library.patients import PatientRegistration, read_document_patients
 from epicrisis.library.splitters import is_longer_than_window
@@ -151,7 +151,7 @@ class BatchWriter:
 
     def __init__(
         self,
-        library: Library,
+        library: LibraryStore,
         encoder: Encoder,
         on_progress: Callable[[IngestProgress], None] | None,
         max_seconds: float,

@@ -204,9 +204,16 @@ def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalo
     path = Path(name_or_path).expanduser()
     if path.exists():
         return find_local_files(path, kind)
-    if os.sep in name_or_path or path.suffix in (".gguf", ".onnx", ".safetensors"):
+    prefix, colon, _ = name_or_path.partition(":")
+    # `SERVICE:OWNER/MODEL` is no path; a single letter is a drive.
+    is_service = bool(colon) and len(prefix) > 1 and prefix.isalnum()
+    if (os.sep in name_or_path and not is_service) or path.suffix in (".gguf", ".onnx", ".safetensors"):
         raise ModelMissing(f"there is no file or folder {name_or_path}: check the path")
     same_kind = [model.name for model in catalogue.values() if model.kind == kind]
+    if kind == "chat":
+        from epicrisis.models.chat.local_servers import describe_unknown_model
+
+        raise ModelMissing(describe_unknown_model(name_or_path, same_kind))
     raise ModelMissing(f"no {kind} model is called {name_or_path!r}; {suggest_names(name_or_path, same_kind)}")
 
 

@@ -25,7 +25,7 @@ from epicrisis.corpus.readers import detect_format, read_sources
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, check_vectors
 from epicrisis.library.ingest_batches import IngestProgress, IngestReport
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.printable import count_noun, printable
 from epicrisis.protocols import Encoder
@@ -114,7 +114,7 @@ class UploadImport:
     def run(self, cancelled: threading.Event, show: Callable[[ImportProgress], None]) -> ImportResult:
         """Add the documents and return the result. A file that is damaged or unknown is skipped.
 
-        Raises ImportCancelled, and what `Library.open` and `add_documents` raise.
+        Raises ImportCancelled, and what `LibraryStore.open` and `add_documents` raise.
         """
 
         def show_progress(counts: IngestProgress) -> None:
@@ -141,7 +141,7 @@ class UploadImport:
         path = search.library.path
         encoder = find_encoder(self.library)
         started = time.monotonic()
-        with Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint) as store:
+        with LibraryStore.open(path, write=True, encoder_fingerprint=encoder.fingerprint) as store:
             report = add_documents(
                 store, read(), encoder, on_progress=show_progress, replace=self.replace_others, literature=False
             )
@@ -197,7 +197,7 @@ class UploadImport:
         else:
             yield item
 
-    def _delete_unused_originals(self, store: Library) -> None:
+    def _delete_unused_originals(self, store: LibraryStore) -> None:
         """Delete the PDFs that no document of the library names: skipped ones, and copies of others."""
         for file in self.files:
             path = self.originals / file.stored
