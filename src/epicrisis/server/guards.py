@@ -102,7 +102,7 @@ class RateLimiter:
 
 
 class RequestGuard:
-    """The outermost layer of the application. Refuses what no route may see, and names the caller to the others."""
+    """The outermost layer of the application: refuses unsafe requests, and identifies the caller for the others."""
 
     def __init__(
         self,
@@ -292,8 +292,8 @@ def check_host(headers: Headers, hosts: frozenset[str], address: PublicAddress) 
     A page of another site whose name was pointed at this address (DNS rebinding) sends its own name as the host. One
     that addresses this server openly sends another origin.
     """
-    named = headers.getlist("host")
-    name, port = split_port(named[0] if len(named) == 1 else "")
+    host_headers = headers.getlist("host")
+    name, port = split_port(host_headers[0] if len(host_headers) == 1 else "")
     # The links of a reply begin with this header, so nothing else may stand in it.
     if name not in hosts or not (port.isascii() and (port.isdecimal() or not port)):
         raise HostRefused("the header Host does not name this server")
@@ -301,7 +301,7 @@ def check_host(headers: Headers, hosts: frozenset[str], address: PublicAddress) 
     if not origins:
         return
     scheme, separator, place = origins[0].partition("://")
-    is_own = separator and scheme in address.find_schemes(name) and place.lower() == named[0].lower()
+    is_own = separator and scheme in address.find_schemes(name) and place.lower() == host_headers[0].lower()
     is_public = origins[0].lower() in address.origins
     if len(origins) != 1 or not (is_own or is_public):
         raise HostRefused("the header Origin names another site")

@@ -268,7 +268,7 @@ class Uploads:
             except EpicrisisError as error:
                 problem = f"{self.resources.hide_paths(error.message)}. Resume the upload, or delete it"
                 await self._change(id_, state="stopped", problem=printable(problem))
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 - the message of a fault may hold text of a record
                 log_fault(error)
                 await self._change(id_, state="stopped", problem=_FAULT)
             else:

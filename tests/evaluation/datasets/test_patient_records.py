@@ -145,7 +145,7 @@ def test_ehrnoteqa_open_has_no_options(tmp_path: Path) -> None:
 
 def test_ehrnoteqa_with_missing_summaries_reports_patients(tmp_path: Path) -> None:
     records = load_records(write_ehrnoteqa(tmp_path, {**LINE, "num_notes": 3, "patient_id": 99}, LINE))
-    assert records.notices == ("1 of 2 patients have fewer discharge summaries here than they should",)
+    assert records.notices == ("1 of 2 patients has fewer discharge summaries here than there should be",)
 
 
 @pytest.mark.parametrize(

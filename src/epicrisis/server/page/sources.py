@@ -19,7 +19,7 @@ from epicrisis.server.page.document_view import (
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
 from epicrisis.server.page.pdf_view import PageImage, PdfViewer, find_file
 from epicrisis.server.page.stored_answers import StoredAnswer
-from epicrisis.server.questions import AskedQuestion
+from epicrisis.server.questions import Inquiry
 from epicrisis.server.reading import offload
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.types import Passage, Scope
@@ -61,13 +61,13 @@ async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[
     return tuple(kept)
 
 
-async def list_left_out(asked: AskedQuestion, answer: Answer) -> tuple[str, ...]:
+async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:
     """Return the ids of the notes that the time filter left out of the first attempt, in order."""
     if answer.narrowing == "none":
         return ()
-    pipeline = asked.pipeline
-    scope = build_scope(pipeline.settings.scope, asked.question.patient)
-    restriction = await pipeline.find_time_restriction(asked.question, scope)
+    pipeline = inquiry.pipeline
+    scope = build_scope(pipeline.settings.scope, inquiry.question.patient)
+    restriction = await pipeline.find_time_restriction(inquiry.question, scope)
     return tuple(sorted(restriction.hidden))
 
 
