@@ -190,8 +190,8 @@ class VoteMargin:
     """The votes of documents or passages, each read alone, and how many would have to be false."""
 
     unit: CountUnit
-    total: int = field(metadata={"json": "read"})
-    """The number of documents or passages. Those without a vote are included."""
+    read: int
+    """How many were read. Those without a vote are included."""
     votes: Mapping[str, int]
     """The number of votes by option."""
     choice: str | None = None

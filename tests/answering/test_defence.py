@@ -170,7 +170,7 @@ def test_isolated_votes_read_each_document_alone_without_reduce() -> None:
     answer = run(brief_context_or_votes, asked)
     assert (answer.state, answer.choice, len(maps(model)), reduces(model)) == ("answered", "A", 4, [])
     assert answer.margin is not None
-    assert (answer.margin.total, answer.margin.votes, answer.margin.needed) == (4, {"A": 2, "B": 1}, 1)
+    assert (answer.margin.read, answer.margin.votes, answer.margin.needed) == (4, {"A": 2, "B": 1}, 1)
     assert answer.decided_by == "majority"
     remarks = " ".join(build_answer_content(answer).remarks)
     assert "3 votes of 4 documents read alone: A 67%, B 33%" in remarks

@@ -213,9 +213,7 @@ def _remark(answer: Answer) -> Iterable[str]:
             choices = sum(vote.choice is not None for vote in answer.votes)
             basis = f"{choices} of {len(answer.votes)} votes"
         if answer.margin is not None:
-            basis = (
-                f"{sum(answer.margin.votes.values())} votes of {answer.margin.total} {answer.margin.unit} read alone"
-            )
+            basis = f"{sum(answer.margin.votes.values())} votes of {answer.margin.read} {answer.margin.unit} read alone"
         yield printable(f"{basis}: {percentages}; by {answer.decided_by}")
     # A list of sentences claims nothing that could be right or wrong.
     if answer.confidence is not None and answer.strategy != EVIDENCE:
@@ -223,7 +221,7 @@ def _remark(answer: Answer) -> Iterable[str]:
     if answer.margin is not None and answer.margin.choice is not None:
         margin = answer.margin
         yield (
-            f"Margin: at least {margin.needed} of the {margin.total} {margin.unit} read would have to be false to "
+            f"Margin: at least {margin.needed} of the {margin.read} {margin.unit} read would have to be false to "
             "change this answer."
         )
     if answer.patient is not None:

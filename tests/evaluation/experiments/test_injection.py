@@ -94,7 +94,7 @@ def test_margin_of_records_survives_the_file(tmp_path: Path) -> None:
         margin = record.answer.margin
         assert margin is not None
         expected = 2 if record.condition["attack"] in ("instruction", "false-abstract") else 3
-        assert (margin.total, margin.needed) == (5, expected)
+        assert (margin.read, margin.needed) == (5, expected)
 
 
 def test_adaptive_attack_on_isolated_votes_fails_after_all_rewrites() -> None:
