@@ -48,8 +48,8 @@ def _show_document(console: Console, number: int, document: FoundDocument) -> No
     for passage in document.passages:
         place = f", {passage.place}" if passage.place else ""
         _print(console, _INDENT, f"{passage.score:.4f}  {passage.id}{place}", "dim")
-        for line in _cut_lines(console, passage):
-            console.print(line, soft_wrap=True)
+        for text_line in _cut_lines(console, passage):
+            console.print(text_line, soft_wrap=True)
 
 
 def _print(console: Console, head: str, text: str, style: str = "") -> None:
