@@ -269,7 +269,7 @@ def search(
     In a patient's record, time expressions in the query ("the last admission") select the notes to search. If nothing
     is found in them, all notes are searched; `--setting timeline=false` always searches all.
     """
-    from epicrisis.cli.event_display import EventDisplay
+    from epicrisis.cli.search_output import describe_search, show_search
     from epicrisis.components import open_library_search
     from epicrisis.passage_search import search_passages
 
@@ -281,6 +281,6 @@ def search(
     with open_library_search(settings, library) as evidence:
         ranking = search_passages(settings, evidence, query, patient)
     if json:
-        show_json(ranking)
+        show_json(describe_search(ranking, query))
     else:
-        EventDisplay().ranking(ranking)
+        show_search(ranking, query)

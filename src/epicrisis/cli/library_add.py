@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.ingest_progress import IngestDisplay, show_ingest
+from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped
 from epicrisis.cli.terminal import counted, say, say_lines, show_json
@@ -23,14 +20,9 @@ from epicrisis.privacy import local_path, set_local_only
 from epicrisis.types import SplitterName
 
 if TYPE_CHECKING:
-    from epicrisis.corpus.note_documents import NoteCleaning
     from epicrisis.corpus.note_tables import NoteColumns
-    from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
     from epicrisis.corpus.removal_log import RemovalSummary
     from epicrisis.library.ingest_batches import IngestReport
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.protocols import Encoder
-    from epicrisis.settings import Settings
 
 _SOURCES = (
     "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON), "
@@ -115,6 +107,7 @@ def add(
     same command again: it continues. PubMed's files may be added in any order: the latest revision or deletion of an
     article is used.
     """
+    from epicrisis.additions import AddOptions, add_files
     from epicrisis.corpus.note_documents import NoteCleaning
     from epicrisis.corpus.note_times import check_time_format
     from epicrisis.corpus.removal_log import RemovalLog
@@ -122,99 +115,21 @@ def add(
     settings = flags.settings()
     # The sources may hold notes of patients, and adding them needs no other machine.
     set_local_only(True)
+    path = local_path(library)
     if time_format:
         check_time_format(time_format)
-    addition = Addition(
-        settings=settings,
-        path=local_path(library),
+    options = AddOptions(
         format=format,
-        columns=_columns(column or (), format),
-        cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
         replace=replace,
-        literature=literature,
         splitter=splitter,
         overlap=overlap,
         chunk_tokens=chunk_tokens,
+        literature=literature,
+        columns=_columns(column or (), format),
+        cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
     )
     with show_ingest("Adding", quiet=json) as display:
-        report = addition.run(sources, display)
-    show_report(report, addition.path, json=json)
-
-
-@dataclass(frozen=True)
-class Addition:
-    """What `library add` adds to which library, and how."""
-
-    settings: Settings
-    path: Path
-    format: str | None
-    columns: NoteColumns | None
-    cleaning: NoteCleaning
-    replace: bool
-    literature: bool
-    splitter: SplitterName | None
-    overlap: int
-    chunk_tokens: int | None
-
-    def run(self, sources: Sequence[Path], display: IngestDisplay) -> IngestReport:
-        """Add the documents of files and folders to the library, which is created if necessary."""
-        from epicrisis.components import load_ingest_encoder
-        from epicrisis.corpus.readers import read_sources
-        from epicrisis.library.ingest import open_or_create
-
-        splitter, complete_files = _read_library(self.path)
-        read = partial(read_sources, sources, self.format, columns=self.columns)
-        items = read(complete_files, cleaning=self.cleaning, with_origins=True, progress=display.files)
-        # The first item is read now, so that wrong arguments fail before a library is created.
-        first = list(islice(items, 1))
-        is_encoded = self.format == "medcpt"
-        encoder, encoder_name = load_ingest_encoder(self.settings, self.path, is_encoded)
-        splitter = splitter or self.splitter or "tokens"
-        if splitter != "tokens" and not is_encoded:
-            self._check_notes(sources, splitter, encoder)
-        store = open_or_create(
-            self.path, encoder, encoder_name, self.overlap, self.splitter, is_encoded, self.chunk_tokens
-        )
-        return self._add(store, chain(first, items), encoder, display)
-
-    def _check_notes(self, sources: Sequence[Path], splitter: str, encoder: Encoder) -> None:
-        """Refuse an encoder that cannot read all notes, before a library is created."""
-        from epicrisis.corpus.readers import read_sources
-        from epicrisis.corpus.removal_log import RemovalLog
-        from epicrisis.library.splitters import check_notes_fit_window
-
-        recount = dataclasses.replace(self.cleaning, removal_log=RemovalLog())
-        notes = read_sources(sources, self.format, (), self.columns, recount, only_notes=True)
-        check_notes_fit_window(notes, splitter, encoder)
-
-    def _add(
-        self, library: LibraryStore, items: Iterable[ReaderItem], encoder: Encoder, display: IngestDisplay
-    ) -> IngestReport:
-        """Add the items, check the vectors, and return a report with what was removed from notes."""
-        from epicrisis.library.ingest import add_documents, check_vectors
-        from epicrisis.models.encoders import PrecomputedEncoder
-
-        removal_log = self.cleaning.removal_log
-        with library:
-            removal_log.write_to(library.path)
-            try:
-                report = add_documents(
-                    library,
-                    items,
-                    encoder,
-                    replace=self.replace,
-                    literature=self.literature,
-                    on_progress=display.show,
-                )
-                if not isinstance(encoder, PrecomputedEncoder):
-                    check_vectors(library, encoder)
-            finally:
-                removal_log.close()
-        return dataclasses.replace(report, removed=removal_log.summary() if removal_log.has_sources else None)
-
-
-def show_report(report: IngestReport, path: Path, *, json: bool) -> None:
-    """Show what was added, remarks, and what was skipped. End the command with an error if nothing was read."""
+        report = add_files(settings, path, sources, options, display.show, files=display.files)
     if json:
         show_json(report)
     else:
@@ -247,19 +162,6 @@ def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColu
         else:
             names[_COLUMN_ROLES[role]] = name
     return NoteColumns(time=tuple(times), **names)
-
-
-def _read_library(path: Path) -> tuple[str | None, list[FileFingerprint]]:
-    """Return how the library splits documents, and the files that it holds completely; none without a library."""
-    from epicrisis.corpus.reader_base import FileFingerprint
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.manifest import complete_manifest
-
-    manifest = complete_manifest(path)
-    if manifest is None:
-        return None, []
-    with LibraryStore.open(path) as store:
-        return manifest.splitter, [FileFingerprint(file.name, file.sha256, file.bytes) for file in store.sources()]
 
 
 def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
