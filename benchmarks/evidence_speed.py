@@ -20,7 +20,7 @@ from evidence_sentences import load_scifact
 
 from epicrisis.components import open_library_search
 from epicrisis.configuration import load_settings
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.types import Scope
 
@@ -36,7 +36,7 @@ def main() -> None:
     dice = np.random.default_rng(3)
     seconds: dict[str, list[float]] = {}
     counts: dict[int, list[int]] = {k: [] for k in PASSAGES}
-    with open_library_search(load_settings(), scifact) as search, Library.open(large) as library:
+    with open_library_search(load_settings(), scifact) as search, LibraryStore.open(large) as library:
         encoder = search.retriever.encoder
         assert encoder is not None
         everything = Retriever(library, encoder)

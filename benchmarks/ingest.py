@@ -15,7 +15,7 @@ from epicrisis.configuration import load_settings
 from epicrisis.corpus.readers import read_sources
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_batches import IngestReport
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.models.encoders import load_encoder
 from epicrisis.protocols import Encoder
 from epicrisis.types import Document, Passage, Scope
@@ -25,7 +25,7 @@ OVERLAP = 32
 
 def ingest(folder: Path, documents: list[Document], encoder: Encoder) -> tuple[IngestReport, list[Passage], int]:
     """The report, the passages it made, and the bytes on disk."""
-    with Library.create(
+    with LibraryStore.create(
         folder,
         encoder_fingerprint=encoder.fingerprint,
         encoder_name="minilm",

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from epicrisis.corpus.reader_base import EncodedDocument
 from epicrisis.library import passage_table
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.rankings import reciprocal_rank_fusion
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
@@ -70,7 +70,7 @@ def add(count: int, folder: Path) -> dict[str, Any]:
 def optimize(count: int, folder: Path) -> dict[str, Any]:
     """The index, measured."""
     began = time.perf_counter()
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         report = library.optimize()
     told: dict[str, Any] = {"seconds": round(time.perf_counter() - began)}
     if report is not None:
@@ -82,7 +82,7 @@ def optimize(count: int, folder: Path) -> dict[str, Any]:
 def tidy(count: int, folder: Path) -> dict[str, Any]:
     """Old versions go ten minutes after they were replaced; here at once, as nobody reads them."""
     passage_table._OLD_VERSIONS_LIFETIME = timedelta(0)
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         library.compact()
         sizes = library.info().bytes_on_disk
     parts = dict(sizes) | {"of it vectors": count * DIMENSIONS * 2}
@@ -93,7 +93,7 @@ def tidy(count: int, folder: Path) -> dict[str, Any]:
 
 def search(count: int, folder: Path) -> dict[str, Any]:
     """Milliseconds, median and 95th percentile."""
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         dice = np.random.default_rng(1)
         queries = next(_vectors(0, BLOCK))[dice.integers(0, min(BLOCK, count), QUERIES)]
         queries = queries + (0.3 / DIMENSIONS**0.5) * dice.normal(size=queries.shape).astype(np.float32)

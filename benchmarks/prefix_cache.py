@@ -33,7 +33,7 @@ from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Event, ModelCalled, Usage
 from epicrisis.configuration import load_settings
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.model_files import find_model
 from epicrisis.testing.encoders import HashingEncoder
@@ -75,7 +75,7 @@ def long_questions(n: int) -> list[Question]:
     return [Question(row["question"], row["options"], form="choice") for row in itertools.islice(long, n)]
 
 
-def library_in(folder: Path) -> Library:
+def library_in(folder: Path) -> LibraryStore:
     """The abstracts, whole, for searching by words alone."""
     encoder = HashingEncoder()
     library = open_or_create(folder / "library", encoder, "hashing", splitter="whole")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from epicrisis.configuration import load_settings
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.models.encoders import load_encoder
 from epicrisis.protocols import Encoder
 from epicrisis.retrieval.retriever import Retriever
@@ -78,7 +78,7 @@ def main(folder: Path, patients: int, tokens: int, name: str | None) -> None:
     def question(number: int) -> str:
         return " ".join(random.Random(-1 - number).choices(words[:2000], k=8))
 
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         retriever = Retriever(library, encoder, fusion_times=2)
 
         def scope(number: int) -> Scope:

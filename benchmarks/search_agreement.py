@@ -19,7 +19,7 @@ from pathlib import Path
 
 from epicrisis.configuration import load_settings
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.models.encoders import load_encoder
 from epicrisis.protocols import Encoder
 from epicrisis.retrieval.retriever import Retriever
@@ -80,7 +80,7 @@ def main(path: Path, data: Path) -> None:
     if not path.exists():
         with open_or_create(path, encoder, "minilm") as library:
             add_documents(library, read_documents(data, {document for _, document in claims}), encoder)
-    with Library.open(path) as library:
+    with LibraryStore.open(path) as library:
         retriever = Retriever(library, encoder)
         found: Counter[tuple[int, bool]] = Counter()
         for claim, document in claims:

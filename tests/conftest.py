@@ -21,7 +21,7 @@ from epicrisis.protocols import Encoder
 from epicrisis.types import Question
 
 if TYPE_CHECKING:
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
 
 
 # How long an example takes on a busy machine says nothing of the code.
@@ -82,15 +82,15 @@ def encoder(model_home: Path) -> Encoder:
 
 
 @pytest.fixture(scope="session")
-def pubmedqa_library(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder: Encoder) -> Library:
+def pubmedqa_library(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder: Encoder) -> LibraryStore:
     """The 1,000 PubMedQA abstracts: `CONTEXTS` alone, no title and no conclusion; read-only."""
     from epicrisis.library.ingest import add_documents, open_or_create
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
 
     path = tmp_path_factory.mktemp("pubmedqa") / "library"
     with open_or_create(path, encoder, "minilm") as made:
         add_documents(made, read_sources([data_folder / "pubmedqa" / "ori_pqal.json"]), encoder)
-    return Library.open(path)
+    return LibraryStore.open(path)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from epicrisis.components import LibrarySearch, describe_optional_prompts
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import analyze_words
 from epicrisis.overrides import RunOverrides
 from epicrisis.pipeline import Pipeline
@@ -57,7 +57,7 @@ def pipeline_of(encoder: Any = ENCODER, **settings: Any) -> Pipeline:
     store.add(rows)
     retriever = Retriever(store, encoder, sentences=find_sentences, analyze=analyze_words)
     values = {"strategy": "rag", "k": 2, "preflight": {"enabled": False}, **settings}
-    search = LibrarySearch(cast("Library", None), retriever)
+    search = LibrarySearch(cast("LibraryStore", None), retriever)
     return Pipeline(Settings(**values), dict.fromkeys(ROLES, ScriptedModel(reply)), search)
 
 

@@ -19,7 +19,7 @@ from epicrisis.errors import EndpointUnreachable
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
 from epicrisis.plan.planning import plan_questions
@@ -57,7 +57,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibrarySearch]:
     path = tmp_path_factory.mktemp("again") / "library"
     with open_or_create(path, ENCODER, "hashing", 0) as library:
         add_documents(library, NOTES, ENCODER)
-    with Library.open(path) as library:
+    with LibraryStore.open(path) as library:
         yield LibrarySearch(library, Retriever(library, ENCODER))
 
 

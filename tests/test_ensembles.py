@@ -14,7 +14,7 @@ from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.pipeline import Pipeline
 from epicrisis.plan.planning import plan_questions
 from epicrisis.protocols import ChatRequest
@@ -51,11 +51,11 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
 
 def library_of(path: Path, documents: list[Document]) -> LibrarySearch:
     encoder = HashingEncoder(64)
-    with Library.create(
+    with LibraryStore.create(
         path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=8, overlap=0
     ) as made:
         add_documents(made, documents, encoder)
-    library = Library.open(path)
+    library = LibraryStore.open(path)
     return LibrarySearch(library, Retriever(library, encoder))
 
 

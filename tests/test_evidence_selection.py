@@ -13,7 +13,7 @@ from epicrisis.answers import Answer, Notice, Retrieved
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import Pipeline
 from epicrisis.prompts import TIME_ORDER_STATEMENT
@@ -49,7 +49,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibrarySearch]:
     path = tmp_path_factory.mktemp("ward") / "library"
     with open_or_create(path, ENCODER, "hashing", 0) as made:
         add_documents(made, NOTES, ENCODER)
-    with Library.open(path) as library:
+    with LibraryStore.open(path) as library:
         yield LibrarySearch(library, Retriever(library, ENCODER))
 
 
@@ -215,7 +215,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibrarySearch]:
     with open_or_create(path, ENCODER, "hashing", 0) as made:
         add_documents(made, TRIALS, ENCODER)
         assert made.count()[1] > 3 * len(TRIALS)
-    with Library.open(path) as library:
+    with LibraryStore.open(path) as library:
         yield LibrarySearch(library, Retriever(library, ENCODER))
 
 

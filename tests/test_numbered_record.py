@@ -11,7 +11,7 @@ import pytest
 from epicrisis.answering.sentence_numbers import CANDIDATES
 from epicrisis.components import LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import analyze_words
 from epicrisis.pipeline import Pipeline
 from epicrisis.prompts import unfence, unfence_numbers
@@ -53,7 +53,7 @@ def offered_sentences(*, reverse: bool, **settings: Any) -> list[str]:
         rows.append(StoredDocument(note.document_id, hash_content(note.document_id, "1"), (note,), vectors))
     store.add(rows)
     search = LibrarySearch(
-        cast("Library", None), Retriever(store, ENCODER, sentences=find_sentences, analyze=analyze_words)
+        cast("LibraryStore", None), Retriever(store, ENCODER, sentences=find_sentences, analyze=analyze_words)
     )
     model = ScriptedModel(script)
     values = {"k": N, "preflight": {"enabled": False}, "citing": "numbers", **settings}

@@ -31,7 +31,7 @@ from epicrisis.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.evaluation.experiments import ensembles, model_comparison
 from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.models.chat.layers import Layer
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import STRATEGIES, Pipeline
@@ -89,7 +89,7 @@ def papers(n: int) -> list[tuple[str, str]]:
 
 
 def pipeline_of(settings: Settings, model: ChatModel, store: MemoryStore) -> Pipeline:
-    opened = LibrarySearch(cast("Library", None), Retriever(store, ENCODER, settings.rrf_k))
+    opened = LibrarySearch(cast("LibraryStore", None), Retriever(store, ENCODER, settings.rrf_k))
     return Pipeline(settings, dict.fromkeys(("writer", "map", "reduce"), model), opened)
 
 

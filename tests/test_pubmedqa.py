@@ -13,7 +13,7 @@ from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest, Encoder
 from epicrisis.retrieval.retriever import Retriever
@@ -37,7 +37,7 @@ def test_search_returns_abstract_of_question(
     by: SearchMode,
     least: float,
     most: float,
-    pubmedqa_library: Library,
+    pubmedqa_library: LibraryStore,
     pubmedqa_questions: list[Question],
     encoder: Encoder,
 ) -> None:
@@ -71,7 +71,7 @@ def ranking_of(passages: Sequence[Passage]) -> Ranking:
 
 
 @pytest.fixture(scope="module")
-def cases(pubmedqa_library: Library, pubmedqa_questions: list[Question], encoder: Encoder) -> list[Case]:
+def cases(pubmedqa_library: LibraryStore, pubmedqa_questions: list[Question], encoder: Encoder) -> list[Case]:
     retriever = Retriever(pubmedqa_library, encoder)
     made = []
     for question in pubmedqa_questions[:QUESTIONS]:

@@ -25,7 +25,7 @@ from epicrisis.answering.verifiers import NliVerifier
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.passage_lookup import sample_passages
@@ -116,11 +116,11 @@ class ModelPool:
 class LibrarySearch:
     """A library opened for reading, and its search. Use as a context manager."""
 
-    library: Library
+    library: LibraryStore
     retriever: Retriever
-    others: tuple[Library, ...] = ()
+    others: tuple[LibraryStore, ...] = ()
     """Libraries of the same passages with other encoders."""
-    literature: tuple[Library, ...] = ()
+    literature: tuple[LibraryStore, ...] = ()
     """Libraries of literature searched together with the first."""
     rosters: tuple[Roster, ...] = ()
 
@@ -193,7 +193,7 @@ def open_library_search(
     # Chat models are not opened here, so their addresses are not checked.
     protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
     if not search:
-        whole_library = Library.open(path)
+        whole_library = LibraryStore.open(path)
         retriever = Retriever(whole_library, None, sentences=find_sentences, analyze=analyze_words)
         return LibrarySearch(whole_library, retriever, rosters=(Roster(whole_library),))
     needs_encoder = settings.by != "bm25" or sentences or settings.strategy in WITH_SENTENCES
@@ -203,11 +203,11 @@ def open_library_search(
         model = load_reranker(rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env))
         reranker = rerank.name, model
 
-    def open_one(path: Path, encoder_name: str | None = None) -> tuple[Library, Encoder | None]:
+    def open_one(path: Path, encoder_name: str | None = None) -> tuple[LibraryStore, Encoder | None]:
         if not needs_encoder:
-            return Library.open(path), None
+            return LibraryStore.open(path), None
         encoder = pool.load_encoder(encoder_name or read_manifest(path).encoder_name, settings)
-        return Library.open(path, encoder_fingerprint=encoder.fingerprint), encoder
+        return LibraryStore.open(path, encoder_fingerprint=encoder.fingerprint), encoder
 
     first, encoder = open_one(path, settings.encoder)
     others = [open_one(local_path(other)) for other in settings.fuse] if needs_encoder else []
@@ -260,7 +260,7 @@ def read_rosters(*libraries: Path | str) -> tuple[Roster, ...]:
     rosters = []
     for path in map(local_path, libraries):
         if (path / MANIFEST).exists():
-            with Library.open(path) as library:
+            with LibraryStore.open(path) as library:
                 rosters.append(Roster(library))
     return tuple(rosters)
 
@@ -417,7 +417,7 @@ def describe_optional_prompts(settings: Settings, search: LibrarySearch | None =
     return hashes
 
 
-def describe_library(library: Library) -> dict[str, Any]:
+def describe_library(library: LibraryStore) -> dict[str, Any]:
     """Return id and size of a library for the recipe of a run."""
     return {"id": library.manifest.library_id, "passages": library.count()[1]}
 
@@ -431,7 +431,7 @@ def describe_search(search: LibrarySearch) -> dict[str, Any]:
     return description
 
 
-def describe_examples(library: Library) -> dict[str, Any]:
+def describe_examples(library: LibraryStore) -> dict[str, Any]:
     """Return id, size and encoder of a library of solved questions for the recipe of a run."""
     return {**describe_library(library), "encoder": library.manifest.encoder_name}
 

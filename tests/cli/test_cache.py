@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from epicrisis.cli.app import app
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
@@ -39,7 +39,7 @@ WORDS = (
 def library(tmp_path: Path) -> Path:
     """Return a library of forty documents with hashed vectors, so that no model is needed."""
     folder, encoder = tmp_path / "library", HashingEncoder(16, max_tokens=64)
-    with Library.create(
+    with LibraryStore.create(
         folder, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=16, max_tokens=64, overlap=0
     ) as store:
         texts = [f"Report {i}: " + " ".join(WORDS[(i * j) % len(WORDS)] for j in range(1, 12)) for i in range(40)]
@@ -163,7 +163,7 @@ def test_ask_with_dollar_budget_and_unknown_price_fails(library: Path, questions
 
 def test_ask_about_patient_with_cache_outside_library_is_refused(tmp_path: Path) -> None:
     folder, encoder = tmp_path / "ward", HashingEncoder(16, max_tokens=64)
-    with Library.create(
+    with LibraryStore.create(
         folder, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=16, max_tokens=64, overlap=0
     ) as store:
         add_documents(store, [Document("note:1", "aspirin was stopped", patient="anna")], encoder)

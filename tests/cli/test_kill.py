@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.library import journal
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import remove_parts
 from epicrisis.library.manifest import read_manifest
 from tests.cli.conftest import Program
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.models
 
 def has_three_documents(folder: Path) -> bool:
     """Return whether the library has the three documents and no problem."""
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         info = library.info()
     return (info.documents, info.passages, info.problems) == (3, 3, ())
 
@@ -64,7 +64,7 @@ def test_delete_killed_after_commit_completes_when_repeated(
     assert '"a#0"' not in program.output
     assert program.run("library", "delete", small_library, "a", "--json") == 0, program.output
     assert '"deleted": [\n    "a"\n  ]' in program.output
-    with Library.open(small_library) as library:
+    with LibraryStore.open(small_library) as library:
         info = library.info()
     assert (info.documents, info.open_batches, info.problems) == (2, 0, ())
 

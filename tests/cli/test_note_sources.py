@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.cli.library import removed_lines
+from epicrisis.cli.library_add import removed_lines
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.readers import read_sources
@@ -16,7 +16,7 @@ from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_batches import IngestReport
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import PatientRecord, Roster
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
@@ -61,7 +61,7 @@ def add(ward: Path, *files: Path, literature: bool = False, cleaning: NoteCleani
 
 
 def patients(ward: Path) -> tuple[PatientRecord, ...]:
-    with Library.open(ward) as library:
+    with LibraryStore.open(ward) as library:
         return tuple(Roster(library).patients().values())
 
 
@@ -174,7 +174,7 @@ def test_documents_that_replace_each_other_are_all_added(ids: tuple[str, ...], t
     notes = [replacing(id_, ids[place - 1]) for place, id_ in enumerate(ids)]
     ward = tmp_path / "ward"
     add(ward, bundle(tmp_path / "a.json", A, ADA, *notes, note("old", "Older."), replacing("new", "old")))
-    with Library.open(ward) as library:
+    with LibraryStore.open(ward) as library:
         remaining = {f"note:{id_}" for id_ in (*ids, "new")}
         assert set(library.content_hashes([*remaining, "note:old"])) == remaining
 
@@ -250,7 +250,7 @@ def test_other_name_under_same_id_in_jsonl_is_refused(first: str, tmp_path: Path
     with pytest.raises(InputError, match="another name") as refused:
         add(ward, line("c", "Grace Hopper"))
     assert not any(secret in refused.value.message.replace(str(tmp_path), "") for secret in SECRETS)
-    with Library.open(ward) as library:
+    with LibraryStore.open(ward) as library:
         assert library.content_hashes(["c"]) == {}
 
 

@@ -13,7 +13,7 @@ from epicrisis.errors import LibraryDamaged
 from epicrisis.library import checksums, health
 from epicrisis.library.health_report import HealthReport
 from epicrisis.library.journal import Journal
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from tests.library.conftest import Killer
 from tests.support.library_documents import COUNT, add
 
@@ -37,7 +37,7 @@ def flip_bit(path: Path, place: int) -> None:
 
 
 def run_check(folder: Path) -> HealthReport:
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         return health.check_health(library)
 
 
@@ -46,7 +46,7 @@ def list_data_files(folder: Path) -> Iterator[Path]:
 
 
 def test_checksums_every_batch_records_its_files(folder: Path) -> None:
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         for step in (lambda: add(library, 1, COUNT), lambda: library.delete(["doc:1"]), library.optimize):
             step()
             files = read_recorded(folder)
@@ -59,7 +59,7 @@ def test_checksums_every_batch_records_its_files(folder: Path) -> None:
 
 def test_checksums_killed_batch_is_recorded_by_next_writer(killer: Killer, folder: Path) -> None:
     killer.kill("add", folder, "table-written", 0)
-    Library.open(folder, write=True).close()
+    LibraryStore.open(folder, write=True).close()
     files = read_recorded(folder)
     assert files is not None
     assert {path.relative_to(folder).as_posix() for path in list_data_files(folder)} <= files.keys()
@@ -68,7 +68,7 @@ def test_checksums_killed_batch_is_recorded_by_next_writer(killer: Killer, folde
 
 def flip_vector_bit(folder: Path) -> Path:
     """Flip the last bit of a number of a stored vector. Return the file."""
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         (_, _, vector), *_ = library.open_table().some_vectors(1)
     for path in list_data_files(folder):
         place = path.read_bytes().find(vector.astype("<f2").tobytes())
@@ -81,9 +81,9 @@ def flip_vector_bit(folder: Path) -> Path:
 def test_open_small_library_with_flipped_bit_is_refused(folder: Path) -> None:
     path = flip_vector_bit(folder)
     with pytest.raises(LibraryDamaged, match=path.name):
-        Library.open(folder)
+        LibraryStore.open(folder)
     with pytest.raises(LibraryDamaged, match=path.name):
-        Library.repair(folder)
+        LibraryStore.repair(folder)
 
 
 def test_check_health_flipped_vector_bit_is_problem(folder: Path, large: None) -> None:
@@ -102,7 +102,7 @@ def test_check_health_damaged_earlier_version_is_notice_and_is_removed(folder: P
     report = run_check(folder)
     assert report.problems == ()
     assert [notice for notice in report.notices if oldest.name in notice]
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         add(library, 1, COUNT)
     assert not oldest.exists()
     assert run_check(folder).problems == ()
@@ -114,13 +114,13 @@ def test_check_health_flipped_word_index_bit_is_problem(folder: Path) -> None:
     (problem,) = run_check(folder).problems
     assert path.name in problem
     assert "library repair" in problem
-    Library.repair(folder)
+    LibraryStore.repair(folder)
     assert run_check(folder).problems == ()
 
 
 def test_compact_and_optimize_damaged_library_are_refused(folder: Path, large: None) -> None:
     path = flip_vector_bit(folder)
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         with pytest.raises(LibraryDamaged, match=path.name):
             library.compact()
         with pytest.raises(LibraryDamaged, match=path.name):
@@ -131,7 +131,7 @@ def test_repair_damaged_library_keeps_checksums(folder: Path, large: None) -> No
     before = read_recorded(folder)
     assert before is not None
     path = flip_vector_bit(folder)
-    Library.repair(folder)
+    LibraryStore.repair(folder)
     after = read_recorded(folder)
     assert after is not None
     name = path.relative_to(folder).as_posix()
@@ -144,7 +144,7 @@ def test_checksums_earlier_library_is_recorded_by_optimize(folder: Path) -> None
     report = run_check(folder)
     assert report.problems == ()
     assert [notice for notice in report.notices if "epicrisis library optimize" in notice]
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         add(library, 1, COUNT)
         assert read_recorded(folder) is None
         library.optimize()
@@ -162,10 +162,10 @@ def test_journal_with_null_hash_is_reported_as_damaged(folder: Path) -> None:
         )
     with closing(sqlite3.connect(folder / "journal.sqlite")) as database, database:
         database.execute("UPDATE documents SET content_hash = NULL")
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
             library.content_hashes(["doc:1"])
         with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
             health.check_health(library)
-    Library.repair(folder)
+    LibraryStore.repair(folder)
     assert run_check(folder).problems == ()

@@ -14,7 +14,7 @@ import pytest
 
 from epicrisis.errors import LibraryDamaged
 from epicrisis.library.journal import IngestedFile
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryParts
 from epicrisis.library.vector_index import IndexReport, read_report
 from tests.library.conftest import Killer
@@ -28,7 +28,7 @@ def expected_contents(base: Path, tmp_path_factory: pytest.TempPathFactory) -> C
     """Return the contents after version 1 of the whole corpus was added without a kill."""
     folder = tmp_path_factory.mktemp("unbroken") / "library"
     shutil.copytree(base, folder)
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         add(library, 1, COUNT)
         return contents(library)
 
@@ -39,12 +39,12 @@ def test_add_killed_at_named_step_loses_nothing(
 ) -> None:
     for passes in (0, 1, 2):
         killer.kill("add", folder, moment, passes)
-        with Library.open(folder) as reader:
+        with LibraryStore.open(folder) as reader:
             assert reader.count()[0] >= COUNT // 2
-        with Library.open(folder, write=True) as library:
+        with LibraryStore.open(folder, write=True) as library:
             assert discrepancies(library, acknowledged(folder)) == []
     assert acknowledged(folder), "no batch was acknowledged before the kills: the test shows nothing"
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         add(library, 1, COUNT)
         assert contents(library) == expected_contents
         assert discrepancies(library, acknowledged(folder)) == []
@@ -56,7 +56,7 @@ def test_add_killed_repeatedly_is_settled_by_next_writer(
     """The next process settles what the last one left, and is killed in turn; nobody looks in between."""
     for moment in ("table-written", "words-added", "words-committed"):
         killer.kill("add", folder, moment, 0)
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
         add(library, 1, COUNT)
         assert contents(library) == expected_contents
@@ -69,7 +69,7 @@ def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> Non
         kills += killer.run("add", folder, "adding", seed, version=seed, count=LARGE)
         promised |= acknowledged(folder)
         folder.with_suffix(".acknowledged").unlink(missing_ok=True)
-        with Library.open(folder, write=True) as library:
+        with LibraryStore.open(folder, write=True) as library:
             assert discrepancies(library, promised, seed) == []
             # Whatever was found must stay, written down or not.
             promised = contents(library).hashes
@@ -82,7 +82,7 @@ def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> Non
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_compact_killed_loses_nothing(killer: Killer, seed: int, folder: Path, expected_contents: Contents) -> None:
     killer.run("add", folder, "compacting", seed)
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
         assert contents(library) == expected_contents
 
@@ -93,17 +93,17 @@ def test_discrepancies_without_recovery_are_reported(
 ) -> None:
     killer.kill("add", folder, moment, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(Library, "_settle", lambda self: None)
+        patch.setattr(LibraryStore, "_settle", lambda self: None)
         patch.setattr(LibraryParts, "check_in_step", lambda self: None)
-        with Library.open(folder, write=True) as library:
+        with LibraryStore.open(folder, write=True) as library:
             wrong = discrepancies(library, acknowledged(folder))
             assert "the documents acknowledged are not those in the table" in wrong
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
 
 
 def test_discrepancies_lost_document_is_reported(folder: Path) -> None:
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         promised = dict(library.content_hashes(["doc:1", "doc:2"]))
         library.delete(["doc:1"])
         assert discrepancies(library, promised) == [f"{('doc:1', promised['doc:1'])} was acknowledged and is not there"]
@@ -115,9 +115,9 @@ def test_create_killed_library_is_created_again(killer: Killer, moment: str, pas
     killer.kill("create", folder, moment, passes)
     if passes == 0:
         with pytest.raises(LibraryDamaged, match="is being created"):
-            Library.open(folder)
+            LibraryStore.open(folder)
         create(folder).close()
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         add(library, 0, 8)
         assert discrepancies(library, {}) == []
         assert library.count()[0] == 8
@@ -125,14 +125,14 @@ def test_create_killed_library_is_created_again(killer: Killer, moment: str, pas
 
 @pytest.mark.parametrize("moment", ["cleared", "words-committed", "rebuilt"])
 def test_repair_killed_is_completed_by_next_repair(killer: Killer, moment: str, folder: Path) -> None:
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         before = contents(library)
     # The first clearing is of what an earlier repair left.
     killer.kill("repair", folder, moment, 1 if moment == "cleared" else 0)
     with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
-        Library.open(folder, write=True)
-    assert Library.repair(folder).problems == ()
-    with Library.open(folder, write=True) as library:
+        LibraryStore.open(folder, write=True)
+    assert LibraryStore.repair(folder).problems == ()
+    with LibraryStore.open(folder, write=True) as library:
         assert contents(library) == before
         assert discrepancies(library, before.hashes) == []
 
@@ -142,11 +142,11 @@ def test_open_journal_without_write_ahead_log_is_refused(killer: Killer, folder:
     killer.kill("add", folder, "journal-done", 2)
     (folder / "journal.sqlite-wal").unlink()
     with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
-        Library.open(folder, write=True)
-    with Library.open(folder) as reader:
+        LibraryStore.open(folder, write=True)
+    with LibraryStore.open(folder) as reader:
         assert reader.info().problems
-    assert Library.repair(folder).problems == ()
-    with Library.open(folder, write=True) as library:
+    assert LibraryStore.repair(folder).problems == ()
+    with LibraryStore.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
 
 
@@ -154,29 +154,29 @@ def test_open_journal_without_write_ahead_log_is_refused(killer: Killer, folder:
 
 
 @pytest.fixture
-def undisturbed(base: Path, tmp_path: Path) -> Iterator[Library]:
+def undisturbed(base: Path, tmp_path: Path) -> Iterator[LibraryStore]:
     """Return a copy of `base` that is never killed."""
-    with Library.open(shutil.copytree(base, tmp_path / "undisturbed"), write=True) as library:
+    with LibraryStore.open(shutil.copytree(base, tmp_path / "undisturbed"), write=True) as library:
         yield library
 
 
 def _read_hashes(folder: Path) -> dict[str, str | None]:
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         return dict(contents(library).hashes)
 
 
 @pytest.mark.parametrize("moment", ["deletion-remembered", "journal-begun", "table-written", "words-added"])
 def test_revise_killed_at_named_step_loses_nothing(
-    killer: Killer, moment: str, folder: Path, undisturbed: Library
+    killer: Killer, moment: str, folder: Path, undisturbed: LibraryStore
 ) -> None:
     promised = _read_hashes(folder)
     for passes in (0, 2, 4):
         killer.kill("revise", folder, moment, passes)
         promised |= acknowledged(folder)
-        with Library.open(folder, write=True) as library:
+        with LibraryStore.open(folder, write=True) as library:
             assert broken_promises(library, promised, 1, COUNT) == []
     revise(undisturbed, 1, COUNT)
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         revise(library, 1, COUNT)
         assert contents(library) == contents(undisturbed)
         assert contents(library).deleted
@@ -196,7 +196,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def optimized(base: Path, tmp_path: Path, large: None) -> Path:
     folder = Path(shutil.copytree(base, tmp_path / "library"))
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         report = library.optimize(recall=1.0)
     assert report is not None
     assert report.good
@@ -210,16 +210,16 @@ def is_same_index(one: IndexReport | None, other: IndexReport | None) -> bool:
 
 
 def check_unchanged(folder: Path, before: Contents) -> None:
-    with Library.open(folder) as reader:
+    with LibraryStore.open(folder) as reader:
         assert contents(reader).results == before.results
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert discrepancies(library, {}) == []
         assert contents(library) == before
 
 
 @pytest.mark.parametrize("moment", [*WITH_OLD_REPORT, *WITHOUT_REPORT, *WITH_NEW_REPORT])
 def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: str, optimized: Path) -> None:
-    with Library.open(optimized) as library:
+    with LibraryStore.open(optimized) as library:
         before, old = contents(library), library.info().index
     killer.kill("optimize", optimized, moment, 0)
     now = read_report(optimized)
@@ -230,7 +230,7 @@ def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: st
     check_unchanged(optimized, before)
     killer.kill("optimize", optimized, moment, 0)
     check_unchanged(optimized, before)
-    with Library.open(optimized, write=True) as library:
+    with LibraryStore.open(optimized, write=True) as library:
         assert is_same_index(library.optimize(recall=1.0), old)
         assert contents(library) == before
         assert library.info().unindexed == 0
@@ -239,14 +239,14 @@ def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: st
 @pytest.mark.parametrize("moment", WITHIN_OPTIMIZE)
 def test_optimize_killed_within_phase_loses_nothing(killer: Killer, moment: str, folder: Path, large: None) -> None:
     """A library without an index, killed and killed again."""
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         before = contents(library)
     kills = 0
     for seed in range(1, 4):
         kills += killer.run("optimize", folder, moment, seed)
         check_unchanged(folder, before)
     assert kills or moment == "compacting"
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         report = library.optimize(recall=1.0)
         assert report is not None
         assert report.good
@@ -258,9 +258,9 @@ def test_discrepancies_unfinished_optimize_is_reported(
 ) -> None:
     killer.kill("optimize", optimized, "index-built", 0)
     with monkeypatch.context() as patch:
-        patch.setattr(Library, "_settle", lambda self: None)
+        patch.setattr(LibraryStore, "_settle", lambda self: None)
         patch.setattr(LibraryParts, "check_in_step", lambda self: None)
-        with Library.open(optimized, write=True) as library:
+        with LibraryStore.open(optimized, write=True) as library:
             assert discrepancies(library, {}) == ["1 batches are still open"]
 
 
@@ -272,13 +272,13 @@ def test_broken_promises_of_revisions_are_reported(
     killer.kill("revise", folder, moment, 3)
     promised |= acknowledged(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(Library, "_settle", lambda self: None)
+        patch.setattr(LibraryStore, "_settle", lambda self: None)
         patch.setattr(LibraryParts, "check_in_step", lambda self: None)
-        with Library.open(folder, write=True) as library:
+        with LibraryStore.open(folder, write=True) as library:
             assert "the documents acknowledged are not those in the table" in broken_promises(
                 library, promised, 1, COUNT
             )
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert broken_promises(library, promised, 1, COUNT) == []
         # Nor does a lost document, a forgotten deletion or a file marked too early go unseen.
         present = next(entry for entry, digest in (promised | contents(library).hashes).items() if digest)
@@ -293,7 +293,7 @@ def test_broken_promises_of_revisions_are_reported(
 
 
 def test_revise_and_optimize_killed_at_random_match_undisturbed_library(
-    killer: Killer, folder: Path, undisturbed: Library, large: None
+    killer: Killer, folder: Path, undisturbed: LibraryStore, large: None
 ) -> None:
     """Revisions, deletions and optimizing in turn; every version in the end as in the library that nobody killed."""
     kills: Counter[str] = Counter()
@@ -304,11 +304,11 @@ def test_revise_and_optimize_killed_at_random_match_undisturbed_library(
             kills[action] += killer.run(action, folder, moment, 10 * version + number, version=version)
             promised |= acknowledged(folder)
             folder.with_suffix(".acknowledged").unlink(missing_ok=True)
-            with Library.open(folder, write=True) as library:
+            with LibraryStore.open(folder, write=True) as library:
                 assert broken_promises(library, promised, version, COUNT) == []
                 # Whatever was found must stay, written down or not.
                 promised |= contents(library).hashes
-        with Library.open(folder, write=True) as library:
+        with LibraryStore.open(folder, write=True) as library:
             for writer in (library, undisturbed):
                 revise(writer, version, COUNT)
             reports = [writer.optimize(recall=1.0) for writer in (library, undisturbed)]

@@ -19,7 +19,7 @@ from epicrisis.library import library_parts
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.journal import Journal
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryParts
 from epicrisis.types import Document, Scope
 from tests.support.library_checks import discrepancies
@@ -27,7 +27,7 @@ from tests.support.library_documents import create, encoder
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Iterator[Library]:
+def library(tmp_path: Path) -> Iterator[LibraryStore]:
     with create(tmp_path / "library") as new_library:
         yield new_library
 
@@ -42,7 +42,7 @@ def write_lines(path: Path, **texts: str) -> Path:
     return write_file(path, "".join(json.dumps({"id": id_, "text": text}) + "\n" for id_, text in texts.items()))
 
 
-def add(library: Library, *paths: Path, replace: bool = False) -> IngestReport:
+def add(library: LibraryStore, *paths: Path, replace: bool = False) -> IngestReport:
     return add_documents(library, read_sources(list(paths), with_origins=True), encoder(), replace=replace)
 
 
@@ -51,7 +51,7 @@ def read_checksums(folder: Path) -> Mapping[str, str] | None:
         return journal.files()
 
 
-def read_texts(library: Library) -> dict[str, str]:
+def read_texts(library: LibraryStore) -> dict[str, str]:
     """Return the texts of documents with one passage by id."""
     texts = {}
     for batch in library.open_table().batches():
@@ -67,7 +67,7 @@ def get_counts(report: IngestReport) -> tuple[int, int, int, int]:
 # -- documents whose id is made of the file's name --------------------------------------------------------------------
 
 
-def test_add_file_with_same_name_elsewhere_gets_own_id(tmp_path: Path, library: Library) -> None:
+def test_add_file_with_same_name_elsewhere_gets_own_id(tmp_path: Path, library: LibraryStore) -> None:
     first, second = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/report.md", "Warfarin.")
     assert get_counts(add(library, first)) == (1, 0, 0, 0)
     report = add(library, second)
@@ -88,7 +88,7 @@ def test_add_file_with_same_name_elsewhere_gets_own_id(tmp_path: Path, library: 
     assert discrepancies(library, {}) == []
 
 
-def test_add_two_files_with_same_name_keeps_both(tmp_path: Path, library: Library) -> None:
+def test_add_two_files_with_same_name_keeps_both(tmp_path: Path, library: LibraryStore) -> None:
     first, second = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/report.md", "Warfarin.")
     assert get_counts(add(library, first, second)) == (2, 0, 0, 0)
     before = read_texts(library)
@@ -97,7 +97,7 @@ def test_add_two_files_with_same_name_keeps_both(tmp_path: Path, library: Librar
     assert read_texts(library) == before
 
 
-def test_add_copy_under_other_path_is_existing_document(tmp_path: Path, library: Library) -> None:
+def test_add_copy_under_other_path_is_existing_document(tmp_path: Path, library: LibraryStore) -> None:
     first, copy = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/other.md", "Aspirin.")
     add(library, first)
     report = add(library, copy)
@@ -110,7 +110,7 @@ def test_add_copy_under_other_path_is_existing_document(tmp_path: Path, library:
     assert read_texts(library) == {"file:report.md": "Aspirin.", "file:other.md": "Aspirin, another dose."}
 
 
-def test_add_edited_file_replaces_document(tmp_path: Path, library: Library) -> None:
+def test_add_edited_file_replaces_document(tmp_path: Path, library: LibraryStore) -> None:
     path = write_file(tmp_path / "data/A/report.md", "Aspirin.")
     add(library, path)
     write_file(path, "Aspirin, edited.")
@@ -122,7 +122,7 @@ def test_add_edited_file_replaces_document(tmp_path: Path, library: Library) -> 
     assert get_counts(add(library, link)) == (0, 0, 1, 0)
 
 
-def test_add_moved_folder_keeps_ids_and_replaces_edits(tmp_path: Path, library: Library) -> None:
+def test_add_moved_folder_keeps_ids_and_replaces_edits(tmp_path: Path, library: LibraryStore) -> None:
     for number in range(5):
         write_file(tmp_path / f"old/{number}.txt", f"Aspirin {number}.")
     add(library, tmp_path / "old")
@@ -135,7 +135,7 @@ def test_add_moved_folder_keeps_ids_and_replaces_edits(tmp_path: Path, library: 
     assert read_texts(library) == {**before, "file:3.txt": "Aspirin, edited."}
 
 
-def test_add_moved_and_edited_file_with_replace_replaces_document(tmp_path: Path, library: Library) -> None:
+def test_add_moved_and_edited_file_with_replace_replaces_document(tmp_path: Path, library: LibraryStore) -> None:
     path = write_file(tmp_path / "old/report.md", "Aspirin.")
     add(library, path)
     path.unlink()
@@ -145,7 +145,7 @@ def test_add_moved_and_edited_file_with_replace_replaces_document(tmp_path: Path
 
 
 @pytest.mark.parametrize("order", ["AB", "BA"])
-def test_add_moved_file_and_new_file_in_its_place_keeps_both(tmp_path: Path, library: Library, order: str) -> None:
+def test_add_moved_file_and_new_file_in_its_place_keeps_both(tmp_path: Path, library: LibraryStore, order: str) -> None:
     path = write_file(tmp_path / "A/report.md", "Aspirin.")
     add(library, path)
     (tmp_path / "B").mkdir()
@@ -158,14 +158,14 @@ def test_add_moved_file_and_new_file_in_its_place_keeps_both(tmp_path: Path, lib
     assert get_counts(again) == (0, 0, 2, 0)
 
 
-def test_add_after_delete_reuses_id(tmp_path: Path, library: Library) -> None:
+def test_add_after_delete_reuses_id(tmp_path: Path, library: LibraryStore) -> None:
     add(library, write_file(tmp_path / "A/report.md", "Aspirin."))
     library.delete(["file:report.md"])
     add(library, write_file(tmp_path / "B/report.md", "Warfarin."))
     assert read_texts(library) == {"file:report.md": "Warfarin."}
 
 
-def test_add_articles_of_one_file_share_id_prefix(tmp_path: Path, library: Library) -> None:
+def test_add_articles_of_one_file_share_id_prefix(tmp_path: Path, library: LibraryStore) -> None:
     article = "<article><body><p>{}</p></body></article>"
     pair = "<set>" + article.format("One {0}.") + article.format("Two {0}.") + "</set>"
     add(library, write_file(tmp_path / "A/pair.nxml", pair.format("a")))
@@ -212,7 +212,7 @@ def test_add_after_any_edits_holds_all_file_texts(
 # -- documents with ids of their own ----------------------------------------------------------------------------------
 
 
-def test_add_same_id_from_other_file_is_skipped_without_replace(tmp_path: Path, library: Library) -> None:
+def test_add_same_id_from_other_file_is_skipped_without_replace(tmp_path: Path, library: LibraryStore) -> None:
     add(library, write_lines(tmp_path / "may.jsonl", a="Aspirin.", b="Warfarin."))
     june = write_lines(tmp_path / "june.jsonl", a="Aspirin, new.", b="Warfarin.", c="Digoxin.")
     report = add(library, june)
@@ -231,7 +231,7 @@ def test_add_same_id_from_other_file_is_skipped_without_replace(tmp_path: Path, 
     assert get_counts(add(library, june)) == (0, 1, 0, 0), "it is that file's from now on"
 
 
-def test_add_edited_jsonl_file_replaces_documents(tmp_path: Path, library: Library) -> None:
+def test_add_edited_jsonl_file_replaces_documents(tmp_path: Path, library: LibraryStore) -> None:
     path = write_lines(tmp_path / "a.jsonl", a="Aspirin.")
     add(library, path)
     write_lines(path, a="Aspirin, edited.")
@@ -242,7 +242,7 @@ def test_add_edited_jsonl_file_replaces_documents(tmp_path: Path, library: Libra
     assert get_counts(add(library, tmp_path / "b.jsonl")) == (0, 1, 0, 0), "a renamed file is known by its documents"
 
 
-def test_add_line_and_file_cannot_take_same_id(tmp_path: Path, library: Library) -> None:
+def test_add_line_and_file_cannot_take_same_id(tmp_path: Path, library: LibraryStore) -> None:
     add(library, write_file(tmp_path / "report.md", "Aspirin."))
     report = add(library, write_lines(tmp_path / "a.jsonl", **{"file:report.md": "Warfarin.", "file:b.md": "Digoxin."}))
     assert get_counts(report) == (1, 0, 0, 1)
@@ -263,7 +263,7 @@ def test_add_interrupted_after_write_remembers_file(tmp_path: Path, monkeypatch:
         patch.setattr(LibraryParts, "finish_batch", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             add(library, first)
-    with Library.open(tmp_path / "library", write=True) as library:
+    with LibraryStore.open(tmp_path / "library", write=True) as library:
         assert read_texts(library) == {"file:report.md": "Aspirin."}
         assert get_counts(add(library, second)) == (1, 0, 0, 0)
         assert get_counts(add(library, first)) == (0, 0, 1, 0)
@@ -274,8 +274,8 @@ def test_repair_keeps_files_of_documents(tmp_path: Path) -> None:
     first, second = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/report.md", "Warfarin.")
     with create(tmp_path / "library") as library:
         add(library, first, write_lines(tmp_path / "a.jsonl", a="Digoxin."))
-    Library.repair(tmp_path / "library")
-    with Library.open(tmp_path / "library", write=True) as library:
+    LibraryStore.repair(tmp_path / "library")
+    with LibraryStore.open(tmp_path / "library", write=True) as library:
         assert get_counts(add(library, second)) == (1, 0, 0, 0)
         assert get_counts(add(library, write_lines(tmp_path / "b.jsonl", a="Heparin."))) == (0, 0, 0, 1)
 
@@ -295,10 +295,10 @@ def test_repair_after_interrupted_repair_keeps_journal_records(
         with monkeypatch.context() as patch:
             patch.setattr(library_parts, interrupted_before, _interrupt)
             with pytest.raises(KeyboardInterrupt):
-                Library.repair(folder)
+                LibraryStore.repair(folder)
         assert not (folder / "journal.sqlite").exists()
-    Library.repair(folder)
-    with Library.open(folder, write=True) as library:
+    LibraryStore.repair(folder)
+    with LibraryStore.open(folder, write=True) as library:
         assert read_checksums(folder) == recorded
         assert library.revisions(["pubmed:1"]) == {"pubmed:1": "2020"}
         assert get_counts(add(library, second)) == (1, 0, 0, 0)
@@ -312,16 +312,16 @@ def test_add_to_earlier_library_matches_files_by_name(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "library/journal.sqlite")) as journal:
         for table in ("origins", "coming_origins", "source_files"):
             journal.execute(f"DROP TABLE {table}")
-    with Library.open(tmp_path / "library") as reader:
+    with LibraryStore.open(tmp_path / "library") as reader:
         assert reader.search_words("aspirin", 1, Scope())
-    with Library.open(tmp_path / "library", write=True) as library:
+    with LibraryStore.open(tmp_path / "library", write=True) as library:
         write_file(first, "Aspirin, edited.")
         report = add(library, first, write_lines(tmp_path / "b.jsonl", a="Heparin."))
         assert (get_counts(report), report.of_unknown_file) == ((0, 2, 0, 0), 2)
         assert get_counts(add(library, write_file(tmp_path / "B/report.md", "Warfarin."))) == (1, 0, 0, 0)
 
 
-def test_add_document_without_file_replaces_same_id(library: Library) -> None:
+def test_add_document_without_file_replaces_same_id(library: LibraryStore) -> None:
     items: list[ReaderItem] = [Document("a", "Aspirin.")]
     add_documents(library, items, encoder())
     assert get_counts(add_documents(library, [Document("a", "Aspirin, new.")], encoder())) == (0, 1, 0, 0)
@@ -333,5 +333,5 @@ def test_add_to_copied_library_recognizes_files(tmp_path: Path) -> None:
         add(library, path)
     shutil.copytree(tmp_path / "library", tmp_path / "copy")
     write_file(path, "Aspirin, edited.")
-    with Library.open(tmp_path / "copy", write=True) as copy:
+    with LibraryStore.open(tmp_path / "copy", write=True) as copy:
         assert get_counts(add(copy, path)) == (0, 1, 0, 0)

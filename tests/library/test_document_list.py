@@ -8,7 +8,7 @@ import pytest
 
 from epicrisis.library import document_list
 from epicrisis.library.document_list import DocumentFilter, count_documents, list_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.types import Document
 from tests.support.patient_records import library
 
@@ -27,7 +27,7 @@ NOTE = Document("note:1", "Aspirin was given.", "Aspirin note", date="2150-01", 
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Library:
+def store(tmp_path: Path) -> LibraryStore:
     return library(tmp_path / "lib", [*PAPERS, NOTE])
 
 
@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> Library:
         (DocumentFilter(study_type="cohort"), {"paper:4"}),
     ],
 )
-def test_list_with_conditions_has_these_documents(store: Library, wanted: DocumentFilter, ids: set[str]) -> None:
+def test_list_with_conditions_has_these_documents(store: LibraryStore, wanted: DocumentFilter, ids: set[str]) -> None:
     page = list_documents(store, wanted)
     assert {entry.id for entry in page.documents} == ids
     assert (page.matches, page.is_complete) == (len(ids), True)
@@ -75,7 +75,7 @@ def test_search_by_study_type_stops_and_says_so(tmp_path: Path, monkeypatch: pyt
     assert (page.documents, page.is_complete) == ((), False)
 
 
-def test_counts_leave_out_notes(store: Library) -> None:
+def test_counts_leave_out_notes(store: LibraryStore) -> None:
     counts = count_documents(store)
     assert counts.documents == 4
     assert counts.years == {1999: 1, 2010: 1, 2011: 1}
@@ -84,11 +84,11 @@ def test_counts_leave_out_notes(store: Library) -> None:
     assert (counts.unknown_types, counts.counted_types) == (1, 4)
 
 
-def test_list_reads_no_text(store: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_reads_no_text(store: LibraryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     rows = document_list._read_rows
 
-    def record(library_: Library, condition: str, columns: list[str]) -> object:
+    def record(library_: LibraryStore, condition: str, columns: list[str]) -> object:
         read.extend(columns)
         return rows(library_, condition, columns)
 

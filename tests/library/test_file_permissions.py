@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.privacy import restrict_to_owner
 from epicrisis.types import Document
 from tests.support.patient_records import ENCODER
@@ -63,9 +63,9 @@ def test_open_library_of_notes_becomes_private_when_written(tmp_path: Path) -> N
         add_documents(library, [NOTE], ENCODER)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    with Library.open(folder):
+    with LibraryStore.open(folder):
         assert list_open_modes(folder), "a reader changes nothing"
-    with Library.open(folder, write=True):
+    with LibraryStore.open(folder, write=True):
         assert list_open_modes(folder) == {}
 
 
@@ -75,7 +75,7 @@ def test_open_library_of_papers_becomes_private_when_notes_are_added(tmp_path: P
         add_documents(library, [PAPER], ENCODER)
     assert list_open_modes(folder) == {}
     folder.chmod(0o755)
-    with Library.open(folder, write=True) as opened:
+    with LibraryStore.open(folder, write=True) as opened:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o755
         add_documents(opened, [NOTE], ENCODER)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -17,7 +17,7 @@ from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import StorageError
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.vector_index import read_report
 from epicrisis.protocols import StoredDocument
 from epicrisis.types import Document
@@ -42,13 +42,13 @@ def attempt(folder: Path, limit: int, step: str) -> tuple[dict[str, str | None],
     empty.
     """
     promised: dict[str, str | None] = {}
-    add, delete = Library.add, Library.delete
+    add, delete = LibraryStore.add, LibraryStore.delete
 
-    def add_and_note(self: Library, documents: Sequence[StoredDocument]) -> None:
+    def add_and_note(self: LibraryStore, documents: Sequence[StoredDocument]) -> None:
         add(self, documents)
         promised.update({document.id: document.content_hash for document in documents})
 
-    def delete_and_note(self: Library, ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
+    def delete_and_note(self: LibraryStore, ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
         delete(self, ids, revisions)
         promised.update(dict.fromkeys(ids))
 
@@ -57,14 +57,14 @@ def attempt(folder: Path, limit: int, step: str) -> tuple[dict[str, str | None],
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Library, "add", add_and_note)
-        patch.setattr(Library, "delete", delete_and_note)
+        patch.setattr(LibraryStore, "add", add_and_note)
+        patch.setattr(LibraryStore, "delete", delete_and_note)
         for module, name, value in SMALL if step else ():
             patch.setattr(module, name, value)
         try:
             if not step:
                 on_step("")
-            with Library.open(folder, write=True) as library:
+            with LibraryStore.open(folder, write=True) as library:
                 if step:
                     library.optimize(recall=1.0, rebuild=True, on_step=on_step)
                 else:
@@ -91,31 +91,31 @@ def attempt_in_child(folder: Path, limit: int, step: str = "") -> tuple[dict[str
 
 @pytest.mark.parametrize("limit", [60_000, 120_000])
 def test_revise_full_disk_keeps_acknowledged_documents(limit: int, base: Path, folder: Path, tmp_path: Path) -> None:
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         promised: dict[str, str | None] = dict(contents(library).hashes)
     acknowledged, message = attempt_in_child(folder, limit)
     assert acknowledged, "no room from the beginning: the test shows nothing"
     assert "free space" in message or "free disk space" in message
     assert "Everything acknowledged so far is saved" in message
     promised |= acknowledged
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert broken_promises(library, promised, 1, COUNT) == []
         revise(library, 1, COUNT)
-        with Library.open(shutil.copytree(base, tmp_path / "roomy"), write=True) as roomy:
+        with LibraryStore.open(shutil.copytree(base, tmp_path / "roomy"), write=True) as roomy:
             revise(roomy, 1, COUNT)
             assert contents(library) == contents(roomy)
 
 
 @pytest.mark.parametrize("step", ["joining", "building", "finding"])
 def test_optimize_full_disk_keeps_library_unchanged(step: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         before = contents(library)
     _, message = attempt_in_child(folder, 60, step)
     assert "free disk space" in message
     assert read_report(folder) is None
     for module, name, value in SMALL:
         monkeypatch.setattr(module, name, value)
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert discrepancies(library, dict(before.hashes)) == []
         assert contents(library) == before
         report = library.optimize(recall=1.0)

@@ -22,7 +22,7 @@ from epicrisis.library.health import MIN_VECTORS, check_health
 from epicrisis.library.health_report import Finding, HealthReport, Pairs, format_report
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.journal import IngestedFile, Journal
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import StoredPassage
 from epicrisis.library.patients import MIXED_NOTICE
 from epicrisis.library.word_index import WordIndex
@@ -52,7 +52,7 @@ def folder(healthy: Path, tmp_path: Path) -> Path:
 
 
 def run_check(folder: Path) -> HealthReport:
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         return check_health(library)
 
 
@@ -72,7 +72,7 @@ def change_rows(folder: Path, change: Callable[[Rows], Rows | None], *, mend: bo
     new = [{**row, "vector": np.asarray(row["vector"], np.float16)} for row in (rows if changed is None else changed)]
     table.add(pa.Table.from_pylist(new, schema=table.schema))
     if mend:
-        Library.repair(folder)
+        LibraryStore.repair(folder)
     return run_check(folder)
 
 
@@ -89,7 +89,7 @@ def rewrite(row: dict[str, Any], text: str) -> None:
 
 def test_check_health_sound_library_has_no_findings(folder: Path) -> None:
     progress: list[tuple[int, int]] = []
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         report = check_health(library, lambda read, of: progress.append((read, of)))
         assert library.count() == (report.contents.documents, report.contents.passages)
     assert report.problems == ()
@@ -292,7 +292,7 @@ def test_check_health_repeats_within_document_are_ignored(folder: Path) -> None:
         for row in of(rows, "doc:2"):
             rewrite(row, LONG)
 
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         assert len(library.open_table().passages_of(["doc:2"])) > 1
     assert list_findings(change_rows(folder, change)) == {}
 
@@ -342,13 +342,13 @@ def test_check_health_word_entry_without_passage_is_found_and_repaired(folder: P
     report = replace_words(folder, [], [make_passage("nobody#0")])
     assert list_findings(report) == {"only_in_words": Finding(1, ("nobody#0",))}
     assert any("library repair" in problem and "nobody#0" in problem for problem in report.problems)
-    assert Library.repair(folder).problems == ()
+    assert LibraryStore.repair(folder).problems == ()
     assert list_findings(run_check(folder)) == {}
 
 
 def test_word_index_entries_are_read_in_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epicrisis.library.word_index._PIECE", 10)
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         everything = contents(library).words
         words = WordIndex(folder)
         pieces = list(words.all_entries())
@@ -361,7 +361,7 @@ def test_word_index_entries_are_read_in_pieces(folder: Path, monkeypatch: pytest
 
 def test_check_health_passage_without_word_entry_is_found(folder: Path) -> None:
     report = replace_words(folder, ["doc:4"], [])
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         lost = [stored.passage.id for stored in library.open_table().passages_of(["doc:4"])]
     assert set(list_findings(report)) == {"not_in_words"}
     assert sorted(report.agreement.not_in_words.first) == sorted(lost)
@@ -369,7 +369,7 @@ def test_check_health_passage_without_word_entry_is_found(folder: Path) -> None:
 
 def test_check_health_equal_counts_with_other_entries_are_found(folder: Path) -> None:
     """The counts agree."""
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         remaining = [stored for stored in library.open_table().passages_of(["doc:2"]) if stored.passage.ordinal]
     report = replace_words(folder, ["doc:2"], [*remaining, make_passage("nobody#0")])
     assert list_findings(report) == {
@@ -379,7 +379,7 @@ def test_check_health_equal_counts_with_other_entries_are_found(folder: Path) ->
 
 
 def test_check_health_outdated_and_repeated_entries_are_found(folder: Path) -> None:
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         stored = {passage.passage.id: passage for passage in library.open_table().passages_of(["doc:2"])}
     old = dataclasses.replace(stored["doc:2#0"], content_hash="00" * 16)
     others = [passage for id, passage in stored.items() if id != "doc:2#0"]
@@ -420,7 +420,7 @@ def test_check_health_journal_disagreement_is_found(statement: str, expected: di
 
 def test_check_health_documents_lost_from_table_are_found(folder: Path) -> None:
     """Whole documents: no ordinal is missing, only the other parts know."""
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         lost = [stored.passage.id for stored in library.open_table().passages_of(["doc:2"])]
     report = change_rows(folder, lambda rows: [row for row in rows if row["document_id"] != "doc:2"], mend=False)
     assert set(list_findings(report)) == {"only_in_journal", "only_in_words"}
@@ -440,7 +440,7 @@ def test_check_health_open_batch_skips_comparison(folder: Path) -> None:
 
 def test_check_health_concurrent_write_skips_comparison(folder: Path) -> None:
     """The report is of the passages as they were; of the other parts it says nothing."""
-    with Library.open(folder) as reader, Library.open(folder, write=True) as writer:
+    with LibraryStore.open(folder) as reader, LibraryStore.open(folder, write=True) as writer:
         before = reader.count()
 
         def write(read: int, passages: int) -> None:
@@ -462,7 +462,7 @@ def test_check_health_files_removed_by_writer_raises_library_busy(folder: Path) 
         rows[0]["vector"] = [9.0] * 16
 
     change_rows(folder, change)
-    with Library.open(folder) as reader, closing(Journal(folder)) as other:
+    with LibraryStore.open(folder) as reader, closing(Journal(folder)) as other:
 
         def write_and_spoil(read: int, passages: int) -> None:
             other.begin([])
@@ -473,7 +473,7 @@ def test_check_health_files_removed_by_writer_raises_library_busy(folder: Path) 
 
 
 def test_check_health_missing_files_raises_library_damaged(folder: Path) -> None:
-    with Library.open(folder) as reader:
+    with LibraryStore.open(folder) as reader:
         for path in (folder / "passages.lance" / "data").iterdir():
             path.unlink()
         with pytest.raises(LibraryDamaged):
@@ -495,7 +495,7 @@ def test_check_health_reports_sources_years_and_retractions(folder: Path) -> Non
         )
         for n, date in enumerate(dates)
     ]
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         add_documents(library, new, encoder())
         library.delete(["doc:1"], {"doc:1": "2"})
         report = check_health(library)

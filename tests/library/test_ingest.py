@@ -16,7 +16,7 @@ from epicrisis.errors import EncoderMismatch, LibraryError
 from epicrisis.library import ingest_batches
 from epicrisis.library.ingest import add_documents, content_hash
 from epicrisis.library.ingest_batches import MAX_LISTED, IngestProgress, IngestReport
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
@@ -104,7 +104,7 @@ def test_add_documents_other_encoder_writes_nothing(tmp_path: Path) -> None:
         with pytest.raises(EncoderMismatch):
             add_documents(library, documents(0, 3), HashingEncoder(32))
         assert library.count() == (0, 0)
-    with Library.open(tmp_path / "l") as reader, pytest.raises(LibraryError, match="write=True"):
+    with LibraryStore.open(tmp_path / "l") as reader, pytest.raises(LibraryError, match="write=True"):
         add_documents(reader, documents(0, 3), encoder())
 
 
@@ -161,17 +161,17 @@ def test_add_documents_slow_encoder_commits_regularly(
 
 
 def test_add_documents_interrupt_finishes_running_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Library.add
+    original = LibraryStore.add
     commits = 0
 
-    def add(self: Library, batch: Sequence[StoredDocument]) -> None:
+    def add(self: LibraryStore, batch: Sequence[StoredDocument]) -> None:
         nonlocal commits
         commits += 1
         if commits == 2:
             os.kill(os.getpid(), signal.SIGINT)
         original(self, batch)
 
-    monkeypatch.setattr(Library, "add", add)
+    monkeypatch.setattr(LibraryStore, "add", add)
     # A run in the background of a shell starts with Ctrl-C ignored.
     started_with = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGINT)

@@ -25,7 +25,7 @@ from epicrisis.errors import (
     LibraryMissing,
     StorageError,
 )
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import StoredPassage
 from epicrisis.library.patients import holds_patients
 from epicrisis.library.word_index import WordIndex
@@ -39,9 +39,9 @@ from tests.support.library_documents import COUNT, LARGE, add, contents, create,
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Iterator[Library]:
+def library(tmp_path: Path) -> Iterator[LibraryStore]:
     """Return an empty library for the documents of `build_stored_document`."""
-    with Library.create(
+    with LibraryStore.create(
         tmp_path / "own",
         encoder_fingerprint="check",
         encoder_name="check",
@@ -56,27 +56,27 @@ def library(tmp_path: Path) -> Iterator[Library]:
 
 
 def test_open_second_writer_is_refused_and_reader_accepted(folder: Path) -> None:
-    with Library.open(folder, write=True):
+    with LibraryStore.open(folder, write=True):
         with pytest.raises(LibraryBusy, match="another process is writing"):
-            Library.open(folder, write=True)
+            LibraryStore.open(folder, write=True)
         with pytest.raises(LibraryBusy):
-            Library.repair(folder)
-        with Library.open(folder) as reader:
+            LibraryStore.repair(folder)
+        with LibraryStore.open(folder) as reader:
             assert reader.count()[0] == COUNT // 2
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert library.count()[0] == COUNT // 2
 
 
 def test_open_refused_writer_releases_lock(folder: Path) -> None:
     shutil.move(folder / "words", folder / "elsewhere")
     with pytest.raises(LibraryDamaged):
-        Library.open(folder, write=True)
+        LibraryStore.open(folder, write=True)
     shutil.move(folder / "elsewhere", folder / "words")
-    Library.open(folder, write=True).close()
+    LibraryStore.open(folder, write=True).close()
 
 
 def test_reader_write_raises_library_error(folder: Path) -> None:
-    with Library.open(folder) as reader:
+    with LibraryStore.open(folder) as reader:
         with pytest.raises(LibraryError, match="write=True"):
             reader.delete(["doc:1"])
         with pytest.raises(LibraryError, match="write=True"):
@@ -87,7 +87,7 @@ def test_reader_write_raises_library_error(folder: Path) -> None:
 
 
 def test_closed_library_write_raises_library_error(folder: Path) -> None:
-    library = Library.open(folder, write=True)
+    library = LibraryStore.open(folder, write=True)
     library.close()
     library.close()
     with pytest.raises(LibraryError):
@@ -96,7 +96,7 @@ def test_closed_library_write_raises_library_error(folder: Path) -> None:
 
 def test_reader_searches_during_concurrent_write(killer: Killer, folder: Path) -> None:
     question = np.asarray(encoder().encode_queries(["aspirin and stroke"])[0])
-    with ThreadPoolExecutor(1) as pool, Library.open(folder) as reader:
+    with ThreadPoolExecutor(1) as pool, LibraryStore.open(folder) as reader:
         writing = pool.submit(killer.run, "add", folder, "never", 0, version=7, count=LARGE)
         counts = [reader.count()[0]]
         while not writing.done():
@@ -108,18 +108,18 @@ def test_reader_searches_during_concurrent_write(killer: Killer, folder: Path) -
         assert counts == sorted(counts)
         assert len(set(counts)) > 3
         assert reader.count()[0] == LARGE
-        with Library.open(folder) as fresh:
+        with LibraryStore.open(folder) as fresh:
             assert contents(reader) == contents(fresh)
 
 
-def test_reader_during_replace_does_not_match_old_words(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_during_replace_does_not_match_old_words(library: LibraryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the commit of the table and that of the words, the words still speak of the version before."""
     library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin", patient="anna")])
     original = WordIndex.replace
     results: list[tuple[str, ...]] = []
 
     def replace(self: WordIndex, ids: list[str], passages: list[StoredPassage]) -> int:
-        with Library.open(library.path) as reader:
+        with LibraryStore.open(library.path) as reader:
             for query, scope in (("aspirin", Scope(patient="anna")), ("warfarin", Scope())):
                 results.append(tuple(hit.passage.id for hit in reader.search_words(query, 9, scope)))
         return original(self, ids, passages)
@@ -137,23 +137,23 @@ def test_reader_during_replace_does_not_match_old_words(library: Library, monkey
 
 
 def test_open_other_encoder_raises_encoder_mismatch(folder: Path) -> None:
-    with Library.open(folder, encoder_fingerprint=encoder().fingerprint) as library:
+    with LibraryStore.open(folder, encoder_fingerprint=encoder().fingerprint) as library:
         assert library.manifest.encoder_name == "hashing"
     with pytest.raises(
         EncoderMismatch, match=r"was created with hashing .* and other-1 is selected: .*--encoder hashing"
     ):
-        Library.open(folder, encoder_fingerprint="other-1")
+        LibraryStore.open(folder, encoder_fingerprint="other-1")
 
 
 def test_open_missing_library_raises_library_missing(tmp_path: Path) -> None:
     with pytest.raises(LibraryMissing, match="epicrisis library add"):
-        Library.open(tmp_path / "nowhere")
+        LibraryStore.open(tmp_path / "nowhere")
     with pytest.raises(LibraryMissing):
-        Library.repair(tmp_path / "nowhere")
+        LibraryStore.repair(tmp_path / "nowhere")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("Dear")
     with pytest.raises(LibraryMissing):
-        Library.open(tmp_path / "full", write=True)
+        LibraryStore.open(tmp_path / "full", write=True)
     with pytest.raises(LibraryError, match="not empty and no library"):
         create(tmp_path / "full")
     with pytest.raises(LibraryError, match="is a file"):
@@ -164,7 +164,7 @@ def test_open_missing_library_raises_library_missing(tmp_path: Path) -> None:
 def test_create_over_existing_library_is_refused(folder: Path) -> None:
     with pytest.raises(LibraryError, match="holds a library already"):
         create(folder)
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         assert library.count()[0] == COUNT // 2
 
 
@@ -221,15 +221,15 @@ def _overwrite(path: Path) -> None:
 def test_open_half_copied_library_is_refused(damage: str, write: bool, folder: Path) -> None:
     DAMAGES[damage](folder)
     with pytest.raises(LibraryDamaged, match=r"copy the whole folder again|restore the folder"):
-        Library.open(folder, write=write)
+        LibraryStore.open(folder, write=write)
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if "words" in name or "journal" in name])
 def test_repair_rebuilds_words_and_journal(damage: str, base: Path, folder: Path) -> None:
     DAMAGES[damage](folder)
-    info = Library.repair(folder)
+    info = LibraryStore.repair(folder)
     assert (info.documents, info.problems) == (COUNT // 2, ())
-    with Library.open(base) as whole, Library.open(folder, write=True) as mended:
+    with LibraryStore.open(base) as whole, LibraryStore.open(folder, write=True) as mended:
         assert contents(mended) == contents(whole)
         add(mended, 1, COUNT)
         assert discrepancies(mended, {}) == []
@@ -239,7 +239,7 @@ def test_repair_rebuilds_words_and_journal(damage: str, base: Path, folder: Path
 def test_repair_missing_passages_raises_library_damaged(damage: str, folder: Path) -> None:
     DAMAGES[damage](folder)
     with pytest.raises(LibraryDamaged, match="half-copied"):
-        Library.repair(folder)
+        LibraryStore.repair(folder)
 
 
 @pytest.mark.parametrize(
@@ -255,18 +255,18 @@ def test_repair_missing_passages_raises_library_damaged(damage: str, folder: Pat
 def test_open_invalid_manifest_raises_library_damaged(text: str, message: str, folder: Path) -> None:
     (folder / "manifest.json").write_text(text)
     with pytest.raises(LibraryDamaged, match=message):
-        Library.open(folder)
+        LibraryStore.open(folder)
 
 
 def test_open_manifest_with_wrong_type_raises_library_damaged(folder: Path) -> None:
     values = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**values, "dimensions": "16"}))
     with pytest.raises(LibraryDamaged):
-        Library.open(folder)
+        LibraryStore.open(folder)
 
 
 def test_info_reports_contents_and_problems(folder: Path) -> None:
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         info = library.info()
         assert (info.documents, info.passages) == library.count()
         assert (info.problems, info.open_batches, info.exact) == ((), 0, True)
@@ -278,13 +278,13 @@ def test_info_reports_contents_and_problems(folder: Path) -> None:
         (problem,) = library.info().problems
         assert problem.startswith("words has ")
         assert "epicrisis library repair" in problem
-    assert Library.repair(folder).problems == ()
+    assert LibraryStore.repair(folder).problems == ()
 
 
 # -- failures that leave it whole -------------------------------------------------------------------------------------
 
 
-def test_add_failed_batch_is_settled_by_next_write(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_failed_batch_is_settled_by_next_write(library: LibraryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin")])
 
     def refuse(self: WordIndex) -> int:
@@ -305,17 +305,17 @@ def test_add_failed_batch_is_settled_by_next_write(library: Library, monkeypatch
 def _fill(folder: Path) -> tuple[dict[str, str], int]:
     """Add versions until the disk is full. Return the acknowledged hashes and the version that failed."""
     promised: dict[str, str] = {}
-    original = Library.add
+    original = LibraryStore.add
 
-    def add_and_note(self: Library, documents: Sequence[StoredDocument]) -> None:
+    def add_and_note(self: LibraryStore, documents: Sequence[StoredDocument]) -> None:
         original(self, documents)
         promised.update({document.id: document.content_hash for document in documents})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Library, "add", add_and_note)
+        patch.setattr(LibraryStore, "add", add_and_note)
         for version in range(1, 60):
             try:
-                with Library.open(folder, write=True) as library:
+                with LibraryStore.open(folder, write=True) as library:
                     add(library, version, LARGE)
             except StorageError:
                 return promised, version
@@ -360,7 +360,7 @@ def test_add_full_disk_keeps_acknowledged_documents(
 
 
 def check_whole_again(folder: Path, promised: dict[str, str], version: int) -> None:
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert discrepancies(library, promised, version) == []
         add(library, version, LARGE)
         assert discrepancies(library, promised, version) == []
@@ -400,7 +400,7 @@ def test_open_reader_works_with_locked_journal(folder: Path) -> None:
     """SQLite lets one transaction write at a time; a reader is not held up by one under way."""
     other = sqlite3.connect(folder / "journal.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with Library.open(folder) as reader:
+    with LibraryStore.open(folder) as reader:
         assert reader.count()[0] == COUNT // 2
     other.close()
 
@@ -408,7 +408,7 @@ def test_open_reader_works_with_locked_journal(folder: Path) -> None:
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_add_invalid_document_raises_value_error(library: Library) -> None:
+def test_add_invalid_document_raises_value_error(library: LibraryStore) -> None:
     good = build_stored_document("a", "aspirin")
     for bad, message in (
         ([good, good], "contains a document twice"),
@@ -428,7 +428,7 @@ def test_add_invalid_document_raises_value_error(library: Library) -> None:
     assert library.info().open_batches == 0
 
 
-def test_search_vectors_invalid_vector_raises_input_error(library: Library) -> None:
+def test_search_vectors_invalid_vector_raises_input_error(library: LibraryStore) -> None:
     for vector in (np.zeros(3, np.float32), np.full(DIMENSIONS, np.nan, np.float32), np.zeros((1, 4), np.float32)):
         with pytest.raises(InputError, match="4 finite numbers"):
             library.search_vectors(vector, 3, Scope())

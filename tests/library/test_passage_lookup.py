@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.types import Scope
 from tests.support.library_documents import COUNT, add, create
@@ -15,14 +15,14 @@ ANNA = Scope(patient="anna")
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+def library(tmp_path_factory: pytest.TempPathFactory) -> LibraryStore:
     folder = tmp_path_factory.mktemp("lookup") / "library"
     with create(folder) as new_library:
         add(new_library, 0, COUNT)
-    return Library.open(folder)
+    return LibraryStore.open(folder)
 
 
-def test_read_document_passages_returns_passages_in_order(library: Library) -> None:
+def test_read_document_passages_returns_passages_in_order(library: LibraryStore) -> None:
     by_document = read_document_passages(library, ["doc:1", "doc:7", "doc:nowhere"], Scope())
     assert list(by_document) == ["doc:1", "doc:7"]
     for name, passages in by_document.items():
@@ -32,12 +32,12 @@ def test_read_document_passages_returns_passages_in_order(library: Library) -> N
     assert read_document_passages(library, [], Scope()) == {}
 
 
-def test_read_document_passages_note_is_visible_only_to_its_patient(library: Library) -> None:
+def test_read_document_passages_note_is_visible_only_to_its_patient(library: LibraryStore) -> None:
     assert read_document_passages(library, ["doc:0"], Scope()) == {}
     assert list(read_document_passages(library, ["doc:0"], ANNA)) == ["doc:0"]
 
 
-def test_sample_passages_depend_only_on_seed_and_contents(library: Library, tmp_path: Path) -> None:
+def test_sample_passages_depend_only_on_seed_and_contents(library: LibraryStore, tmp_path: Path) -> None:
     sample = sample_passages(library, 10, 0, Scope())
     assert len({passage.id for passage in sample}) == 10
     assert sample == sample_passages(library, 10, 0, Scope())
@@ -51,7 +51,7 @@ def test_sample_passages_depend_only_on_seed_and_contents(library: Library, tmp_
         assert other_ids == [passage.id for passage in sample]
 
 
-def test_sample_passages_small_scope_returns_all_admitted(library: Library) -> None:
+def test_sample_passages_small_scope_returns_all_admitted(library: LibraryStore) -> None:
     all_passages = sample_passages(library, 10_000, 0, ANNA)
     assert len(all_passages) == library.count()[1]
     literature = sample_passages(library, 10_000, 0, Scope())
@@ -60,7 +60,7 @@ def test_sample_passages_small_scope_returns_all_admitted(library: Library) -> N
     assert sample_passages(library, len(literature), 0, Scope()) == literature
 
 
-def test_sample_passages_narrow_scope_returns_only_admitted(library: Library) -> None:
+def test_sample_passages_narrow_scope_returns_only_admitted(library: LibraryStore) -> None:
     all_passages = sample_passages(library, 10_000, 0, ANNA)
     for scope in (
         Scope(patient="anna", hidden=frozenset(passage.document_id for passage in all_passages[5:])),
@@ -74,7 +74,7 @@ def test_sample_passages_narrow_scope_returns_only_admitted(library: Library) ->
         assert sample_passages(library, 3, 0, scope) == admitted[:3]
 
 
-def test_sample_passages_are_drawn_uniformly(library: Library) -> None:
+def test_sample_passages_are_drawn_uniformly(library: LibraryStore) -> None:
     total = library.count()[1]
     times: dict[str, int] = {}
     for seed in range(20):

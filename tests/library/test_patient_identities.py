@@ -12,7 +12,7 @@ import pytest
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patient_identities import (
     NAME,
@@ -96,7 +96,7 @@ def test_record_identities_merges_identities_in_private_file(tmp_path: Path) -> 
 def test_forget_patients_without_notes_removes_identity(tmp_path: Path) -> None:
     with library(tmp_path / "l", [note("p1"), note("p2")]) as opened:
         path = opened.path
-    with Library.open(path, write=True) as writing:
+    with LibraryStore.open(path, write=True) as writing:
         add_documents(writing, [ADA, PatientIdentity("p2", names=("Grace Hopper",))], ENCODER)
         writing.delete(["n:p1:0"])
         forget_patients(writing, ["p1", "p2"])
@@ -124,7 +124,7 @@ def note(patient: str | None, number: int = 0, name: str = "", text: str = "Feve
 def test_add_documents_compares_identity_with_names_of_existing_notes(tmp_path: Path) -> None:
     with library(tmp_path / "old", [note("p1", name="Grace Hopper"), note("p2", name="Ada Byron")]) as opened:
         path = opened.path
-    with Library.open(path, write=True) as writing:
+    with LibraryStore.open(path, write=True) as writing:
         with pytest.raises(InputError, match="patient 'p1' has another name"):
             add_documents(writing, [ADA, note("p1", 1)], ENCODER)
         assert writing.count()[0] == 2
@@ -172,11 +172,11 @@ def test_check_health_undeclared_mixed_library_has_notice(tmp_path: Path) -> Non
 # -- fused libraries --------------------------------------------------------------------------------------------------
 
 
-def make_library(path: Path, documents: list[Document], *people: PatientIdentity, size: int = 32) -> Library:
+def make_library(path: Path, documents: list[Document], *people: PatientIdentity, size: int = 32) -> LibraryStore:
     encoder = HashingEncoder(size, max_tokens=24)
     with open_or_create(path, encoder, "hashing", overlap=0) as writing:
         add_documents(writing, [*people, *documents], encoder)
-    return Library.open(path)
+    return LibraryStore.open(path)
 
 
 NOTES = [note("p1"), note("p2"), note("p2", 1)]

@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.patient_check import check_patient
 from epicrisis.library.patients import PatientRecord, Roster, holds_patients
 from epicrisis.types import Document, Question
@@ -32,18 +32,18 @@ def documents() -> Iterator[Document]:
 
 
 @pytest.fixture(scope="module")
-def notes_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+def notes_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibraryStore]:
     with library(tmp_path_factory.mktemp("ward") / "library", documents()) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def mixed_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+def mixed_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibraryStore]:
     with library(tmp_path_factory.mktemp("mixed") / "library", [*documents(), note(None, 0)]) as opened:
         yield opened
 
 
-def test_roster_patients_have_counts_and_dates(notes_library: Library) -> None:
+def test_roster_patients_have_counts_and_dates(notes_library: LibraryStore) -> None:
     patients = Roster(notes_library).patients()
     assert list(patients) == sorted(NAMES)
     assert patients["10083814"] == PatientRecord(
@@ -69,16 +69,16 @@ def test_roster_patient_added_later_is_listed(tmp_path: Path) -> None:
         roster = Roster(opened)
         assert roster.patients() == {}
         assert not holds_patients(opened.path)
-        with Library.open(opened.path, write=True) as writing:
+        with LibraryStore.open(opened.path, write=True) as writing:
             add_documents(writing, [note("x", 0)], ENCODER)
         assert list(roster.patients()) == ["x"]
         assert holds_patients(opened.path)
     assert not holds_patients(tmp_path / "nowhere")
 
 
-def read_refusal(opened: Library | Sequence[Library], text: str, patient: str | None) -> str:
+def read_refusal(opened: LibraryStore | Sequence[LibraryStore], text: str, patient: str | None) -> str:
     """Return why the question is refused, or an empty text."""
-    libraries = [opened] if isinstance(opened, Library) else opened
+    libraries = [opened] if isinstance(opened, LibraryStore) else opened
     try:
         check_patient([Roster(store) for store in libraries], Question(text, patient=patient))
     except InputError as error:
@@ -86,7 +86,9 @@ def read_refusal(opened: Library | Sequence[Library], text: str, patient: str | 
     return ""
 
 
-def test_check_patient_library_of_notes_requires_patient(notes_library: Library, mixed_library: Library) -> None:
+def test_check_patient_library_of_notes_requires_patient(
+    notes_library: LibraryStore, mixed_library: LibraryStore
+) -> None:
     message = read_refusal(notes_library, "What was given?", None)
     assert "holds only patients' notes: select a patient with --patient" in message
     assert f"`epicrisis library patients {notes_library.path}` lists them" in message
@@ -95,13 +97,13 @@ def test_check_patient_library_of_notes_requires_patient(notes_library: Library,
 
 
 @pytest.mark.parametrize("patient", ["1008381", "100838144", "", " 7", "none", "p-100"])
-def test_check_patient_unknown_patient_is_refused(patient: str, mixed_library: Library) -> None:
+def test_check_patient_unknown_patient_is_refused(patient: str, mixed_library: LibraryStore) -> None:
     assert f"has no notes of patient {patient!r}: `epicrisis library patients" in read_refusal(
         mixed_library, "What?", patient
     )
 
 
-def test_check_patient_of_second_library_is_refused(mixed_library: Library, tmp_path: Path) -> None:
+def test_check_patient_of_second_library_is_refused(mixed_library: LibraryStore, tmp_path: Path) -> None:
     with library(tmp_path / "beside", [note("elsewhere", 0), note(None, 1)]) as beside:
         assert "has no notes of patient 'elsewhere'" in read_refusal([mixed_library, beside], "What?", "elsewhere")
         assert read_refusal([beside, mixed_library], "What?", "elsewhere") == ""
@@ -124,7 +126,7 @@ def test_check_patient_of_second_library_is_refused(mixed_library: Library, tmp_
         "Was ÖZ, ÇAN seen?",
     ],
 )
-def test_check_patient_other_patient_in_question_is_refused(text: str, mixed_library: Library) -> None:
+def test_check_patient_other_patient_in_question_is_refused(text: str, mixed_library: LibraryStore) -> None:
     message = read_refusal(mixed_library, text, "10083814")
     assert "it names another patient of this library: pass --patient for the one it is" in message
     assert not any(name in message for name in ("10083815", "Maria", "P-1001", "Çan"))
@@ -148,12 +150,12 @@ def test_check_patient_other_patient_in_question_is_refused(text: str, mixed_lib
         "patient 7.5 mg daily",
     ],
 )
-def test_check_patient_similar_ids_and_names_are_accepted(text: str, mixed_library: Library) -> None:
+def test_check_patient_similar_ids_and_names_are_accepted(text: str, mixed_library: LibraryStore) -> None:
     assert read_refusal(mixed_library, text, "10083814") == ""
 
 
 @pytest.fixture(scope="module")
-def numbered_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+def numbered_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibraryStore]:
     """Return a library with ids like MIMIC-III's, which are also years, and one id of six digits."""
     ids = [*map(str, range(2140, 2164)), "4", "12", "99999", "100000"]
     with library(tmp_path_factory.mktemp("numbered") / "library", [note(id_, 0) for id_ in ids]) as opened:
@@ -178,7 +180,7 @@ def numbered_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Libra
         "The inpatient 2150?",
     ],
 )
-def test_check_patient_short_number_without_context_is_accepted(text: str, numbered_library: Library) -> None:
+def test_check_patient_short_number_without_context_is_accepted(text: str, numbered_library: LibraryStore) -> None:
     assert read_refusal(numbered_library, text, "2140") == ""
 
 
@@ -195,11 +197,11 @@ def test_check_patient_short_number_without_context_is_accepted(text: str, numbe
         "In 2150, was subject no. 2150 well?",
     ],
 )
-def test_check_patient_short_number_after_patient_is_refused(text: str, numbered_library: Library) -> None:
+def test_check_patient_short_number_after_patient_is_refused(text: str, numbered_library: LibraryStore) -> None:
     assert "names another patient" in read_refusal(numbered_library, text, "2140")
 
 
-def test_check_patient_ids_with_common_prefix_are_distinguished(mixed_library: Library) -> None:
+def test_check_patient_ids_with_common_prefix_are_distinguished(mixed_library: LibraryStore) -> None:
     assert read_refusal(mixed_library, "What did P-1001 take?", "P-1001") == ""
     assert "another" in read_refusal(mixed_library, "What did P-1001 take?", "P-100")
     assert "another" in read_refusal(mixed_library, "What did P-100 take?", "P-1001")
@@ -208,7 +210,7 @@ def test_check_patient_ids_with_common_prefix_are_distinguished(mixed_library: L
     )
 
 
-def test_check_patient_other_patient_in_option_names_question_id(mixed_library: Library) -> None:
+def test_check_patient_other_patient_in_option_names_question_id(mixed_library: LibraryStore) -> None:
     question = Question("Who?", {"A": "10083815"}, "choice", id="q3", patient="10083814")
     with pytest.raises(InputError, match=r"question 'q3': it names another patient"):
         check_patient([Roster(mixed_library)], question)
@@ -217,7 +219,7 @@ def test_check_patient_other_patient_in_option_names_question_id(mixed_library: 
 
 
 @pytest.fixture(scope="module")
-def spelled_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+def spelled_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibraryStore]:
     """Return a library with ids and names of several spellings."""
     names = {
         "10083814": "Ali Hassan",
@@ -257,7 +259,7 @@ def spelled_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Librar
         "patient 4321.0?",
     ],
 )
-def test_check_patient_other_id_in_any_form_is_refused(text: str, spelled_library: Library) -> None:
+def test_check_patient_other_id_in_any_form_is_refused(text: str, spelled_library: LibraryStore) -> None:
     assert "names another patient" in read_refusal(spelled_library, text, "10083814")
 
 
@@ -279,7 +281,7 @@ def test_check_patient_other_id_in_any_form_is_refused(text: str, spelled_librar
         "Maria Muster, Anna?",
     ],
 )
-def test_check_patient_other_name_in_any_form_is_refused(text: str, spelled_library: Library) -> None:
+def test_check_patient_other_name_in_any_form_is_refused(text: str, spelled_library: LibraryStore) -> None:
     assert "names another patient" in read_refusal(spelled_library, text, "10083814")
 
 
@@ -306,12 +308,12 @@ def test_check_patient_other_name_in_any_form_is_refused(text: str, spelled_libr
     ],
 )
 def test_check_patient_doses_compounds_and_own_name_are_accepted(
-    text: str, patient: str, spelled_library: Library
+    text: str, patient: str, spelled_library: LibraryStore
 ) -> None:
     assert read_refusal(spelled_library, text, patient) == ""
 
 
-def test_check_patient_ids_and_names_are_distinguished_by_spelling(spelled_library: Library) -> None:
+def test_check_patient_ids_and_names_are_distinguished_by_spelling(spelled_library: LibraryStore) -> None:
     assert "another" in read_refusal(spelled_library, "p-9000?", "P-9000")
     assert "another" in read_refusal(spelled_library, "P-9000?", "p-9000")
     assert "another" in read_refusal(spelled_library, "Hassan Ali?", "10083814")

@@ -13,7 +13,7 @@ from epicrisis.corpus.reader_base import ArticleStatement, ReaderItem
 from epicrisis.library.health import check_health
 from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Passage, Scope, list_article_marks
 
@@ -48,7 +48,7 @@ def add_items(path: Path, *items: ReaderItem) -> int:
 
 def read_passages(path: Path, scope: Scope = EVERYTHING) -> dict[str, Passage]:
     """Return the passages of both searches, which must agree."""
-    with Library.open(path) as library:
+    with LibraryStore.open(path) as library:
         vector = ENCODER.encode_queries(["aspirin stroke"])[0]
         dense = {hit.passage.document_id: hit.passage for hit in library.search_vectors(vector, 50, scope)}
         words = {hit.passage.document_id: hit.passage for hit in library.search_words("aspirin", 50, scope)}
@@ -79,7 +79,7 @@ def test_retraction_in_any_order_marks_article(source: Document | ArticleStateme
         add_items(path, *items)
     assert read_marks(path)["pubmed:1"] == ("retracted",)
     assert set(read_passages(path, DEFAULT)) == {"pubmed:2"}
-    with Library.open(path) as library:
+    with LibraryStore.open(path) as library:
         assert check_health(library).problems == ()
 
 
@@ -168,7 +168,7 @@ def test_document_of_other_source_is_marked_by_pmid_or_doi(tmp_path: Path) -> No
     later = Document("later", "Aspirin and stroke later.", metadata={"pmid": 77, "doi": "10.1/other"})
     add_items(path, later)
     assert read_marks(path)["later"] == ("retracted",)
-    with Library.open(path) as library:
+    with LibraryStore.open(path) as library:
         (stored_note,) = library.fetch_record(Scope(patient="anna"))
     assert stored_note.marks == ()
 
@@ -194,7 +194,7 @@ def test_marking_interrupted_at_step_is_completed_by_next_addition(
     add_items(path, again)
     assert read_marks(path)["pubmed:1"] == ("retracted",)
     assert "pubmed:1" not in read_passages(path, DEFAULT)
-    with Library.open(path) as library:
+    with LibraryStore.open(path) as library:
         assert library.info().problems == ()
 
 
@@ -211,12 +211,12 @@ def test_marking_interrupted_is_noticed_and_completed_by_next_writer(
         patched.setattr("epicrisis.library.passage_table.PassageTable.write_marks", stopped)
         with pytest.raises(KeyboardInterrupt):
             add_items(path, LIST)
-    with Library.open(path) as reader:
+    with LibraryStore.open(path) as reader:
         assert MARKS_DUE in check_health(reader).notices
-    with Library.open(path, write=True):
+    with LibraryStore.open(path, write=True):
         pass
     assert read_marks(path) == {"pubmed:1": ("retracted",)}
-    with Library.open(path) as reader:
+    with LibraryStore.open(path) as reader:
         assert MARKS_DUE not in check_health(reader).notices
 
 
@@ -238,11 +238,11 @@ def test_earlier_library_is_marked_by_own_notices_at_next_addition(
 def test_repair_keeps_retraction_statements(tmp_path: Path) -> None:
     path = tmp_path / "library"
     add_items(path, OLD, LIST, make_statement(6, "retracted", 20200101, "pubmed:4"))
-    Library.repair(path)
+    LibraryStore.repair(path)
     add_items(path, article(4))
     assert read_marks(path) == {"pubmed:1": ("retracted",), "pubmed:4": ("retracted",)}
     (path / "journal.sqlite").unlink()
-    Library.repair(path)
+    LibraryStore.repair(path)
     add_items(path, article(5))
     assert read_marks(path) == {"pubmed:1": ("retracted",), "pubmed:4": ("retracted",)}
 

@@ -17,7 +17,7 @@ from epicrisis.errors import StorageError
 from epicrisis.library.ingest import add_documents, content_hash
 from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.journal import IngestedFile
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
@@ -47,7 +47,7 @@ class RecordingEncoder(HashingEncoder):
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Iterator[Library]:
+def library(tmp_path: Path) -> Iterator[LibraryStore]:
     with create(tmp_path / "library") as one:
         yield one
 
@@ -58,7 +58,7 @@ def get_counts(report: IngestReport) -> dict[str, int]:
     return {name: getattr(report, name) for name in fields if getattr(report, name)}
 
 
-def read_texts(library: Library, document_id: str) -> list[str]:
+def read_texts(library: LibraryStore, document_id: str) -> list[str]:
     """Return the texts of the document's passages as a word search finds them."""
     hits = library.search_words("aspirin", 1000, Scope())
     return [hit.passage.text for hit in hits if hit.passage.document_id == document_id]
@@ -68,7 +68,7 @@ def read_texts(library: Library, document_id: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def shared_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+def shared_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibraryStore]:
     """Return one library for all examples, each with documents of its own."""
     with create(tmp_path_factory.mktemp("shared") / "library") as one:
         yield one
@@ -97,7 +97,7 @@ def _histories(draw: st.DrawFn) -> list[list[ReaderItem]]:
 
 @settings(deadline=None, max_examples=30)
 @given(history=_histories())
-def test_add_revisions_in_any_order_keeps_latest(shared_library: Library, history: list[list[ReaderItem]]) -> None:
+def test_add_revisions_in_any_order_keeps_latest(shared_library: LibraryStore, history: list[list[ReaderItem]]) -> None:
     for items in history:
         add_documents(shared_library, items, encoder())
     everything = [item for items in history for item in items]
@@ -116,7 +116,7 @@ def test_add_revisions_in_any_order_keeps_latest(shared_library: Library, histor
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_add_revisions_report_counts_each_kind(library: Library, apart: bool) -> None:
+def test_add_revisions_report_counts_each_kind(library: LibraryStore, apart: bool) -> None:
     steps: list[tuple[ReaderItem, dict[str, int]]] = [
         (version("a", "2"), {"added": 1}),
         (version("a", "1"), {"outdated": 1}),
@@ -143,7 +143,7 @@ def test_add_revisions_report_counts_each_kind(library: Library, apart: bool) ->
     assert library.revisions(["a", "never-there", "b"]) == {"a": "5", "never-there": "1"}
 
 
-def test_add_deletion_and_version_of_same_revision_deletes(library: Library) -> None:
+def test_add_deletion_and_version_of_same_revision_deletes(library: LibraryStore) -> None:
     """Whichever comes first, the deletion counts."""
     add_documents(
         library, [version("a", "2"), DeletedDocument("a", "2"), DeletedDocument("b", "2"), version("b", "2")], encoder()
@@ -151,14 +151,14 @@ def test_add_deletion_and_version_of_same_revision_deletes(library: Library) -> 
     assert library.content_hashes(["a", "b"]) == {}
 
 
-def test_add_version_with_revision_wins_over_version_without(library: Library) -> None:
+def test_add_version_with_revision_wins_over_version_without(library: LibraryStore) -> None:
     items = [version("a", "1"), version("a", None), version("b", None), version("b", "1")]
     add_documents(library, items, encoder())
     assert (read_texts(library, "a"), read_texts(library, "b")) == (["aspirin of 1"], ["aspirin of 1"])
     assert library.count() == (2, 2)
 
 
-def test_add_newer_version_removes_all_old_passages(library: Library) -> None:
+def test_add_newer_version_removes_all_old_passages(library: LibraryStore) -> None:
     add_documents(library, [version("a", "1", LONG), version("b", "1", LONG)], encoder())
     assert library.count()[1] >= 6
     add_documents(library, [version("a", "2")], encoder())
@@ -179,8 +179,8 @@ def test_repair_keeps_revisions_and_sources(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         add_documents(library, items, encoder())
         revisions, sources = library.revisions(["a", "b", "c"]), library.sources()
-    assert Library.repair(tmp_path / "l").problems == ()
-    with Library.open(tmp_path / "l", write=True) as library:
+    assert LibraryStore.repair(tmp_path / "l").problems == ()
+    with LibraryStore.open(tmp_path / "l", write=True) as library:
         assert library.revisions(["a", "b", "c"]) == revisions == {"a": "2", "b": "3", "c": "9"}
         assert [(source.name, source.sha256, source.bytes) for source in library.sources()] == [
             (mark.name, mark.sha256, mark.bytes)
@@ -194,13 +194,13 @@ def test_repair_keeps_revisions_and_sources(tmp_path: Path) -> None:
 # -- vectors are made once ---------------------------------------------------------------------------------------------
 
 
-def read_vectors(library: Library, document_id: str) -> dict[str, bytes]:
+def read_vectors(library: LibraryStore, document_id: str) -> dict[str, bytes]:
     """Return the stored float16 vectors by text."""
     stored = library.vectors_of([document_id])
     return {text: np.asarray(vector, dtype=np.float16).tobytes() for (_, text), vector in stored.items()}
 
 
-def test_add_changed_metadata_encodes_nothing(library: Library) -> None:
+def test_add_changed_metadata_encodes_nothing(library: LibraryStore) -> None:
     counting = RecordingEncoder()
     add_documents(library, [version("a", "1", LONG, mesh=["Stroke"])], counting)
     assert len(counting.inputs) >= 3
@@ -216,7 +216,7 @@ def test_add_changed_metadata_encodes_nothing(library: Library) -> None:
         assert np.allclose(encoder().encode_passages([("", passage)])[0], vector, atol=2e-3)
 
 
-def _passages_and_vectors(library: Library) -> tuple[list[str], list[Vectors]]:
+def _passages_and_vectors(library: LibraryStore) -> tuple[list[str], list[Vectors]]:
     """Read from the table row by row: which vector stands beside which text."""
     rows = library.open_table().lance.search().select(["text", "vector"]).to_list()
     texts = [row["text"] for row in rows]
@@ -224,7 +224,7 @@ def _passages_and_vectors(library: Library) -> tuple[list[str], list[Vectors]]:
     return texts, vectors
 
 
-def test_add_changed_text_encodes_only_new_passages(library: Library) -> None:
+def test_add_changed_text_encodes_only_new_passages(library: LibraryStore) -> None:
     counting = RecordingEncoder()
     add_documents(library, [version("a", "1", LONG)], counting)
     encoded = {text for _, text in counting.inputs}
@@ -239,7 +239,7 @@ def test_add_changed_text_encodes_only_new_passages(library: Library) -> None:
     assert len(counting.inputs) >= len(encoded), "a title is part of what is encoded"
 
 
-def test_add_changed_whitespace_encodes_nothing(library: Library) -> None:
+def test_add_changed_whitespace_encodes_nothing(library: LibraryStore) -> None:
     counting = RecordingEncoder()
     add_documents(library, [version("a", "1", "aspirin for stroke")], counting)
     add_documents(library, [version("a", "2", "aspirin  for\nstroke")], counting)
@@ -247,7 +247,7 @@ def test_add_changed_whitespace_encodes_nothing(library: Library) -> None:
     assert read_texts(library, "a") == ["aspirin  for\nstroke"]
 
 
-def test_add_encoded_document_keeps_vector(library: Library) -> None:
+def test_add_encoded_document_keeps_vector(library: LibraryStore) -> None:
     counting = RecordingEncoder()
     vector = np.random.default_rng(3).normal(size=DIMENSIONS).astype(np.float16).astype(np.float32)
     others = [version(f"other:{number}", "1") for number in range(5)]
@@ -278,7 +278,9 @@ def test_add_encoded_document_keeps_vector(library: Library) -> None:
         (np.full(DIMENSIONS, 1e6), "float16"),
     ],
 )
-def test_add_encoded_document_with_invalid_vector_is_skipped(library: Library, vector: Vectors, message: str) -> None:
+def test_add_encoded_document_with_invalid_vector_is_skipped(
+    library: LibraryStore, vector: Vectors, message: str
+) -> None:
     items: list[ReaderItem] = [EncodedDocument(version("a", "1"), vector.astype(np.float32)), version("b", "1")]
     report = add_documents(library, items, encoder())
     assert get_counts(report) == {"added": 1, "skipped": 1}
@@ -298,20 +300,20 @@ def _files(sizes: Sequence[int]) -> Iterator[ReaderItem]:
         yield FileFingerprint(f"part-{number}", f"{number:064}", size)
 
 
-def list_sources(library: Library) -> list[str]:
+def list_sources(library: LibraryStore) -> list[str]:
     return [source.name for source in library.sources()]
 
 
-def test_add_file_is_recorded_after_its_documents(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_file_is_recorded_after_its_documents(library: LibraryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (3, 20, 0, 40, 1)
     before: list[int] = []
-    original = Library.add_source
+    original = LibraryStore.add_source
 
-    def add_source(self: Library, source: IngestedFile) -> None:
+    def add_source(self: LibraryStore, source: IngestedFile) -> None:
         before.append(self.count()[0])
         original(self, source)
 
-    monkeypatch.setattr(Library, "add_source", add_source)
+    monkeypatch.setattr(LibraryStore, "add_source", add_source)
     add_documents(library, _files(sizes), encoder(), passages_per_batch=12)
     recorded = [(file.name, file.sha256, file.bytes) for file in library.sources()]
     assert recorded == [(f"part-{number}", f"{number:064}", size) for number, size in enumerate(sizes)]
@@ -320,7 +322,7 @@ def test_add_file_is_recorded_after_its_documents(library: Library, monkeypatch:
     assert library.info().sources == tuple(library.sources())
 
 
-def test_add_reading_error_leaves_file_unrecorded(library: Library) -> None:
+def test_add_reading_error_leaves_file_unrecorded(library: LibraryStore) -> None:
     def broken() -> Iterator[ReaderItem]:
         yield from itertools.islice(_files([3, 40]), 4)
         raise StorageError("the disk")
@@ -332,7 +334,7 @@ def test_add_reading_error_leaves_file_unrecorded(library: Library) -> None:
     assert (list_sources(library), library.count()[0]) == (["part-0", "part-1"], 43)
 
 
-def test_add_encoding_error_leaves_file_unrecorded(library: Library) -> None:
+def test_add_encoding_error_leaves_file_unrecorded(library: LibraryStore) -> None:
     class Broken(RecordingEncoder):
         def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
             if len(self.inputs) > 60:

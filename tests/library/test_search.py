@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.testing.stores import DIMENSIONS, MemoryStore, build_stored_document
 from epicrisis.types import Document, Passage, Scope
 
@@ -21,7 +21,7 @@ PATIENTS = (None, None, "anna", "bert")
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Library, MemoryStore]]:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LibraryStore, MemoryStore]]:
     """Return a library and a memory store with the same documents, many with equal vectors."""
     dice = np.random.default_rng(5)
     documents = []
@@ -32,7 +32,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Library, 
         documents.append(build_stored_document(f"d{number:02d}", *texts, vectors=None, date=date, patient=patient))
     memory = MemoryStore()
     memory.add(documents)
-    with Library.create(
+    with LibraryStore.create(
         tmp_path_factory.mktemp("both") / "library",
         encoder_fingerprint="check",
         encoder_name="check",
@@ -60,7 +60,7 @@ SCOPES = st.builds(
     scope=SCOPES,
 )
 def test_search_vectors_matches_brute_force(
-    stores: tuple[Library, MemoryStore], vector: list[float], k: int, scope: Scope
+    stores: tuple[LibraryStore, MemoryStore], vector: list[float], k: int, scope: Scope
 ) -> None:
     library, memory = stores
     query = np.asarray(vector, dtype=np.float32)
@@ -74,7 +74,7 @@ def test_search_vectors_matches_brute_force(
     within=st.none() | st.lists(st.integers(0, 70).map(lambda i: f"d{i:02d}#0"), max_size=20),
 )
 def test_search_words_matches_memory_store(
-    stores: tuple[Library, MemoryStore], words: list[str], scope: Scope, within: list[str] | None
+    stores: tuple[LibraryStore, MemoryStore], words: list[str], scope: Scope, within: list[str] | None
 ) -> None:
     library, memory = stores
     query = " ".join(words)
@@ -89,7 +89,7 @@ def test_search_words_matches_memory_store(
 
 def test_search_words_scores_match_bm25_formula(tmp_path: Path) -> None:
     """Okapi BM25 with k1 1.2 and b 0.75 (Robertson and Zaragoza 2009), as tantivy and Lucene compute its IDF."""
-    with Library.create(
+    with LibraryStore.create(
         tmp_path / "l", encoder_fingerprint="c", encoder_name="c", dimensions=DIMENSIONS, max_tokens=9, overlap=0
     ) as library:
         library.add(
@@ -114,7 +114,7 @@ def test_search_words_scores_match_bm25_formula(tmp_path: Path) -> None:
     metadata=st.dictionaries(st.text(max_size=5), st.none() | st.booleans() | st.integers() | st.text(max_size=5)),
 )
 def test_fetch_returns_passages_unchanged(
-    stores: tuple[Library, MemoryStore], text: str, name: str, metadata: dict[str, object]
+    stores: tuple[LibraryStore, MemoryStore], text: str, name: str, metadata: dict[str, object]
 ) -> None:
     library, _ = stores
     document = build_stored_document(f"any:{name}", text)
@@ -132,7 +132,7 @@ def test_search_words_pubmedqa_questions_find_their_abstracts(data_folder: Path,
     """The 1,000 abstracts of PubMedQA by their context alone; an own index of the same analyzer finds 0.964."""
     entries = json.loads((data_folder / "pubmedqa" / "ori_pqal.json").read_text("utf-8"))
     documents = [Document(id=pmid, text=" ".join(entry["CONTEXTS"])) for pmid, entry in entries.items()]
-    with Library.create(
+    with LibraryStore.create(
         tmp_path / "l", encoder_fingerprint="c", encoder_name="c", dimensions=DIMENSIONS, max_tokens=9, overlap=0
     ) as library:
         library.add([build_stored_document(document.id, document.text) for document in documents])

@@ -10,17 +10,17 @@ import pytest
 
 from epicrisis.library import library as libraries
 from epicrisis.library import vector_search
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.testing.stores import DIMENSIONS, MemoryStore, check_store
 
 
 @pytest.fixture
-def make_library(tmp_path: Path) -> Callable[[], Library]:
+def make_library(tmp_path: Path) -> Callable[[], LibraryStore]:
     """Return a function that creates a library in a folder with an unusual name."""
     number = itertools.count()
 
-    def create() -> Library:
-        return Library.create(
+    def create() -> LibraryStore:
+        return LibraryStore.create(
             tmp_path / f"my library %20 é #{next(number)}",
             encoder_fingerprint="check",
             encoder_name="check",
@@ -36,19 +36,19 @@ def test_memory_store_satisfies_store_contract() -> None:
     check_store(MemoryStore)
 
 
-def test_library_satisfies_store_contract(make_library: Callable[[], Library]) -> None:
+def test_library_satisfies_store_contract(make_library: Callable[[], LibraryStore]) -> None:
     check_store(make_library)
 
 
 def test_library_above_exact_limit_satisfies_store_contract(
-    make_library: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
+    make_library: Callable[[], LibraryStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_search, "EXACT_LIMIT", 0)
     check_store(make_library)
 
 
 def test_library_compacting_after_every_write_satisfies_store_contract(
-    make_library: Callable[[], Library], monkeypatch: pytest.MonkeyPatch
+    make_library: Callable[[], LibraryStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(libraries, "_COMPACT_AFTER", 1)
     check_store(make_library)

@@ -17,7 +17,7 @@ import pytest
 from epicrisis.library import library as libraries
 from epicrisis.library import library_parts, vector_search
 from epicrisis.library import vector_index as indexes
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.vector_index import IndexReport, K, read_report
 from epicrisis.library.vector_search import VectorSearch
 from epicrisis.protocols import StoredDocument, Vectors
@@ -115,12 +115,12 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     return search_ways
 
 
-def index_name(library: Library) -> str | None:
+def index_name(library: LibraryStore) -> str | None:
     return VectorSearch(library.path, library.open_table(), library.manifest.dimensions).index_name()
 
 
-def create(folder: Path, dimensions: int = DIMENSIONS) -> Library:
-    return Library.create(
+def create(folder: Path, dimensions: int = DIMENSIONS) -> LibraryStore:
+    return LibraryStore.create(
         folder, encoder_fingerprint="check", encoder_name="check", dimensions=dimensions, max_tokens=9, overlap=0
     )
 
@@ -143,7 +143,7 @@ def indexed(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a closed library with an index."""
     folder = tmp_path_factory.mktemp("indexed") / "library"
     shutil.copytree(plain, folder)
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         report = library.optimize(recall=0.9)
     assert report is not None
     assert report.good
@@ -160,7 +160,7 @@ def list_ids(hits: Sequence[Hit]) -> list[str]:
     return [hit.passage.id for hit in hits]
 
 
-def measure_recall(library: Library, scope: Scope, k: int = K, exact: Exact = EXACT, queries: int = 40) -> float:
+def measure_recall(library: LibraryStore, scope: Scope, k: int = K, exact: Exact = EXACT, queries: int = 40) -> float:
     """Return the share of the k nearest passages that a search finds, for other queries than the library's own."""
     dice = np.random.default_rng(99)
     hit_count = 0
@@ -172,7 +172,7 @@ def measure_recall(library: Library, scope: Scope, k: int = K, exact: Exact = EX
     return hit_count / (k * queries)
 
 
-def matches_exact(library: Library, scope: Scope = ANNA, exact: Exact = EXACT, queries: int = 5) -> bool:
+def matches_exact(library: LibraryStore, scope: Scope = ANNA, exact: Exact = EXACT, queries: int = 5) -> bool:
     return all(
         list_ids(library.search_vectors(vector, 20, scope)) == exact.nearest(vector, 20, scope)
         for vector in vectors(queries, 7)
@@ -196,7 +196,7 @@ def test_optimize_small_library_builds_no_index(tmp_path: Path) -> None:
 
 def test_optimize_reports_index_and_uses_it(plain: Path, tmp_path: Path, ways: Ways) -> None:
     steps: list[str] = []
-    with Library.open(shutil.copytree(plain, tmp_path / "l"), write=True) as library:
+    with LibraryStore.open(shutil.copytree(plain, tmp_path / "l"), write=True) as library:
         assert matches_exact(library)
         assert ways.only == "scan"
         assert (library.info().exact, library.info().unindexed) == (True, COUNT)
@@ -221,7 +221,7 @@ def test_optimize_reported_recall_matches_search(
 ) -> None:
     """Against brute force, on other passages than those it was measured on."""
     monkeypatch.setattr(indexes, "QUERIES", 100)
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         report = library.optimize(recall=target)
         assert report is not None
         assert report.good
@@ -250,7 +250,7 @@ def test_optimize_recall_below_target_searches_exactly(
 ) -> None:
     """Without looking again at the vectors, codes of one bit a dimension cannot tell near neighbours apart."""
     monkeypatch.setattr(indexes, "_REFINEMENTS", (1,))
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         report = library.optimize(recall=0.999)
         assert report is not None
         assert report.recall < 0.99
@@ -290,12 +290,12 @@ def test_optimize_undated_documents_have_no_filtered_recall(tmp_path: Path) -> N
 
 
 def test_optimize_grown_library_rebuilds_index(folder: Path) -> None:
-    def steps(library: Library, **how: Any) -> set[str]:
+    def steps(library: LibraryStore, **how: Any) -> set[str]:
         messages: list[str] = []
         library.optimize(recall=0.5, on_step=messages.append, **how)
         return {step for step in messages if step.startswith("building")}
 
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         assert steps(library) == set()
         assert steps(library, rebuild=True) == {"building an index of 45 partitions"}
         more = [document(number + COUNT, vector) for number, vector in enumerate(vectors(COUNT + 1, 5))]
@@ -318,7 +318,7 @@ def test_indexed_library_finds_added_and_omits_deleted_documents(folder: Path, w
     changed = [document(number, vector, "2") for number, vector in enumerate(fresh[30:])]
     deleted = [f"d{number:05d}" for number in range(100, 160)]
     now = {stored.id: stored for stored in [*DOCUMENTS, *more, *changed] if stored.id not in deleted}
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         library.add(more)
         library.add(changed)
         library.delete(deleted)
@@ -342,10 +342,10 @@ def test_indexed_library_finds_added_and_omits_deleted_documents(folder: Path, w
 
 def test_open_reader_uses_index_built_later(plain: Path, tmp_path: Path, ways: Ways) -> None:
     folder = Path(shutil.copytree(plain, tmp_path / "l"))
-    with Library.open(folder) as reader:
+    with LibraryStore.open(folder) as reader:
         assert matches_exact(reader)
         assert ways.only == "scan"
-        with Library.open(folder, write=True) as writer:
+        with LibraryStore.open(folder, write=True) as writer:
             writer.optimize(recall=0.9)
             extra = document(COUNT, -DOCUMENTS[0].vectors[0])
             writer.add([extra])
@@ -374,7 +374,7 @@ def test_open_reader_uses_index_built_later(plain: Path, tmp_path: Path, ways: W
     ],
 )
 def test_search_vectors_broad_filter_keeps_recall(scope: Scope, indexed: Path, ways: Ways) -> None:
-    with Library.open(indexed) as library:
+    with LibraryStore.open(indexed) as library:
         assert measure_recall(library, scope) >= 0.9
         assert ways.only == "approximate"
         for vector in vectors(5, 13):
@@ -398,7 +398,7 @@ def test_search_vectors_narrow_filter_is_exact(
     scope: Scope, few: float, indexed: Path, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_search, "MIN_INDEX_SHARE", few)
-    with Library.open(indexed) as library:
+    with LibraryStore.open(indexed) as library:
         if any(scope.admits(stored.passages[0]) for stored in DOCUMENTS):
             assert matches_exact(library, scope)
         else:
@@ -450,7 +450,7 @@ def test_search_vectors_invalid_index_report_is_exact(
     (folder / "index.json").unlink()
     if text is not None:
         (folder / "index.json").write_text(text, errors="surrogateescape")
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         assert matches_exact(library, queries=2)
         assert ways.only == "scan"
         assert (library.info().exact, library.info().index) == (True, None)
@@ -459,7 +459,7 @@ def test_search_vectors_invalid_index_report_is_exact(
 def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
     (folder / "index.json").write_text("{")
     messages: list[str] = []
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         report = library.optimize(recall=0.5, on_step=messages.append)
         assert "building an index of 45 partitions" in messages
         assert read_report(folder) == report
@@ -467,7 +467,7 @@ def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
 
 def test_search_vectors_missing_index_is_exact(folder: Path) -> None:
     """As of a folder that was copied with the report of another one."""
-    with Library.open(folder, write=True) as library:
+    with LibraryStore.open(folder, write=True) as library:
         library.open_table().lance.drop_index(str(index_name(library)))
         assert matches_exact(library)
         library.optimize(recall=0.5)
@@ -477,7 +477,7 @@ def test_search_vectors_missing_index_is_exact(folder: Path) -> None:
 # -- the contract -----------------------------------------------------------------------------------------------------
 
 
-class Indexed(Library):
+class Indexed(LibraryStore):
     """Builds its index after every write; vectors get zeros behind them, which changes no inner product."""
 
     wide = 0

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.server import shelves
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page.library_view import build_year_chart
@@ -41,7 +41,7 @@ def send(app: Any, *requests: tuple[str, str, dict[str, str]], key: str | None =
 
 def erase_vector(folder: Path, passage_id: str) -> None:
     """Replace a vector of the library by zeros, as a faulty encoder would."""
-    with Library.open(folder) as library:
+    with LibraryStore.open(folder) as library:
         table = library.open_table().lance
         table.update(where=f"id = '{passage_id}'", values={"vector": [0.0] * library.manifest.dimensions})
 

@@ -21,7 +21,7 @@ from fastapi import FastAPI
 
 from epicrisis.errors import StorageError
 from epicrisis.library.document_list import DocumentFilter, list_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.upload_reception import UploadLimits, clean_name
 from epicrisis.server.users import USERS_FILE, UserStore
@@ -71,7 +71,7 @@ def upload(folder: Path, *files: File, limits: UploadLimits | None = None, **fie
 
 
 def list_ids(folder: Path) -> set[str]:
-    with Library.open(folder / "lib") as library:
+    with LibraryStore.open(folder / "lib") as library:
         return {entry.id for entry in list_documents(library, DocumentFilter(), 0, 1_000).documents}
 
 
@@ -106,7 +106,7 @@ def test_files_of_several_formats_are_in_the_library_and_answers_use_them(tmp_pa
     assert kept.endswith(".pdf")
     path = tmp_path / "server" / kept
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with Library.open(tmp_path / "lib") as library:
+    with LibraryStore.open(tmp_path / "lib") as library:
         origin = library.origins(["file:melatonin.pdf"])["file:melatonin.pdf"]
         assert origin.path == str(path.resolve())
         assert [file.name for file in library.sources()] == ["a.jsonl", "gout.md", "iron.html", "melatonin.pdf"]
@@ -375,7 +375,7 @@ def test_upload_cut_off_by_kill_is_removed_at_start(tmp_path: Path) -> None:
 def test_busy_library_stops_import_with_cure_and_resume_finishes_it(tmp_path: Path) -> None:
     async def run() -> tuple[dict[str, Any], dict[str, Any], int]:
         async with connect(make_app(tmp_path)) as client:
-            with Library.open(tmp_path / "lib", write=True):
+            with LibraryStore.open(tmp_path / "lib", write=True):
                 stopped = await send(client, ("gout.md", TEXT))
             await client.post(f"/api/v1/uploads/{stopped['id']}/resume")
             done = await wait(client, stopped["id"])
@@ -493,6 +493,6 @@ def test_number_of_pubmed_file_stays_in_stored_name(tmp_path: Path) -> None:
     new = upload(tmp_path, ("pubmed26n0009.xml", citation.format("New").encode()))
     old = upload(tmp_path, ("pubmed26n0003.xml", citation.format("Old").encode()))
     assert (new["result"]["added"], old["result"]["added"], old["result"]["replaced"]) == (1, 0, 0)
-    with Library.open(tmp_path / "lib") as library:
+    with LibraryStore.open(tmp_path / "lib") as library:
         (entry,) = list_documents(library, DocumentFilter(words="pubmed:77")).documents
     assert entry.title == "New"

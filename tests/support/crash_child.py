@@ -24,7 +24,7 @@ from typing import Any
 from epicrisis.library import library as libraries
 from epicrisis.library import library_parts, manifest, vector_index
 from epicrisis.library.journal import Journal
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.vector_search import VectorSearch
 from epicrisis.library.word_index import WordIndex
@@ -59,12 +59,12 @@ _DURING: dict[str, tuple[Any, str]] = {
     "writing-table": (PassageTable, "write"),
     "writing-words": (WordIndex, "replace"),
     "compacting": (PassageTable, "compact"),
-    "adding": (Library, "add"),
+    "adding": (LibraryStore, "add"),
     "writing": (Journal, "begin"),
     "building-filters": (VectorSearch, "build_filters"),
     "building-index": (VectorSearch, "build_index"),
     "measuring": (vector_index, "measure_index"),
-    "optimizing": (Library, "optimize"),
+    "optimizing": (LibraryStore, "optimize"),
 }
 PHASES = (
     "journal-begun",
@@ -129,13 +129,13 @@ def arm(moment: str, passes: int) -> None:
 
 def acknowledge(path: Path) -> None:
     """Record each document (id, hash or null) durably when the library has acknowledged it or its deletion."""
-    original_add, original_delete = libraries.Library.add, libraries.Library.delete
+    original_add, original_delete = libraries.LibraryStore.add, libraries.LibraryStore.delete
 
-    def add(self: Library, documents: Sequence[StoredDocument]) -> None:
+    def add(self: LibraryStore, documents: Sequence[StoredDocument]) -> None:
         original_add(self, documents)
         note([[document.id, document.content_hash] for document in documents])
 
-    def delete(self: Library, document_ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
+    def delete(self: LibraryStore, document_ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
         original_delete(self, document_ids, revisions)
         note([[document_id, None] for document_id in document_ids])
 
@@ -145,8 +145,8 @@ def acknowledge(path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
 
-    libraries.Library.add = add  # type: ignore[method-assign]
-    libraries.Library.delete = delete  # type: ignore[method-assign]
+    libraries.LibraryStore.add = add  # type: ignore[method-assign]
+    libraries.LibraryStore.delete = delete  # type: ignore[method-assign]
 
 
 def main(action: str, folder: Path, acknowledged: Path, version: int, count: int, moment: str, passes: int) -> None:
@@ -156,11 +156,11 @@ def main(action: str, folder: Path, acknowledged: Path, version: int, count: int
     arm(moment, passes)
     acknowledge(acknowledged)
     if action == "repair":
-        Library.repair(folder)
+        LibraryStore.repair(folder)
     elif action == "create":
         library_documents.create(folder).close()
     else:
-        with Library.open(folder, write=True) as library:
+        with LibraryStore.open(folder, write=True) as library:
             if action == "optimize":
                 library.optimize(recall=1.0, rebuild=True)
             elif action == "delete":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from epicrisis.components import LibrarySearch
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
@@ -16,9 +16,9 @@ from epicrisis.types import Document
 def opened_library(path: Path, documents: Sequence[Document]) -> LibrarySearch:
     """The library, made and opened again for reading, with its search."""
     encoder = HashingEncoder(64)
-    with Library.create(
+    with LibraryStore.create(
         path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=64, overlap=0
     ) as made:
         add_documents(made, documents, encoder)
-    library = Library.open(path)
+    library = LibraryStore.open(path)
     return LibrarySearch(library, Retriever(library, encoder))

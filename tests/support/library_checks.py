@@ -10,7 +10,7 @@ from typing import Any
 
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint
 from epicrisis.library.ingest import content_hash
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import version_of
 from epicrisis.types import Document
 from tests.support.library_documents import LARGE, Contents, contents, documents, revised
@@ -23,7 +23,7 @@ def acknowledged(folder: Path) -> dict[str, Any]:
     return dict(json.loads(line) for line in lines)
 
 
-def discrepancies(library: Library, promised: dict[str, str], version: int = 1) -> list[str]:
+def discrepancies(library: LibraryStore, promised: dict[str, str], version: int = 1) -> list[str]:
     """Describe what is wrong with the library: nothing may be lost, doubled, partial or inconsistent.
 
     A document may also be of the version last added: acknowledged by the library, killed before it was written down.
@@ -35,7 +35,7 @@ def discrepancies(library: Library, promised: dict[str, str], version: int = 1) 
     return lost + _disagreements(library, state)
 
 
-def broken_promises(library: Library, promised: Mapping[str, str | None], version: int, count: int) -> list[str]:
+def broken_promises(library: LibraryStore, promised: Mapping[str, str | None], version: int, count: int) -> list[str]:
     """Describe what is wrong where versions have revisions. `promised` holds None for deleted documents.
 
     Each document is as it was last acknowledged, or as `version` has it.
@@ -71,7 +71,7 @@ def _unfinished_files(state: Contents, version: int, count: int) -> list[str]:
     return wrong
 
 
-def _disagreements(library: Library, state: Contents) -> list[str]:
+def _disagreements(library: LibraryStore, state: Contents) -> list[str]:
     """Describe where the parts of the library disagree."""
     hashes = {passage_id: sha for passage_id, (_, sha) in state.table.items()}
     by_document: dict[str, set[str]] = {}

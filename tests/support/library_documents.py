@@ -17,7 +17,7 @@ from epicrisis.library import library as libraries
 from epicrisis.library import library_parts, vector_index, vector_search
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.journal import Journal
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import WordIndex
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
@@ -88,9 +88,9 @@ SMALL = (
 """(module, name, value): limits that make this corpus a large library, with an index."""
 
 
-def create(folder: Path) -> Library:
+def create(folder: Path) -> LibraryStore:
     hashing = encoder()
-    return Library.create(
+    return LibraryStore.create(
         folder,
         encoder_fingerprint=hashing.fingerprint,
         encoder_name="hashing",
@@ -100,11 +100,11 @@ def create(folder: Path) -> Library:
     )
 
 
-def add(library: Library, version: int, count: int) -> None:
+def add(library: LibraryStore, version: int, count: int) -> None:
     add_documents(library, documents(version, count), encoder(), passages_per_batch=12)
 
 
-def revise(library: Library, version: int, count: int) -> None:
+def revise(library: LibraryStore, version: int, count: int) -> None:
     add_documents(library, revised(version, count), encoder(), passages_per_batch=12)
 
 
@@ -128,7 +128,7 @@ class Contents:
     """What a few questions find, by vectors and by words."""
 
 
-def contents(library: Library) -> Contents:
+def contents(library: LibraryStore) -> Contents:
     """Read the contents of each part, so that no filter hides anything."""
     table = library.open_table()
     stored = list(chain.from_iterable(table.batches()))
@@ -153,7 +153,7 @@ def contents(library: Library) -> Contents:
     )
 
 
-def _search(library: Library) -> Iterator[tuple[str, ...]]:
+def _search(library: LibraryStore) -> Iterator[tuple[str, ...]]:
     for question in ("aspirin and stroke", "liver biopsy in sepsis"):
         for scope in (Scope(), Scope(patient="anna", as_of="2021")):
             vector = np.asarray(encoder().encode_queries([question])[0])

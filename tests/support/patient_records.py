@@ -11,7 +11,7 @@ from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
 from epicrisis.protocols import ChatRequest
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
@@ -78,11 +78,11 @@ def solved() -> Iterator[Document]:
     yield Document("strayed", f"Which drug was given for stroke? {word(0)}", patient=PATIENTS[0])
 
 
-def library(path: Path, documents: Iterable[ReaderItem], encoder: HashingEncoder = ENCODER) -> Library:
+def library(path: Path, documents: Iterable[ReaderItem], encoder: HashingEncoder = ENCODER) -> LibraryStore:
     """Create a library of these documents and open it for reading."""
     with open_or_create(path, encoder, "hashing", overlap=0) as store:
         add_documents(store, documents, encoder)
-    return Library.open(path)
+    return LibraryStore.open(path)
 
 
 def ward(folder: Path, *, fused: bool = False, reranked: bool = False, beside: bool = False) -> LibrarySearch:

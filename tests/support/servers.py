@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from epicrisis.components import LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.corpus.reader_base import ReaderItem
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster, holds_patients
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel
@@ -65,7 +65,7 @@ def open_existing(
     folder: Path, model: ChatModel | None = None, *, encoder: HashingEncoder = ENCODER, **settings: Any
 ) -> OpenLibrary:
     """Return the library in this folder with this chat model in every role."""
-    opened = Library.open(folder)
+    opened = LibraryStore.open(folder)
     retriever = Retriever(opened, encoder, remedy="segments", sentences=find_sentences)
     search = LibrarySearch(opened, retriever, rosters=(Roster(opened),))
     models = {"writer": {"name": "http://127.0.0.1:9/v1#scripted"}}

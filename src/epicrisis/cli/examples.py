@@ -13,9 +13,11 @@ from typer import Argument, Option
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath, output_option
+from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
-from epicrisis.cli.terminal import open_console, open_progress, say, say_above, show_json
+from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import BudgetExceeded, EpicrisisError, RunStopped
 from epicrisis.printable import count_noun
 from epicrisis.privacy import local_path, set_local_only
@@ -91,7 +93,7 @@ def build(
         if report is not None:
             say(_report_line(path, report))
     if report is not None:
-        say_skipped(report.first_skipped, report.skipped)
+        say_skipped(report.reasons)
     if error is not None:
         fail(error.message, error.exit_code)
     if failed:
@@ -150,14 +152,14 @@ def add(
         show_json(report)
     else:
         say(_report_line(path, report))
-    say_report_skipped(report)
+    say_report_skipped(report, path)
 
 
 def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]:
     """Return the folder, and the encoder for additions with its name. Raises InputError for other documents there."""
     from epicrisis.components import load_ingest_encoder
     from epicrisis.evaluation.synthesis.example_documents import library_examples
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
     from epicrisis.library.manifest import NAME
 
     if settings.local_only:
@@ -168,7 +170,7 @@ def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]
         settings = settings.model_copy(update={"encoder": settings.encoder or settings.examples.encoder})
     encoder, name = load_ingest_encoder(settings, path, precomputed=False)
     if exists:
-        with Library.open(path, encoder_fingerprint=encoder.fingerprint) as store:
+        with LibraryStore.open(path, encoder_fingerprint=encoder.fingerprint) as store:
             next(library_examples(store), None)
     return path, encoder, name
 
@@ -176,13 +178,8 @@ def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]
 def _add(path: Path, items: Iterable[ReaderItem], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
     from epicrisis.library.ingest import add_documents, open_or_create
 
-    with open_or_create(path, encoder, name) as store, open_console(stderr=True, quiet=quiet).status("") as status:
-        return add_documents(
-            store,
-            items,
-            encoder,
-            on_progress=lambda progress: status.update(f"Adding: {progress.documents} read, {progress.saved} saved"),
-        )
+    with open_or_create(path, encoder, name) as store, show_ingest("Adding", quiet=quiet) as display:
+        return add_documents(store, items, encoder, on_progress=display.show)
 
 
 def _report_line(path: Path, report: IngestReport) -> str:
@@ -210,12 +207,12 @@ def info(
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.synthesis.example_documents import count_examples
     from epicrisis.evaluation.synthesis.leaks import find_leaks
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
 
     settings = flags.settings()
     dataset = None if against is None else load_dataset(against, settings.home, data)
     similarity = settings.examples.leak_similarity
-    with Library.open(library) as store:
+    with LibraryStore.open(library) as store:
         groups, encoder = count_examples(store), store.manifest.encoder_name
         leaked = None if dataset is None else find_leaks(store, dataset.questions, similarity)
     total = sum(group.count for group in groups)

@@ -15,8 +15,9 @@ from typer import Argument, Option
 from epicrisis.answers import Failure
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import BUDGET, COMMON, SEED, Json, Yes
+from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import confirm, warn_about_demo_models
-from epicrisis.cli.terminal import open_progress, say, say_above, show_data, show_tables
+from epicrisis.cli.terminal import say, show_data, show_tables
 from epicrisis.errors import InputError, ModelMissing, SettingsError
 from epicrisis.privacy import local_path
 
@@ -173,7 +174,7 @@ async def _measure_by_judge(
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
     from epicrisis.evaluation.grading.model_client import cost_question, open_model_client
     from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
-    from epicrisis.library.library import Library
+    from epicrisis.library.library import LibraryStore
     from epicrisis.patient_data_policy import protect_patient_data
 
     settings = protect_patient_data(settings, library)
@@ -182,7 +183,7 @@ async def _measure_by_judge(
         client = await stack.enter_async_context(open_model_client(settings))
         measurers = [rubric_measurer(client)]
         if library is not None:
-            store = stack.enter_context(Library.open(local_path(library)))
+            store = stack.enter_context(LibraryStore.open(local_path(library)))
             measurers.append(notes_measurer(client, NoteTexts(store, describe_library(store))))
         if not yes:
             remaining = []

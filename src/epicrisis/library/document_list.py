@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import sql_text
 from epicrisis.study_types import StudyType, find_study_type
 from epicrisis.types import RETRACTED, Metadata
@@ -81,7 +81,7 @@ class DocumentCounts:
 
 
 def list_documents(
-    library: Library, wanted: DocumentFilter, offset: int = 0, limit: int = PAGE_DOCUMENTS
+    library: LibraryStore, wanted: DocumentFilter, offset: int = 0, limit: int = PAGE_DOCUMENTS
 ) -> DocumentPage:
     """Return the documents from `offset` that meet the filter, and the number of all that do.
 
@@ -103,7 +103,7 @@ def list_documents(
     return DocumentPage(tuple(documents), matches, is_complete=True)
 
 
-def count_documents(library: Library) -> DocumentCounts:
+def count_documents(library: LibraryStore) -> DocumentCounts:
     """Return the counts of the documents without a patient. Reads dates, titles and metadata, and no text.
 
     Raises StorageError or LibraryDamaged if the library cannot be read.
@@ -132,7 +132,7 @@ def count_documents(library: Library) -> DocumentCounts:
     )
 
 
-def _read_rows(library: Library, condition: str, columns: list[str]) -> Iterator[dict[str, Any]]:
+def _read_rows(library: LibraryStore, condition: str, columns: list[str]) -> Iterator[dict[str, Any]]:
     """Yield these columns of the first passages that meet the condition, a batch in memory at a time."""
     table = library.open_table()
     with translate_errors(library.path):

@@ -26,7 +26,7 @@ from epicrisis.library.checksums import verify_data_files
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.health_report import MAX_LISTED, Finding, HealthReport, IndexAgreement
 from epicrisis.library.journal import Journal
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.library.word_index import WordIndex, version_of
@@ -62,7 +62,7 @@ _SPREAD = 2_654_435_761
 _KEYS = 1 << 32
 
 
-def check_health(library: Library, on_progress: Callable[[int, int], None] | None = None) -> HealthReport:
+def check_health(library: LibraryStore, on_progress: Callable[[int, int], None] | None = None) -> HealthReport:
     """Read the whole library and report its health.
 
     `on_progress` receives (passages read, passages of the library). Raise LibraryBusy if a writer removed files during

@@ -20,7 +20,7 @@ from epicrisis.corpus import reader_base as readers
 from epicrisis.corpus.reader_base import FileDocument, ReaderItem
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
 from epicrisis.library import ingest_batches
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
 from epicrisis.library.passage_table import find_fault, find_vector_fault
 from epicrisis.library.patients import NotesAndLiterature, read_document_patients
@@ -46,19 +46,19 @@ def open_or_create(
     splitter: SplitterName | None = None,
     ready_made: bool = False,
     chunk_tokens: int | None = None,
-) -> Library:
+) -> LibraryStore:
     """Open the library at `path` for writing, or create one for this encoder. An interrupted creation is repeated.
 
     `overlap` and `splitter` apply to a new library. `ready_made` means that documents come with vectors of an encoder
     with this name. `chunk_tokens` is the maximum length of a passage, by default the encoder's window.
 
     Raise EncoderMismatch for a library of another encoder, LibraryError for one with another splitter or chunk length,
-    InputError for chunks longer than the encoder reads, and the errors of `Library.open` and `Library.create`.
+    InputError for chunks longer than the encoder reads, and the errors of `LibraryStore.open` and of its `create`.
     """
     if chunk_tokens is not None:
         check_chunks(chunk_tokens, encoder, encoder_name, overlap, splitter, ready_made)
     if complete_manifest(path) is None:
-        return Library.create(
+        return LibraryStore.create(
             path,
             encoder_fingerprint=f"{PRECOMPUTED}{encoder_name}" if ready_made else encoder.fingerprint,
             encoder_name=encoder_name,
@@ -67,7 +67,7 @@ def open_or_create(
             overlap=overlap,
             splitter=splitter or ("whole" if ready_made else "tokens"),
         )
-    library = Library.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
+    library = LibraryStore.open(path, write=True, encoder_fingerprint=encoder.fingerprint)
     manifest = library.manifest
     fault = ""
     if splitter not in (None, manifest.splitter):
@@ -80,7 +80,7 @@ def open_or_create(
     return library
 
 
-def check_vectors(library: Library, encoder: Encoder) -> None:
+def check_vectors(library: LibraryStore, encoder: Encoder) -> None:
     """Encode a few passages of a library with precomputed vectors, and compare the vectors.
 
     Raise EncoderMismatch if they differ by more than rounding (cosine below 0.99).
@@ -97,7 +97,7 @@ def check_vectors(library: Library, encoder: Encoder) -> None:
 
 
 def add_documents(
-    library: Library,
+    library: LibraryStore,
     items: Iterable[ReaderItem],
     encoder: Encoder,
     *,
@@ -275,7 +275,7 @@ class _FileDocumentIds:
     with `replace`.
     """
 
-    def __init__(self, library: Library, counts: ingest_batches.IngestCounts, replace: bool) -> None:
+    def __init__(self, library: LibraryStore, counts: ingest_batches.IngestCounts, replace: bool) -> None:
         self._library = library
         self._counts = counts
         self._replace = replace

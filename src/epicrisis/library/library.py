@@ -52,7 +52,7 @@ FILTERS_FROM = 5_000
 """Minimum number of passages for indexes of the filter columns, which then pay off at the first search."""
 
 
-class Library:
+class LibraryStore:
     """A PassageStore on disk for one writer and any number of readers at a time. It is thread-safe.
 
     Use `create` or `open`. Errors of the engines are raised as StorageError or LibraryDamaged.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import check_scope
 from epicrisis.library.vector_search import scope_condition
 from epicrisis.types import Passage, Scope
@@ -17,7 +17,7 @@ _BATCH_ROWS = 8192
 
 
 def read_document_passages(
-    library: Library, document_ids: Sequence[str], scope: Scope
+    library: LibraryStore, document_ids: Sequence[str], scope: Scope
 ) -> Mapping[str, tuple[Passage, ...]]:
     """Map each document to its passages in order. Documents that are missing or outside the scope are left out."""
     check_scope(scope)
@@ -32,7 +32,7 @@ def read_document_passages(
     return ordered
 
 
-def sample_passages(library: Library, count: int, seed: int, scope: Scope) -> tuple[Passage, ...]:
+def sample_passages(library: LibraryStore, count: int, seed: int, scope: Scope) -> tuple[Passage, ...]:
     """Return a uniform random sample of `count` passages in scope, in random order, or all if there are fewer.
 
     The sample has the lowest values of `sha256("<seed>:<id>")`, so it depends only on the seed and the library's

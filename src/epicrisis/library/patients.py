@@ -18,7 +18,7 @@ from epicrisis.errors import InputError, LibraryError
 from epicrisis.library import journal
 from epicrisis.library import patient_identities as registry
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import check_parts
 from epicrisis.library.manifest import NAME, read_manifest
 from epicrisis.library.passage_table import PassageTable, sql_in
@@ -79,7 +79,7 @@ def holds_patients(folder: Path) -> bool:
 class Roster:
     """The patients of one library. Every call sees the library's newest state."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: LibraryStore) -> None:
         self.path = library.path
         self._table = library.open_table()
         self._lock = threading.Lock()
@@ -146,7 +146,7 @@ class Roster:
         self._ids_by_name, self._ids_by_number = by_name, by_number
 
 
-def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, str]:
+def names_in_notes(library: LibraryStore, patients: Iterable[str]) -> Mapping[str, str]:
     """Map these patients to the first names given in their notes. Patients without a name are left out."""
     ids = sorted(patients)
     names: dict[str, str] = {}
@@ -156,7 +156,7 @@ def names_in_notes(library: Library, patients: Iterable[str]) -> Mapping[str, st
     return names
 
 
-def forget_patients(library: Library, patients: Iterable[str]) -> None:
+def forget_patients(library: LibraryStore, patients: Iterable[str]) -> None:
     """Delete the identities of those patients without remaining notes."""
     registry.forget_identities(library.path, set(patients) - Roster(library).patients().keys())
 
@@ -221,7 +221,7 @@ class _RecordSummary:
 class NotesAndLiterature:
     """Keeps patients' notes and documents without a patient in separate libraries, unless `literature` allows both."""
 
-    def __init__(self, library: Library, literature: bool | None) -> None:
+    def __init__(self, library: LibraryStore, literature: bool | None) -> None:
         self._library = library
         self._literature = literature
         table = library.open_table()
@@ -254,7 +254,7 @@ class NotesAndLiterature:
 class PatientRegistration:
     """Records who the patients are, before their first notes are committed."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: LibraryStore) -> None:
         self._library = library
         self.renamed = 0
         self._pending: list[PatientIdentity] = []
@@ -287,7 +287,7 @@ class PatientRegistration:
         self.renamed += registry.record_identities(self._library.path, identities, names)
 
 
-def read_document_patients(library: Library, document_ids: Sequence[str]) -> Mapping[str, str | None]:
+def read_document_patients(library: LibraryStore, document_ids: Sequence[str]) -> Mapping[str, str | None]:
     """Map each existing document id to its patient id, or to None for literature."""
     existing = list(library.content_hashes(document_ids))
     if not existing:
@@ -296,7 +296,7 @@ def read_document_patients(library: Library, document_ids: Sequence[str]) -> Map
     return {stored.passage.document_id: stored.passage.patient for stored in passages}
 
 
-def check_same_documents(first: Library, second: Library) -> None:
+def check_same_documents(first: LibraryStore, second: LibraryStore) -> None:
     """Raise LibraryError unless both libraries hold the same documents and patients.
 
     Documents are compared by id, and in libraries with notes also by content.

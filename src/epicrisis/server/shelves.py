@@ -25,7 +25,7 @@ from epicrisis.library.document_list import (
 )
 from epicrisis.library.health import check_health, without_ids
 from epicrisis.library.health_report import HealthReport
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, ServerBusy
@@ -168,7 +168,7 @@ def require_maintainer(caller: Caller) -> None:
         caller.require("administrator")
 
 
-def find_store(library: OpenLibrary) -> Library:
+def find_store(library: OpenLibrary) -> LibraryStore:
     """Return the open store of a library."""
     search = library.pipeline.search
     assert search is not None

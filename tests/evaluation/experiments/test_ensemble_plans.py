@@ -22,7 +22,7 @@ from epicrisis.evaluation.experiments.vote_sampling import COT, MEDPROMPT, NO_EX
 from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunPlan
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.pipeline import Pipeline
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
@@ -44,7 +44,7 @@ def make_library(path: Path, n: int = 6) -> Path:
     example = {"options": OPTIONS, "choice": "A", "reasoning": "So.", "answer": "It is gout."}
     texts = [f"Case {i}: which disease comes with a swollen toe number {i}?" for i in range(n)]
     encoder = HashingEncoder(16)
-    with Library.create(
+    with LibraryStore.create(
         path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=16, max_tokens=64, overlap=0
     ) as result:
         documents = (

@@ -32,7 +32,7 @@ from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.run_folder import RECORDS, Run
 from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import analyze_words
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatRequest
@@ -73,11 +73,11 @@ def question(i: int, *, within: bool = True) -> Question:
 @pytest.fixture(scope="module")
 def library_search(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     encoder, path = HashingEncoder(64, 48), tmp_path_factory.mktemp("articles") / "library"
-    with Library.create(
+    with LibraryStore.create(
         path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=48, overlap=0
     ) as library:
         add_documents(library, [Document(f"a:{i}", article(i)) for i in range(N)], encoder)
-    library = Library.open(path)
+    library = LibraryStore.open(path)
     return LibrarySearch(library, Retriever(library, encoder, sentences=find_sentences, analyze=analyze_words))
 
 

@@ -27,7 +27,7 @@ from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.prompts import unfence
 from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.retrieval.rankings import rank_in_order
@@ -175,11 +175,11 @@ def library_search(tmp_path_factory: pytest.TempPathFactory) -> LibrarySearch:
     encoder = HashingEncoder(64)
     path = tmp_path_factory.mktemp("integration") / "library"
     texts = {f"doc:{j}": f"Study {j} saw drug {j % 3} help in disease {j % 5} in town {j}." for j in range(24)}
-    with Library.create(
+    with LibraryStore.create(
         path, encoder_fingerprint=encoder.fingerprint, encoder_name="hashing", dimensions=64, max_tokens=64, overlap=0
     ) as result:
         add_documents(result, [Document(name, text) for name, text in texts.items()], encoder)
-    library = Library.open(path)
+    library = LibraryStore.open(path)
     return LibrarySearch(library, Retriever(library, encoder, reranker=("overlap", TermOverlapReranker())))
 
 

@@ -94,9 +94,9 @@ def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> Non
     model = ScriptedModel(reply_to_request)
 
     async def run() -> None:
-        from epicrisis.library.library import Library
+        from epicrisis.library.library import LibraryStore
 
-        library = Library.open(tmp_path / "library")
+        library = LibraryStore.open(tmp_path / "library")
         opened = LibrarySearch(library, Retriever(library, encoder()))
         async with Pipeline(Settings(k=8, citing="quotes"), dict.fromkeys(ROLES, model), opened) as pipeline:
             records = RecordStore(tmp_path / RECORDS, pipeline.recipe(), texts=False)

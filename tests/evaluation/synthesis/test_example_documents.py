@@ -24,7 +24,7 @@ from epicrisis.evaluation.synthesis.example_documents import (
 )
 from epicrisis.evaluation.synthesis.leaks import Leak, find_leaks, find_leaks_among
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.examples import METADATA, is_same_question
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question
@@ -54,11 +54,11 @@ def write_lines(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-def fill_library(folder: Path, *files: Path) -> Library:
+def fill_library(folder: Path, *files: Path) -> LibraryStore:
     with open_or_create(folder, ENCODER, "hashing", overlap=0) as library:
         for file in files:
             add_documents(library, read_examples(file), ENCODER)
-    return Library.open(folder)
+    return LibraryStore.open(folder)
 
 
 def test_read_built_examples_returns_documents_with_metadata(tmp_path: Path) -> None:

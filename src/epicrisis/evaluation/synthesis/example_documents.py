@@ -20,7 +20,7 @@ from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.corpus.line_schemas import Identifier, NonBlank, NullableText, QuestionLine, describe_errors
 from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.evaluation.runs.jsonl_store import read_lines
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import PassageTable
 from epicrisis.retrieval.examples import read_example
 from epicrisis.types import Document, Example, Passage
@@ -109,7 +109,7 @@ def _document(number: int, value: Mapping[str, Any], path: Path) -> Document | S
     return Document(f"{name}/{line.id}", line.text, source=name, metadata=metadata)
 
 
-def library_examples(library: Library) -> Iterator[tuple[Passage, Example]]:
+def library_examples(library: LibraryStore) -> Iterator[tuple[Passage, Example]]:
     """Yield every solved question of a library with its first passage, in no order.
 
     Raises InputError if the library holds anything else.
@@ -120,7 +120,7 @@ def library_examples(library: Library) -> Iterator[tuple[Passage, Example]]:
                 yield stored.passage, read_example(stored.passage)
 
 
-def count_examples(library: Library) -> tuple[ExampleCount, ...]:
+def count_examples(library: LibraryStore) -> tuple[ExampleCount, ...]:
     """Count the solved questions by set, method, model and form. Raises InputError as `library_examples` does."""
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for passage, _ in library_examples(library):

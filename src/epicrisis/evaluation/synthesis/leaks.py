@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from epicrisis.evaluation.synthesis.example_documents import library_examples
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.examples import is_same_question, shingle_similarity, split_shingles
 from epicrisis.types import Question
 
@@ -32,7 +32,7 @@ class Leak:
     """Similarity of the texts, 0 to 1."""
 
 
-def find_leaks(library: Library, questions: Sequence[Question], leak_similarity: float) -> tuple[Leak, ...]:
+def find_leaks(library: LibraryStore, questions: Sequence[Question], leak_similarity: float) -> tuple[Leak, ...]:
     """Return the examples that are questions of the set, by example. Raises InputError as `library_examples` does."""
     examples = []
     for passage, example in library_examples(library):

@@ -41,7 +41,7 @@ from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
-from epicrisis.library.library import Library
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.prompts import Prompt, fence_passages, format_passage, render
@@ -123,7 +123,7 @@ def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> P
     if libraries and len(sources) > 1:
         raise InputError(f"{libraries[0]} is a library: give only the library, or files and folders of documents")
     if libraries:
-        with Library.open(libraries[0]) as library:
+        with LibraryStore.open(libraries[0]) as library:
             sample = PassageSample(sample_passages(library, n, seed, scope))
     else:
         skipped: list[Skipped] = []
