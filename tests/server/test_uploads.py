@@ -394,7 +394,7 @@ def test_busy_library_stops_import_with_cure_and_resume_finishes_it(tmp_path: Pa
 def test_deleted_upload_leaves_no_pdf_of_its_own_and_keeps_those_of_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read_and_fail(_: Library, items: Iterable[object], *__: object, **___: object) -> None:
+    def read_and_fail(_: object, items: Iterable[object], *__: object, **___: object) -> None:
         list(items)
         raise StorageError("the disk is full: free some space")
 
