@@ -29,7 +29,8 @@ from epicrisis.cli import (
     serve,
     users,
 )
-from epicrisis.cli.command import INTERRUPTED, OK, Command
+from epicrisis.cli.command import OK, Command
+from epicrisis.cli.interruption import INTERRUPTED
 from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS, SERVER = "Ask", "Libraries", "Evaluate", "Models and settings", "Server"
