@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command
+from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped
-from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
+from epicrisis.cli.terminal import counted, say, say_lines, show_json
 from epicrisis.errors import InputError
 from epicrisis.printable import count_noun
 from epicrisis.privacy import local_path, set_local_only
 from epicrisis.types import SplitterName
 
 if TYPE_CHECKING:
-    from epicrisis.corpus.note_documents import NoteCleaning
     from epicrisis.corpus.note_tables import NoteColumns
-    from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
     from epicrisis.corpus.removal_log import RemovalSummary
-    from epicrisis.library.ingest_batches import IngestProgress, IngestReport
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.protocols import Encoder
+    from epicrisis.library.ingest_batches import IngestReport
 
 _SOURCES = (
     "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON), "
@@ -112,36 +107,29 @@ def add(
     same command again: it continues. PubMed's files may be added in any order: the latest revision or deletion of an
     article is used.
     """
-    from epicrisis.components import load_ingest_encoder
+    from epicrisis.additions import AddOptions, add_files
     from epicrisis.corpus.note_documents import NoteCleaning
     from epicrisis.corpus.note_times import check_time_format
-    from epicrisis.corpus.readers import read_sources
     from epicrisis.corpus.removal_log import RemovalLog
-    from epicrisis.library.ingest import open_or_create
-    from epicrisis.library.splitters import check_notes_fit_window
 
     settings = flags.settings()
     # The sources may hold notes of patients, and adding them needs no other machine.
     set_local_only(True)
     path = local_path(library)
-    columns = _columns(column or (), format)
     if time_format:
         check_time_format(time_format)
-    cleaning = NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded)
-    splitter_name, complete_files = _read_library(path)
-    items = read_sources(sources, format, complete_files, columns, cleaning, with_origins=True)
-    # The first item is read now, so that wrong arguments fail before a library is created.
-    first = list(islice(items, 1))
-    ready_made = format == "medcpt"
-    encoder, encoder_name = load_ingest_encoder(settings, path, ready_made)
-    splitter_name = splitter_name or splitter or "tokens"
-    if splitter_name != "tokens" and not ready_made:
-        # An encoder that could not read all notes is refused before a library is created.
-        recount = dataclasses.replace(cleaning, removal_log=RemovalLog())
-        notes = read_sources(sources, format, (), columns, recount, only_notes=True)
-        check_notes_fit_window(notes, splitter_name, encoder)
-    store = open_or_create(path, encoder, encoder_name, overlap, splitter, ready_made, chunk_tokens)
-    report = _add(store, chain(first, items), encoder, cleaning, replace=replace, literature=literature, quiet=json)
+    options = AddOptions(
+        format=format,
+        replace=replace,
+        splitter=splitter,
+        overlap=overlap,
+        chunk_tokens=chunk_tokens,
+        literature=literature,
+        columns=_columns(column or (), format),
+        cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
+    )
+    with show_ingest("Adding", quiet=json) as display:
+        report = add_files(settings, path, sources, options, display.show, files=display.files)
     if json:
         show_json(report)
     else:
@@ -150,7 +138,7 @@ def add(
         say(f"note: {remark}", err=True)
     if report.more_remarks:
         say(f"note: {count_noun(report.more_remarks, 'more file')} already in the library, or renamed", err=True)
-    say_report_skipped(report)
+    say_report_skipped(report, path)
 
 
 def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColumns | None:
@@ -174,55 +162,6 @@ def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColu
         else:
             names[_COLUMN_ROLES[role]] = name
     return NoteColumns(time=tuple(times), **names)
-
-
-def _read_library(path: Path) -> tuple[str | None, list[FileFingerprint]]:
-    """Return how the library splits documents, and the files that it holds completely; none without a library."""
-    from epicrisis.corpus.reader_base import FileFingerprint
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.manifest import complete_manifest
-
-    manifest = complete_manifest(path)
-    if manifest is None:
-        return None, []
-    with LibraryStore.open(path) as store:
-        return manifest.splitter, [FileFingerprint(file.name, file.sha256, file.bytes) for file in store.sources()]
-
-
-def _add(
-    library: LibraryStore,
-    items: Iterable[ReaderItem],
-    encoder: Encoder,
-    cleaning: NoteCleaning,
-    *,
-    replace: bool,
-    literature: bool,
-    quiet: bool,
-) -> IngestReport:
-    """Add the items, check the vectors, and return a report with what was removed from notes."""
-    from epicrisis.library.ingest import add_documents, check_vectors
-    from epicrisis.models.encoders import PrecomputedEncoder
-
-    def show_progress(progress: IngestProgress) -> None:
-        rate = progress.passages / max(progress.seconds, 1e-9)
-        status.update(
-            f"Adding: {progress.documents} read, {progress.saved} saved, {progress.unchanged} unchanged, "
-            f"{count_noun(progress.passages, 'passage')}, {rate:.0f} per second"
-        )
-
-    removal_log = cleaning.removal_log
-    with library:
-        removal_log.write_to(library.path)
-        try:
-            with open_console(stderr=True, quiet=quiet).status("Adding") as status:
-                report = add_documents(
-                    library, items, encoder, replace=replace, literature=literature, on_progress=show_progress
-                )
-            if not isinstance(encoder, PrecomputedEncoder):
-                check_vectors(library, encoder)
-        finally:
-            removal_log.close()
-    return dataclasses.replace(report, removed=removal_log.summary() if removal_log.has_sources else None)
 
 
 def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
