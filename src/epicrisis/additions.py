@@ -6,7 +6,7 @@ report = add_files(settings, Path("~/lib").expanduser(), [Path("papers")], AddOp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from epicrisis.components import load_ingest_encoder
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import FileFingerprint
+from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.library.ingest import DEFAULT_OVERLAP, add_documents, check_vectors, open_or_create
@@ -26,7 +26,7 @@ from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.privacy import guard_network
 from epicrisis.protocols import Encoder
 from epicrisis.settings import Settings
-from epicrisis.types import SplitterName
+from epicrisis.types import Document, SplitterName
 
 READY_MADE = "medcpt"
 """The format whose documents come with vectors."""
@@ -54,16 +54,19 @@ def add_files(
     sources: Sequence[Path],
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None = None,
+    *,
+    documents: Sequence[Document] = (),
     encoder: tuple[Encoder, str] | None = None,
 ) -> IngestReport:
     """Add the documents of files and folders to the library, which is created if necessary. Return what was done.
 
+    `documents` are added after those of the files; there must be one or the other.
     No other machine can be contacted meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder
     and its name, by default that of the library or the settings. Raises UserError for wrong arguments before a library
     is created, and StorageError.
     """
     with guard_network():
-        return _add_files(settings, library, sources, options, on_progress, encoder)
+        return _add_files(settings, library, sources, options, on_progress, documents, encoder)
 
 
 def _add_files(
@@ -72,16 +75,22 @@ def _add_files(
     sources: Sequence[Path],
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None,
+    documents: Sequence[Document],
     encoder: tuple[Encoder, str] | None,
 ) -> IngestReport:
     splitter, complete_files = _read_library(library)
-    items = read_sources(sources, options.format, complete_files, options.columns, options.cleaning, with_origins=True)
+    items: Iterator[ReaderItem] = iter(documents)
+    if sources or not documents:
+        read = read_sources(
+            sources, options.format, complete_files, options.columns, options.cleaning, with_origins=True
+        )
+        items = chain(read, documents)
     # The first item is read now, so that wrong arguments fail before a library is created.
     first = list(islice(items, 1))
     ready_made = options.format == READY_MADE
     loaded, name = encoder or load_ingest_encoder(settings, library, ready_made)
     splitter = splitter or options.splitter or "tokens"
-    if splitter != "tokens" and not ready_made:
+    if splitter != "tokens" and not ready_made and sources:
         # An encoder that could not read all notes is refused before a library is created.
         recount = dataclasses.replace(options.cleaning, removal_log=RemovalLog())
         notes = read_sources(sources, options.format, (), options.columns, recount, only_notes=True)

@@ -24,6 +24,8 @@ from epicrisis.retrieval.timeline import resolve
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope, SentenceRanking
 
+SENTENCE_PASSAGES = 16
+"""Passages whose sentences are ranked: with the search, 0.35 s on two cores (benchmarks/evidence_speed.py)."""
 RETRY_MESSAGE = "the remaining notes do not answer the question: asking again with the whole record"
 BY_WORDS = SentenceRanker(None, find_sentences, analyze_words)
 """Ranks sentences without a library, whose encoder is unknown."""
