@@ -410,8 +410,8 @@ def list_notices(settings: Settings, roles: Sequence[str], remote: Sequence[str]
     for name in dict.fromkeys(settings.model_for(role).name for role in roles):
         if is_demo(name):
             message = (
-                f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
-                "OpenAI-compatible endpoint, or a .gguf file)"
+                f"{name} is a small model for demonstration only: choose a better one with --model (`epicrisis "
+                "models recommend` names some)"
             )
             notices.append(Notice("demo-model", message))
         elif measurement := get_measurement(name):

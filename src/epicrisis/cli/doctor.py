@@ -30,7 +30,7 @@ PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllama
 DECLARED = ("context_tokens", "json_schema", "option_logprobs")
 """Properties of a model that the settings may declare; else they are found out at the first call."""
 
-PIP_DEFAULT, HUB_DEFAULT = "pip's default index", "https://huggingface.co"
+PIP_DEFAULT = "pip's default index"
 
 
 @command(*LOCAL, examples=["epicrisis doctor --local-only"])
@@ -152,6 +152,7 @@ def _proxy(url: str) -> str | None:
 def _pulls(refused: bool) -> list[dict[str, Any]]:
     """Return the hosts of `models pull` (from pip's settings; none is contacted) and of `questions pull`."""
     from epicrisis.evaluation.datasets.load import load_catalogue
+    from epicrisis.models.hub import get_hub_url
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
     process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -174,7 +175,7 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
         ),
         (
             "`epicrisis models pull`: models of the hub, and its storage for large files",
-            (parse_host(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT),),
+            (parse_host(get_hub_url()),),
         ),
         ("`epicrisis questions pull`: question sets", question_hosts),
     )

@@ -54,12 +54,8 @@ def _is_page_list(value: Any) -> TypeGuard[list[int]]:
 
 def _is_section_list(value: Any) -> TypeGuard[list[tuple[int, int, str]]]:
     """Return whether this is the list of [start, end, title] that a reader makes."""
-    if not isinstance(value, list):
-        return False
-    for row in value:
-        if not isinstance(row, list | tuple) or list(map(type, row)) != [int, int, str]:
-            return False
-    return True
+    rows = value if isinstance(value, list) else [None]
+    return all(isinstance(row, list | tuple) and list(map(type, row)) == [int, int, str] for row in rows)
 
 
 def _list_section_changes(sections: Sequence[tuple[int, int, str]]) -> list[list[Any]]:
