@@ -63,9 +63,10 @@ def add_files(
 ) -> IngestReport:
     """Add the documents of files and folders to the library, which is created if necessary. Return what was done.
 
-    `documents` are added after those of the files; there must be one or the other. No other machine can be contacted meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder
-    and its name, by default that of the library or the settings. `files` counts the files as they are read. Raises
-    UserError for wrong arguments before a library is created, and StorageError.
+    `documents` are added after those of the files; there must be one or the other. No other machine can be contacted
+    meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder and its name, by default that of
+    the library or the settings. `files` counts the files as they are read. Raises UserError for wrong arguments before
+    a library is created, and StorageError.
     """
     with guard_network():
         return _add_files(settings, library, sources, options, on_progress, documents, encoder, files)

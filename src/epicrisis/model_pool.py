@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from epicrisis.models.chat.layers import Budget
-from epicrisis.models.chat.loading import add_limits, load_chat
 from epicrisis.models.encoders import load_cached_encoder, load_encoder
-from epicrisis.models.pair_models import load_reranker
 from epicrisis.protocols import ChatModel, Encoder, Reranker
 from epicrisis.settings import ModelSettings, RerankSettings, Settings
+
+if TYPE_CHECKING:
+    from epicrisis.models.chat.layers import Budget
 
 EMBEDDED_CONCURRENCY = 1
 """Concurrent calls of an embedded model. More would wait inside it."""
@@ -65,6 +65,8 @@ class ModelPool:
         """
         if rerank.name is None:
             return None
+        from epicrisis.models.pair_models import load_reranker
+
         own = self._own.get(("reranker", rerank.name))
         key = (load_reranker, rerank.name, settings.home, settings.threads, rerank.api_key_env)
         if own is None and key not in self._models:
@@ -78,6 +80,9 @@ class ModelPool:
 
         Raises SettingsError for a budget in dollars with an unknown price.
         """
+        from epicrisis.models.chat.layers import Budget
+        from epicrisis.models.chat.loading import add_limits, load_chat
+
         model = model.model_copy(update=_REQUEST_PARAMETERS)
         for other, shared in self._chat_models:
             if other == model:
