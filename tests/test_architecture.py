@@ -29,7 +29,7 @@ FLOORS = {
             ["answers"],
             ["errors", "serialization", "temporary_folders"],
             ["protocols"],
-            ["privacy", "model_services"],
+            ["extensions", "privacy", "model_services"],
             ["prompts", "settings_tables"],
             ["settings"],
             ["configuration"],

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from epicrisis.answers import Notice
+from epicrisis.extensions import find_package
+from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.encoders import load_cached_encoder, load_encoder
 from epicrisis.protocols import ChatModel, Encoder, Reranker
 from epicrisis.settings import ModelSettings, RerankSettings, Settings
@@ -33,6 +36,7 @@ class ModelPool:
     def __init__(self, *, remembers: bool = False) -> None:
         self._load_encoder = load_cached_encoder if remembers else load_encoder
         self._own: dict[tuple[str, str], Any] = {}
+        self._unchecked: dict[str, None] = {}
         self._models: dict[tuple[object, ...], Any] = {}
         self._chat_models: list[tuple[ModelSettings, ChatModel]] = []
         self._budget: Budget | None = None
@@ -48,14 +52,33 @@ class ModelPool:
     def add(self, kind: OwnKind, name: str, model: Encoder | Reranker | ChatModel) -> None:
         """Use an object of the program for the model of this kind and name."""
         self._own[kind, name] = model
+        self._unchecked[f"the {kind} {name} of this program"] = None
 
-    @property
-    def own(self) -> tuple[tuple[str, str], ...]:
-        """Kind and name of each object of the program."""
-        return tuple(self._own)
+    def list_notices(self, settings: Settings) -> tuple[Notice, ...]:
+        """Return a notice on each component that is not part of epicrisis, if notes or the settings forbid the network.
+
+        What such a component sends can be checked only in part.
+        """
+        if not (settings.local_only or settings.allow_remote):
+            return ()
+        consequence = "where it sends text is not known"
+        if settings.local_only:
+            consequence = (
+                "connections of its Python code to other machines are refused; native code, and programs that it "
+                "starts, cannot be checked"
+            )
+        return tuple(Notice("unchecked", f"{name}: {consequence}") for name in self._unchecked)
+
+    def _note_extension(self, kind: OwnKind, name: str) -> bool:
+        """Return whether an installed package offers the model. It is then listed as unchecked."""
+        package = None if "/" in name or name in load_catalogue() else find_package(kind, name)
+        if package is not None:
+            self._unchecked[f"the {kind} {name} of the package {package}"] = None
+        return package is not None
 
     def load_encoder(self, name: str, settings: Settings) -> Encoder:
         """Return the encoder with this name. Raises UserError as `load_encoder` does."""
+        self._note_extension("encoder", name)
         return self._own.get(("encoder", name)) or self.load(self._load_encoder, name, settings)
 
     def load_reranker(self, rerank: RerankSettings, settings: Settings) -> tuple[str, Reranker] | None:
@@ -67,6 +90,7 @@ class ModelPool:
             return None
         from epicrisis.models.pair_models import load_reranker
 
+        self._note_extension("reranker", rerank.name)
         own = self._own.get(("reranker", rerank.name))
         key = (load_reranker, rerank.name, settings.home, settings.threads, rerank.api_key_env)
         if own is None and key not in self._models:
@@ -90,7 +114,8 @@ class ModelPool:
         if self._budget is None:
             self._budget = Budget(settings.budget)
         limits, own = model, self._own.get(("chat model", model.name))
-        if own is None and not limits.is_endpoint:
+        is_extension = self._note_extension("chat model", model.name)
+        if own is None and not is_extension and not limits.is_endpoint:
             limits = limits.model_copy(update={"concurrency": EMBEDDED_CONCURRENCY})
         loaded = own or load_chat(model, settings.home, settings.threads)
         limited = add_limits(loaded, limits, self._budget)

@@ -178,7 +178,7 @@ class Pipeline:
                 search,
                 examples,
                 reward,
-                notices=(*notices, *cache_notices, *remarks),
+                notices=(*notices, *cache_notices, *remarks, *pool.list_notices(settings)),
                 calibration=calibration,
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
