@@ -161,8 +161,8 @@ def say_report_skipped(report: IngestReport) -> None:
     fail(f"nothing was added: {report.skipped} items were skipped, and nothing else was read")
 
 
-def confirm(question: str | None) -> None:
-    """Return if there is no question, or a person answers yes; else end the command.
+def confirm(question: str | None, refused: str = "nothing was asked") -> None:
+    """Return if there is no question, or a person answers yes; else end the command with `refused`.
 
     Without a terminal no answer is possible: the command ends with a hint at `--yes`.
     """
@@ -175,9 +175,9 @@ def confirm(question: str | None) -> None:
             agreed = typer.confirm(question, err=True)
     except typer.Abort:
         say(err=True)
-        fail("stopped; nothing was asked", INTERRUPTED)
+        fail(f"stopped; {refused}", INTERRUPTED)
     if not agreed:
-        fail("nothing was asked")
+        fail(refused)
 
 
 def show_runs(
