@@ -22,7 +22,7 @@ FLOORS = {
     name: floor
     for floor, names in enumerate(
         [
-            ["dates", "printable", "question_options"],
+            ["dates", "notebook_display", "printable", "question_options"],
             ["types", "quantities"],
             ["study_types", "partitioning"],
             ["references"],
@@ -38,7 +38,7 @@ FLOORS = {
             ["library"],
             ["retrieval"],
             ["answering"],
-            ["patient_data_policy", "evidence_selection", "overrides"],
+            ["patient_data_policy", "evidence_selection", "model_pool", "overrides"],
             ["components"],
             ["additions", "document_export", "passage_search", "pipeline"],
             ["api", "plan"],
@@ -70,6 +70,7 @@ EDGE = {"__init__", "__main__"}
 ONLY = {
     name: {
         "dates",
+        "notebook_display",
         "quantities",
         "printable",
         "question_options",

@@ -30,7 +30,8 @@ from epicrisis.cli import (
     serve,
     users,
 )
-from epicrisis.cli.command import INTERRUPTED, OK, Command
+from epicrisis.cli.command import OK, Command
+from epicrisis.cli.interruption import INTERRUPTED
 from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS, SERVER = "Ask", "Libraries", "Evaluate", "Models and settings", "Server"
@@ -141,7 +142,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
     ),
     "users": (SERVER, "Add, list and remove users of the server.", (users.add, users.list_users, users.remove)),
     "audit": (SERVER, "Verify the access log of the server.", (users.verify,)),
-    "models": (MODELS, "List and download models.", (models.list_models, models.pull)),
+    "models": (MODELS, "List, download and recommend models.", (models.list_models, models.pull, models.recommend)),
     "cache": (MODELS, "Inspect and clear cached replies of chat models.", (models.info, models.clear)),
 }
 for panel, commands in COMMANDS.items():

@@ -16,8 +16,9 @@ from epicrisis.answers import Answer, Answered, AnswerStarted, Event, Notice, Te
 from epicrisis.cli.answer_output import READABLE_SUFFIXES
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes, output_option
+from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import confirm, usage_line
-from epicrisis.cli.terminal import open_progress, say, say_above, show_json
+from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import InputError
 from epicrisis.printable import agree, count_noun
 from epicrisis.types import Question

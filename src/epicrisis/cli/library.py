@@ -11,8 +11,9 @@ from typer import Argument, Option
 from epicrisis.cli.command import command, fail
 from epicrisis.cli.library_documents import find_file_documents
 from epicrisis.cli.options import Json, LibraryPath
+from epicrisis.cli.progress import open_progress
 from epicrisis.cli.run_progress import confirm
-from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
+from epicrisis.cli.terminal import counted, say, say_lines, show_json
 from epicrisis.printable import count_noun, printable
 from epicrisis.privacy import local_path
 from epicrisis.serialization import to_json
@@ -157,7 +158,6 @@ def check(library: LibraryPath, json: Json = False) -> None:
 
     Reads everything once: about a minute for a million passages.
     """
-    from epicrisis.cli.terminal import open_progress
     from epicrisis.library.health import check_health
     from epicrisis.library.health_report import format_report
     from epicrisis.library.library import LibraryStore
@@ -183,8 +183,9 @@ def optimize(
     """Join small files, build or refresh the vector index, and measure its recall on the library's own passages."""
     from epicrisis.library.library import LibraryStore
 
-    with LibraryStore.open(library, write=True) as store, open_console(stderr=True, quiet=json).status("") as status:
-        report = store.optimize(recall, rebuild=rebuild, on_step=lambda step: status.update(f"Optimizing: {step}"))
+    with LibraryStore.open(library, write=True) as store, open_progress("step", quiet=json, transient=True) as progress:
+        task = progress.add_task("Optimizing", total=None, step="")
+        report = store.optimize(recall, rebuild=rebuild, on_step=lambda step: progress.update(task, step=step))
     if json:
         show_json({"index": report, "good": report is None or report.good})
     elif report is None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command
+from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped
-from epicrisis.cli.terminal import counted, open_console, say, say_lines, show_json
+from epicrisis.cli.terminal import counted, say, say_lines, show_json
 from epicrisis.errors import InputError
 from epicrisis.printable import count_noun
 from epicrisis.privacy import local_path, set_local_only
@@ -21,7 +22,7 @@ from epicrisis.types import SplitterName
 if TYPE_CHECKING:
     from epicrisis.corpus.note_tables import NoteColumns
     from epicrisis.corpus.removal_log import RemovalSummary
-    from epicrisis.library.ingest_batches import IngestProgress, IngestReport
+    from epicrisis.library.ingest_batches import IngestReport
 
 _SOURCES = (
     "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON), "
@@ -127,10 +128,8 @@ def add(
         columns=_columns(column or (), format),
         cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
     )
-    with open_console(stderr=True, quiet=json).status("Adding") as status:
-        report = add_files(
-            settings, path, sources, options, lambda progress: status.update(_describe_progress(progress))
-        )
+    with show_ingest("Adding", quiet=json) as display:
+        report = add_files(settings, path, sources, options, display.show, files=display.files)
     if json:
         show_json(report)
     else:
@@ -139,7 +138,7 @@ def add(
         say(f"note: {remark}", err=True)
     if report.more_remarks:
         say(f"note: {count_noun(report.more_remarks, 'more file')} already in the library, or renamed", err=True)
-    say_report_skipped(report)
+    say_report_skipped(report, path)
 
 
 def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColumns | None:
@@ -163,14 +162,6 @@ def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColu
         else:
             names[_COLUMN_ROLES[role]] = name
     return NoteColumns(time=tuple(times), **names)
-
-
-def _describe_progress(progress: IngestProgress) -> str:
-    rate = progress.passages / max(progress.seconds, 1e-9)
-    return (
-        f"Adding: {progress.documents} read, {progress.saved} saved, {progress.unchanged} unchanged, "
-        f"{count_noun(progress.passages, 'passage')}, {rate:.0f} per second"
-    )
 
 
 def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:

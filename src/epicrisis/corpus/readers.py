@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -15,6 +15,7 @@ from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
     FileDocument,
     FileFingerprint,
+    OmittedText,
     ReaderItem,
     Skipped,
     append_fingerprint,
@@ -28,6 +29,8 @@ from epicrisis.corpus.reader_base import (
     read_limited,
     skip,
 )
+from epicrisis.corpus.reading_progress import ReadingProgress
+from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
@@ -74,15 +77,17 @@ def _find_heading(text: str) -> str:
     return ""
 
 
-_READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem]]] = {
+_READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | OmittedText]]] = {
     "text": _read_text,
     "pdf": partial(sandbox.read_file, "pdf"),
     "html": partial(sandbox.read_file, "html"),
     "nxml": partial(sandbox.read_file, "nxml"),
+    "office": partial(sandbox.read_file, "office"),
+    "spreadsheet": partial(sandbox.read_file, "spreadsheet"),
 }
 """Readers that need the file's name, because it becomes the id if nothing in the file does."""
 _RETRACTION_WATCH = "retraction-watch"
-_READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem]]] = {
+_READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
     "jsonl": jsonl.read_documents,
     "medrag": medrag.read_snippets,
     "statpearls": partial(sandbox.read_file, "statpearls"),
@@ -98,6 +103,8 @@ _FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".nxml", ".nxml.gz", ".xml", ".xml.gz"), _XML),
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
+    **dict.fromkeys((".docx", ".pptx", ".odt", ".odp", ".rtf"), "office"),
+    **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
     **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
@@ -127,6 +134,7 @@ def read_sources(
     only_notes: bool = False,
     with_origins: bool = False,
     names: Mapping[Path, str] | None = None,
+    progress: ReadingProgress | None = None,
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
@@ -142,6 +150,7 @@ def read_sources(
     * `with_origins` yields documents without a revision and outside a patient's record as `FileDocument`, so that a
       library can distinguish files with equal names.
     * `names`: the names of files that are stored under other ones. They become ids and titles, never paths.
+    * `progress` counts the files as they are read.
 
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
@@ -157,7 +166,9 @@ def read_sources(
     if only_notes:
         files = [file for file in files if file.format in ("notes", "fhir")]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins)
-    return itertools.chain.from_iterable(reader() for reader in readers)
+    progress = progress or ReadingProgress()
+    progress.expect(file.path for file in files)
+    return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
 
 
 def detect_format(path: Path) -> str | None:
@@ -210,26 +221,29 @@ def _choose_readers(
     columns: NoteColumns | None,
     cleaning: NoteCleaning,
     with_origins: bool,
-) -> list[_Reader]:
-    """Return one reader for each file, but one for consecutive PubMed files, and one for all FHIR files."""
+) -> list[tuple[list[Path], _Reader]]:
+    """Return the readers with their files: one for consecutive PubMed files, one for all FHIR files, one for others."""
     notes_reader = partial(_notes_reader, columns, cleaning)
     # Each FHIR file may describe patients of the others.
     fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
-    readers: list[_Reader] = []
+    readers: list[tuple[list[Path], _Reader]] = []
     for format, group in itertools.groupby(files, key=lambda file: file.format):
         if format == "fhir":
             if fhir_files:
-                readers.append(partial(fhir.read_files, [file[:2] for file in fhir_files], cleaning))
-            readers += [_reader(file, notes_reader) for file in group if not file.path.stat().st_size]
+                paths = [file.path for file in fhir_files]
+                readers.append((paths, partial(fhir.read_files, [file[:2] for file in fhir_files], cleaning)))
+            empty = [file for file in group if not file.path.stat().st_size]
+            readers += [([file.path], _reader(file, notes_reader, cleaning.removal_log)) for file in empty]
             fhir_files = []
         elif format == "pubmed":
-            readers.append(partial(_read_pubmed, [file.path for file in group], previous))
+            paths = [file.path for file in group]
+            readers.append((paths, partial(_read_pubmed, paths, previous)))
         else:
             for file in group:
-                reader = _reader(file, notes_reader)
+                reader = _reader(file, notes_reader, cleaning.removal_log)
                 if with_origins and format not in (None, "notes"):
                     reader = partial(_add_origins, file, reader)
-                readers.append(reader)
+                readers.append(([file.path], reader))
     return readers
 
 
@@ -319,7 +333,7 @@ def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Pat
     return lambda: append_fingerprint(path, note_tables.read_notes(path, name, columns, cleaning))
 
 
-def _reader(file: _SourceFile, notes_reader: _NotesReader) -> _Reader:
+def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _Reader:
     path, name, format = file
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
@@ -338,8 +352,17 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader) -> _Reader:
             name.encode()
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
-        return lambda: append_fingerprint(path, _READERS_WITH_NAME[format](path, name))
-    return lambda: append_fingerprint(path, _READERS[format](path))
+        return lambda: append_fingerprint(path, _log_removed(file, log, _READERS_WITH_NAME[format](path, name)))
+    return lambda: append_fingerprint(path, _log_removed(file, log, _READERS[format](path)))
+
+
+def _log_removed(file: _SourceFile, log: RemovalLog, items: Iterable[ReaderItem | OmittedText]) -> Iterator[ReaderItem]:
+    """Yield the items, and record the texts that the reader removed."""
+    for item in items:
+        if isinstance(item, OmittedText):
+            log.record(log.begin_source(file.path, file.name), item.kind, item.document, item.texts)
+        else:
+            yield item
 
 
 def _skip(path: Path, reason: str) -> Iterator[ReaderItem]:

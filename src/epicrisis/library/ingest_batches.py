@@ -11,19 +11,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from operator import attrgetter
+from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, Skipped
+from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, FileRemark, Skipped
 from epicrisis.corpus.removal_log import RemovalSummary
 from epicrisis.corpus.retractions import extract_statements
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import replace_marks
 from epicrisis.library.patients import PatientRegistration, read_document_patients
+from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
+from epicrisis.printable import count_noun, printable
 from epicrisis.protocols import Encoder, StoredDocument, Vectors
 from epicrisis.types import Document, Origin, Passage
 
@@ -34,6 +37,7 @@ SAME_ID_OTHER_NOTE = (
     "same id, but another note or another patient's: choose a column with an id unique to each note (--column "
     "note-id=NAME), or none; for FHIR, add sources with their own ids to a separate library"
 )
+_NAMED_FILES = 3
 _FIRST_BATCH = 16
 _MARGIN = 0.6
 _MAX_ORIGINS = 10_000
@@ -78,6 +82,8 @@ class IngestReport:
     first_skipped: tuple[Skipped, ...]
     seconds: float
     encode_seconds: float
+    reasons: tuple[SkippedReason, ...] = ()
+    """Why items were skipped, the most frequent reason first."""
     renamed: int = 0
     """Patients with a new name, but the same birth date and a shared record number."""
     statements: int = 0
@@ -100,7 +106,8 @@ class IngestReport:
 class IngestCounts:
     """Mutable counts during an ingestion, with the names of IngestReport."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: Path | None = None) -> None:
+        self.skipped_items = SkippedItems(library)
         self.documents = 0
         self.added = self.replaced = self.unchanged = self.outdated = self.deleted = 0
         self.passages = self.statements = self.nameless = self.marked = self.renamed = 0
@@ -110,6 +117,7 @@ class IngestCounts:
         self.first_skipped: tuple[Skipped, ...] = ()
         self.remarks: tuple[str, ...] = ()
         self.more_remarks = 0
+        self._file_remarks: dict[tuple[str, str], list[FileRemark]] = {}
 
     def skip(self, document_id: str, reason: str) -> None:
         """Count a skipped document."""
@@ -118,6 +126,7 @@ class IngestCounts:
     def add_skipped(self, skipped: Skipped) -> None:
         """Count a skipped item."""
         self.skipped += 1
+        self.skipped_items.add(skipped)
         if len(self.first_skipped) < MAX_LISTED:
             self.first_skipped += (skipped,)
 
@@ -128,10 +137,27 @@ class IngestCounts:
         else:
             self.more_remarks += 1
 
+    def add_file_remark(self, remark: FileRemark) -> None:
+        """Add a remark of a reader. Remarks of many files that say the same become one line."""
+        self._file_remarks.setdefault((remark.noun, remark.text), []).append(remark)
+
+    def file_remark_lines(self) -> tuple[str, ...]:
+        """Return one line for each kind of remark, with the sum of the counts and the first files."""
+        lines: list[str] = []
+        for (noun, text), remarks in self._file_remarks.items():
+            total = count_noun(sum(remark.count for remark in remarks), noun)
+            names = [printable(Path(remark.path).name) for remark in remarks[:_NAMED_FILES]]
+            more = f" and {len(remarks) - len(names):,} more" if len(remarks) > len(names) else ""
+            lines.append(f"{total} {text} ({', '.join(names)}{more})")
+        return tuple(lines)
+
     def build(self, kind: type[_Result], seconds: float) -> _Result:
         """Return the progress or the report after so many seconds."""
         names = vars(self).keys() & {field.name for field in fields(kind)}
-        return kind(seconds=seconds, **{name: getattr(self, name) for name in names})
+        values = {name: getattr(self, name) for name in names}
+        if "remarks" in values:
+            values["remarks"] = (*self.file_remark_lines(), *self.remarks)
+        return kind(seconds=seconds, **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +184,7 @@ class BatchWriter:
         max_passages: int,
     ) -> None:
         self.library = library
-        self.counts = IngestCounts()
+        self.counts = IngestCounts(library.path)
         self.patients = PatientRegistration(library)
         self.whole_files: list[FileFingerprint] = []
         """Files recorded after the next commit as added completely."""
@@ -322,7 +348,9 @@ class BatchWriter:
 
     def report(self) -> IngestReport:
         self.counts.renamed = self.patients.renamed
-        return self.counts.build(IngestReport, time.monotonic() - self._started)
+        self.counts.skipped_items.close()
+        report = self.counts.build(IngestReport, time.monotonic() - self._started)
+        return dataclasses.replace(report, reasons=self.counts.skipped_items.by_reason())
 
 
 def _normalize(title: str, text: str) -> tuple[str, str]:
@@ -332,15 +360,24 @@ def _normalize(title: str, text: str) -> tuple[str, str]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C until the end of the block. Only the main thread receives Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
-        yield
-        return
-    signals: list[tuple[int, FrameType | None]] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: signals.append((number, frame)))
+    """Hold Ctrl-C, and SIGTERM if the program handles it, until the end of the block.
+
+    Only the main thread receives signals.
+    """
+    handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+    received: list[tuple[int, FrameType | None]] = []
+    for number in handlers:
+        signal.signal(number, lambda number, frame: received.append((number, frame)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
-    if signals and callable(handler):
-        handler(*signals[0])
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if received:
+        number, frame = received[0]
+        handlers[number](number, frame)

@@ -26,6 +26,7 @@ from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, check_vectors
 from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.skipped_items import SkippedReason
 from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.printable import count_noun, printable
 from epicrisis.protocols import Encoder
@@ -35,7 +36,6 @@ from epicrisis.types import Document
 
 NO_NOTES = "notes of patients are not taken as uploads: add them with `epicrisis library add`"
 _PDF = ".pdf"
-_MAX_NAMES = 3
 _NOTE_FORMATS = frozenset({"notes", "fhir"})
 
 
@@ -61,16 +61,6 @@ class ImportProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class SkippedReason:
-    """Why something was skipped, and what to do."""
-
-    reason: str
-    count: int
-    names: tuple[str, ...]
-    """The first files or documents."""
-
-
-@dataclass(frozen=True, slots=True)
 class ImportResult:
     """How an import ended."""
 
@@ -82,7 +72,7 @@ class ImportResult:
     seconds: float
     reasons: tuple[SkippedReason, ...] = ()
     more_skipped: int = 0
-    """Skipped documents without a listed reason."""
+    """Skipped documents without a listed reason, in records of earlier versions."""
     remarks: tuple[str, ...] = ()
     """What to know of files whose name or content was in the library already."""
 
@@ -147,7 +137,7 @@ class UploadImport:
             )
             if not isinstance(encoder, PrecomputedEncoder):
                 check_vectors(store, encoder)
-            self._delete_unused_originals(store)
+            delete_unused_originals(store, self.files, self.originals)
         return self._make_result(report, time.monotonic() - started)
 
     def _read_files(self, show: Callable[[ImportProgress], None]) -> Iterator[ReaderItem]:
@@ -197,21 +187,13 @@ class UploadImport:
         else:
             yield item
 
-    def _delete_unused_originals(self, store: LibraryStore) -> None:
-        """Delete the PDFs that no document of the library names: skipped ones, and copies of others."""
-        for file in self.files:
-            path = self.originals / file.stored
-            if file.stored.endswith(_PDF) and store.find_origin(path=str(path.resolve())) is None:
-                path.unlink(missing_ok=True)
-
     def _make_result(self, report: IngestReport, seconds: float) -> ImportResult:
-        names: dict[str, list[str]] = {}
-        for skipped in report.first_skipped:
-            place = f"{skipped.path} {skipped.where}".strip()
-            names.setdefault(self._hide(skipped.reason), []).append(self._hide(place))
         reasons: list[SkippedReason] = []
-        for reason, places in names.items():
-            reasons.append(SkippedReason(printable(reason), len(places), tuple(map(printable, places[:_MAX_NAMES]))))
+        for skipped in report.reasons:
+            names: list[str] = []
+            for name in skipped.names:
+                names.append(printable(self._hide(name)))
+            reasons.append(SkippedReason(printable(self._hide(skipped.reason)), skipped.count, tuple(names)))
         return ImportResult(
             added=report.added,
             replaced=report.replaced,
@@ -220,7 +202,6 @@ class UploadImport:
             passages=report.passages,
             seconds=round(seconds, 1),
             reasons=tuple(reasons),
-            more_skipped=report.skipped - len(report.first_skipped),
             remarks=tuple(printable(self._hide(remark)) for remark in report.remarks),
         )
 
@@ -231,6 +212,14 @@ class UploadImport:
         for stored, name in self._names.items():
             text = text.replace(stored, name)
         return text.replace("with --replace", "with Replace chosen").replace("pass --replace", "choose Replace")
+
+
+def delete_unused_originals(store: LibraryStore, files: Sequence[ReceivedFile], originals: Path) -> None:
+    """Delete the PDFs of an upload that no document of the library names: skipped ones, and copies of others."""
+    for file in files:
+        path = originals / file.stored
+        if file.stored.endswith(_PDF) and store.find_origin(path=str(path.resolve())) is None:
+            path.unlink(missing_ok=True)
 
 
 def find_encoder(library: OpenLibrary) -> Encoder:
