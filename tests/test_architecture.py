@@ -40,7 +40,7 @@ FLOORS = {
             ["answering"],
             ["patient_data_policy", "evidence_selection", "model_pool", "overrides"],
             ["components"],
-            ["additions", "passage_search", "pipeline"],
+            ["additions", "document_export", "passage_search", "pipeline"],
             ["api", "plan"],
             ["evaluation"],
             ["report"],
