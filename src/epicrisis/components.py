@@ -13,38 +13,30 @@ from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pydantic import TypeAdapter
-
-from epicrisis.answering.confidence import ConfidenceCalibration
-from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS
-from epicrisis.answering.structured_request import Sampling
-from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
-from epicrisis.answering.verifiers import NliVerifier
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
-from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.library.word_index import analyze_words
-from epicrisis.models.catalogue import get_measurement, is_demo
-from epicrisis.models.chat.cache import ReplyCache
-from epicrisis.models.chat.layers import Budget
-from epicrisis.models.chat.loading import add_limits, add_records, load_chat
 from epicrisis.models.encoders import PrecomputedEncoder, load_cached_encoder, load_encoder
-from epicrisis.models.pair_models import load_nli, load_reranker, load_reward_model
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, Encoder, RewardModel, Verifier
-from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Question, Scope
+
+if TYPE_CHECKING:
+    from epicrisis.answering.confidence import ConfidenceCalibration
+    from epicrisis.answering.structured_request import Sampling
+    from epicrisis.models.chat.cache import ReplyCache
+    from epicrisis.models.chat.layers import Budget
 
 DEFAULT_ENCODER = "minilm"
 WITH_SENTENCES = frozenset({"evidence", "focused"})
@@ -53,7 +45,6 @@ EMBEDDED_CONCURRENCY = 1
 """Concurrent calls of an embedded model. More would wait inside it."""
 PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
-_CALIBRATION = TypeAdapter(ConfidenceCalibration)
 _MIN_EXAMPLE_DEPTH = 20
 """The fewest passages to search for the examples of one question."""
 _REQUEST_PARAMETERS = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
@@ -98,6 +89,9 @@ class ModelPool:
 
         Raises SettingsError for a budget in dollars with an unknown price.
         """
+        from epicrisis.models.chat.layers import Budget
+        from epicrisis.models.chat.loading import add_limits, load_chat
+
         model = model.model_copy(update=_REQUEST_PARAMETERS)
         for other, shared in self._chat_models:
             if other == model:
@@ -151,6 +145,9 @@ class ExampleSearch:
 
         Raises InputError if the library contains other documents.
         """
+        from epicrisis.library.passage_lookup import sample_passages
+        from epicrisis.retrieval.examples import choose_examples
+
         k = self.settings.k
         depth = max(_MIN_EXAMPLE_DEPTH, k * self.settings.rerank_times)
         while True:
@@ -200,6 +197,8 @@ def open_library_search(
     needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
     rerank, reranker = settings.rerank, None
     if rerank.name is not None:
+        from epicrisis.models.pair_models import load_reranker
+
         model = load_reranker(rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env))
         reranker = rerank.name, model
 
@@ -271,6 +270,8 @@ def open_models(settings: Settings, cache: ReplyCache | None, pool: ModelPool | 
     Roles that differ only in sampling share a model, and all share the budget. Raises SettingsError for a budget in
     dollars with an unknown price.
     """
+    from epicrisis.models.chat.loading import add_records
+
     pool = pool or ModelPool()
     models_by_limits: dict[ChatModel, ChatModel] = {}
     models: dict[str, ChatModel] = {}
@@ -297,6 +298,8 @@ def open_cached_models(
 
 def read_sampling(settings: Settings) -> dict[str, Sampling]:
     """Return the sampling parameters of each role."""
+    from epicrisis.answering.structured_request import Sampling
+
     sampling: dict[str, Sampling] = {}
     for role in settings.roles:
         model = settings.model_for(role)
@@ -318,6 +321,8 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
     replay = settings.cache.mode == "replay"
     if settings.cache.mode == "off":
         return None, None
+    from epicrisis.models.chat.cache import ReplyCache
+
     path = reply_cache_path(settings, None if search is None else search.library.path)
     try:
         return ReplyCache(path, replay=replay), None
@@ -335,8 +340,12 @@ def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, 
     path = settings.calibration
     if path is None:
         return None, ()
+    from pydantic import TypeAdapter
+
+    from epicrisis.answering.confidence import ConfidenceCalibration
+
     try:
-        calibration = _CALIBRATION.validate_json(path.read_bytes())
+        calibration = TypeAdapter(ConfidenceCalibration).validate_json(path.read_bytes())
     except (OSError, ValueError):
         raise SettingsError(
             f"setting calibration: {path} is no file of `epicrisis calibrate confidence`: name one, or leave it out"
@@ -405,6 +414,9 @@ def describe_optional_prompts(settings: Settings, search: LibrarySearch | None =
 
     `sentences_by` is added where no encoder selects the numbered sentences.
     """
+    from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS
+    from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
+
     hashes: dict[str, str] = {}
     if settings.citing == "numbers":
         hashes["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
@@ -443,25 +455,32 @@ def open_verifier(settings: Settings, pool: ModelPool | None = None) -> Verifier
     """
     if settings.check != "nli" or settings.check_model is None:
         return None
+    from epicrisis.answering.verifiers import NliVerifier
+    from epicrisis.models.pair_models import load_nli
+
     return NliVerifier((pool or ModelPool()).load(load_nli, settings.check_model, settings), settings.check_model)
 
 
 def open_reward_model(settings: Settings, pool: ModelPool | None = None) -> RewardModel | None:
     """Return the reward model of the settings, or None without one. Raises UserError if it is not installed."""
+    from epicrisis.models.pair_models import load_reward_model
+
     name = settings.refine.reward_model
     return None if name is None else (pool or ModelPool()).load(load_reward_model, name, settings)
 
 
 def list_notices(settings: Settings, roles: Sequence[str], remote: Sequence[str]) -> list[Notice]:
     """Return the notices for every question: of machines that may receive notes, and of small models in these roles."""
+    from epicrisis.models.catalogue import get_measurement, is_demo
+
     notices: list[Notice] = []
     if remote:
         notices.append(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(remote)}"))
     for name in dict.fromkeys(settings.model_for(role).name for role in roles):
         if is_demo(name):
             message = (
-                f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
-                "OpenAI-compatible endpoint, or a .gguf file)"
+                f"{name} is a small model for demonstration only: choose a better one with --model (`epicrisis "
+                "models recommend` names some)"
             )
             notices.append(Notice("demo-model", message))
         elif measurement := get_measurement(name):

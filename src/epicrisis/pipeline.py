@@ -339,9 +339,9 @@ class Pipeline:
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", evidence_selection.RETRY_MESSAGE))
         context_of_record = self.build_context(watch, scope, restriction.without_hidden())
-        whole = apply_overrides(context_of_record, without_narrowing(overrides))
+        record_context = apply_overrides(context_of_record, without_narrowing(overrides))
         # Both attempts share one deadline.
-        again = await ask(replace(whole, deadline=context.deadline))
+        again = await ask(replace(record_context, deadline=context.deadline))
         return replace(again, narrowing="lifted")
 
     async def _check_claims(self, answer: Answer, context: Context) -> Answer:

@@ -203,7 +203,7 @@ def _shorten_authors(authors: tuple[str, ...]) -> str:
     """Return the authors with initials: `Walsh PR, Jones A`; from the fourth on `et al.`."""
     names: list[str] = []
     for author in authors:
-        family, _, given = author.partition(",")
-        initials = "".join(word[0].upper() for word in given.replace("-", " ").split())
+        family, _, given_names = author.partition(",")
+        initials = "".join(word[0].upper() for word in given_names.replace("-", " ").split())
         names.append(f"{family.strip()} {initials}".strip())
     return ", ".join(names) if len(names) <= _MAX_AUTHORS else f"{names[0]} et al"

@@ -138,7 +138,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
     ),
     "users": (SERVER, "Add, list and remove users of the server.", (users.add, users.list_users, users.remove)),
     "audit": (SERVER, "Verify the access log of the server.", (users.verify,)),
-    "models": (MODELS, "List and download models.", (models.list_models, models.pull)),
+    "models": (MODELS, "List, download and recommend models.", (models.list_models, models.pull, models.recommend)),
     "cache": (MODELS, "Inspect and clear cached replies of chat models.", (models.info, models.clear)),
 }
 for panel, commands in COMMANDS.items():

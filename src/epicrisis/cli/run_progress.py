@@ -125,7 +125,7 @@ def _remarks(case: Case, answer: Answer, notices: set[str]) -> list[str]:
 
 
 def _say_long_questions(cases: Sequence[Case], long_cases: Set[str], settings: Settings) -> None:
-    """Say on standard error how many questions the encoder could not read completely."""
+    """Print the number of questions beyond the encoder's window to standard error."""
     questions = {case.question.key for case in cases}
     long_questions = {case.question.key for case in cases if case.key in long_cases}
     if n := len(long_questions):
@@ -137,7 +137,7 @@ def _say_long_questions(cases: Sequence[Case], long_cases: Set[str], settings: S
 
 
 def warn_about_demo_models(settings: Settings, roles: Sequence[str]) -> None:
-    """Say on standard error which models of `roles` are for demonstration only."""
+    """Print the demonstration models among `roles` to standard error."""
     from epicrisis.models.catalogue import is_demo
 
     names = dict.fromkeys(settings.model_for(role).name for role in roles)

@@ -111,9 +111,9 @@ def render_page(path: Path, sha256: str, number: int) -> bytes:
 
 
 def _view(request: Mapping[str, Any], path: Path, sha256: str, key: str) -> Any:
-    whole = {**request, "path": str(path), "sha256": sha256}
+    message = {**request, "path": str(path), "sha256": sha256}
     try:
-        (reply,) = _VIEWER.ask_within(VIEW_SECONDS, VIEW_MEMORY, whole)
+        (reply,) = _VIEWER.ask_within(VIEW_SECONDS, VIEW_MEMORY, message)
     except _ParserError as error:
         raise ValueError("drawing it took too much time or memory, or failed") from error
     if "error" in reply:

@@ -81,9 +81,9 @@ class CrossEncoder:
         truncated = _count_truncated(self._encode(query, passages))
         if not truncated:
             return ()
-        shown = f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')}"
+        subject = f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')}"
         return (
-            f"{shown}, with the question, longer than the {self._window} tokens that the reranker reads: it did not "
+            f"{subject}, with the question, longer than the {self._window} tokens that the reranker reads: it did not "
             "see the end of the longer text",
         )
 

@@ -29,6 +29,7 @@ from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, LibraryName, Pat
 from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
+from epicrisis.server.white_space import join_text
 from epicrisis.types import Metadata, Passage, Question, Ranking, Scope, SentenceRanking
 
 P = ParamSpec("P")
@@ -260,17 +261,18 @@ def _select_sentences(pipeline: Pipeline, query: str, patient: str | None) -> Se
 
 
 def _join_passages(library: str, passages: Sequence[Passage]) -> DocumentText:
-    (whole,) = restore_notes(passages)
+    # Prompts fill a single missing character with a blank; readers see the line breaks of a note.
+    (note,) = restore_notes(passages)
     return DocumentText(
-        whole.document_id,
+        note.document_id,
         library,
-        whole.title,
-        whole.source,
-        whole.date,
-        whole.patient,
-        whole.marks,
-        whole.metadata,
-        whole.start,
-        whole.text,
+        note.title,
+        note.source,
+        note.date,
+        note.patient,
+        note.marks,
+        note.metadata,
+        note.start,
+        join_text(passages),
         tuple(passage.id for passage in passages),
     )
