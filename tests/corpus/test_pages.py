@@ -218,7 +218,7 @@ def test_html_encodings_are_detected(tmp_path: Path, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"<p>na\xefve", "not utf-8 at byte 6; save it as UTF-8 with a declaration of UTF-8"),
+        (b"<meta charset=utf-8><p>na\xefve", "not utf-8 at byte 26; save it as UTF-8 with a declaration of UTF-8"),
         (b"<meta charset=klingon>x", "names an unknown encoding; save it as UTF-8"),
         (b"<meta charset=hex>x", "names an unknown encoding; save it as UTF-8"),
         (b"<meta charset=punycode>" + b"x" * 500_000, "names an unknown encoding; save it as UTF-8"),

@@ -161,7 +161,8 @@ def _read_pages(data: bytes, before_ocr: Callable[[], object]) -> _Pages:
         pages = _Pages(title, {}, [], [])
         characters = 0
         for number in range(1, len(document) + 1):
-            text, lines = None, []
+            text: str | None = None
+            lines: list[OuterLine] = []
             with suppress(pypdfium2.PdfiumError), closing(document[number - 1]) as sheet:
                 text, lines = _read_sheet(sheet, number)
             pages.texts.append(text)
