@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -35,6 +35,8 @@ from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
+from epicrisis.extensions import list_extensions, make_extension
+from epicrisis.protocols import FileReader
 from epicrisis.types import Document, Origin
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
@@ -157,8 +159,9 @@ def read_sources(
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
     """
-    if format is not None and format not in FORMATS:
-        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(FORMATS)}")
+    formats = (*FORMATS, *list_extensions("reader"))
+    if format is not None and format not in formats:
+        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(formats)}")
     if not paths:
         raise InputError("no path was given; give at least one file or folder")
     if format == "medcpt":
@@ -171,6 +174,22 @@ def read_sources(
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
     return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
+
+
+@cache
+def _find_own_reader(name: str) -> FileReader | None:
+    """Return the reader that an installed package offers for this format, or None."""
+    reader: FileReader | None = make_extension("reader", name)
+    return reader
+
+
+def _find_own_format(path: Path) -> str | None:
+    """Return the format of an installed package for a file with this ending, or None."""
+    for name in list_extensions("reader"):
+        reader = _find_own_reader(name)
+        if reader is not None and path.name.lower().endswith(tuple(reader.suffixes)):
+            return name
+    return None
 
 
 def detect_format(path: Path) -> str | None:
@@ -283,7 +302,7 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
     suffixes = filter(path.name.lower().endswith, _FORMAT_BY_SUFFIX)
-    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, ""))
+    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, "")) or _find_own_format(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -358,6 +377,8 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
         return lambda: append_fingerprint(path, _log_removed(file, log, _READERS_WITH_NAME[format](path, name)))
+    if (own := None if format in _READERS else _find_own_reader(format)) is not None:
+        return lambda: append_fingerprint(path, _read_own(own, path, name))
     return lambda: append_fingerprint(path, _log_removed(file, log, _READERS[format](path)))
 
 
@@ -368,6 +389,16 @@ def _log_removed(file: _SourceFile, log: RemovalLog, items: Iterable[ReaderItem 
             log.record(log.begin_source(file.path, file.name), item.kind, item.document, item.texts)
         else:
             yield item
+
+
+def _read_own(reader: FileReader, path: Path, name: str) -> Iterator[Document | Skipped]:
+    """Yield what the reader of another package finds. A reader that fails skips the file."""
+    try:
+        for item in reader.read(path, name):
+            yield item if isinstance(item, Document) else skip(path, "", item)
+    except Exception as error:  # noqa: BLE001 - a reader's error costs one file only
+        # The message may quote the file.
+        yield skip(path, "", f"its reader failed ({type(error).__name__}); report it to the reader's author")
 
 
 def _skip(path: Path, reason: str) -> Iterator[ReaderItem]:
