@@ -6,7 +6,7 @@ report = add_files(settings, Path("~/lib").expanduser(), [Path("papers")], AddOp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -15,7 +15,7 @@ from pathlib import Path
 from epicrisis.components import load_ingest_encoder
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import FileFingerprint
+from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
@@ -59,29 +59,39 @@ def add_files(
     encoder: tuple[Encoder, str] | None = None,
     *,
     files: ReadingProgress | None = None,
+    articles: Iterable[ReaderItem] = (),
+    only: Collection[Path] | None = None,
 ) -> IngestReport:
     """Add the documents of files and folders to the library, which is created if necessary. Return what was done.
 
     No other machine can be contacted meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder
-    and its name, by default that of the library or the settings. `files` counts the files as they are read. Raises
-    UserError for wrong arguments before a library is created, and StorageError.
+    and its name, by default that of the library or the settings. `files` counts the files as they are read.
+    `articles` are added before the sources, which may be none then. `only`: of folders, these files alone are added.
+    Raises UserError for wrong arguments before a library is created, and StorageError.
     """
+    read: Callable[..., Iterator[ReaderItem]] = _read_nothing
+    if sources:
+        read = partial(read_sources, sources, options.format, columns=options.columns, only=only)
     with guard_network():
-        return _add_files(settings, library, sources, options, on_progress, encoder, files)
+        return _add_items(settings, library, read, options, on_progress, encoder, files, articles)
 
 
-def _add_files(
+def _read_nothing(*_: object, **__: object) -> Iterator[ReaderItem]:
+    return iter(())
+
+
+def _add_items(
     settings: Settings,
     library: Path,
-    sources: Sequence[Path],
+    read: Callable[..., Iterator[ReaderItem]],
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None,
     encoder: tuple[Encoder, str] | None,
     files: ReadingProgress | None,
+    articles: Iterable[ReaderItem],
 ) -> IngestReport:
     splitter, complete_files = _read_library(library)
-    read = partial(read_sources, sources, options.format, columns=options.columns)
-    items = read(complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
+    items = read(previous=complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
     # The first item is read now, so that wrong arguments fail before a library is created.
     first = list(islice(items, 1))
     ready_made = options.format == READY_MADE
@@ -98,7 +108,7 @@ def _add_files(
         try:
             report = add_documents(
                 store,
-                chain(first, items),
+                chain(articles, first, items),
                 loaded,
                 replace=options.replace,
                 literature=options.literature,
