@@ -38,9 +38,10 @@ FullText = Annotated[
     bool, _articles("--full-text", help="Take open-access full texts in place of abstracts, where Europe PMC has them.")
 ]
 
-_DOI = re.compile(r"10\.[0-9]{4,9}/[^\s\"<>\\]{1,300}")
+_DOI = re.compile(r"10\.[0-9]{1,9}/[^\s\"<>\\]{1,300}")
 _DOI_PREFIX = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:\s*)", re.IGNORECASE)
-_PMID = re.compile(r"(?:PMID:?\s*)?0*([1-9][0-9]{0,8})", re.IGNORECASE)
+_PMID = re.compile(r"0*([1-9][0-9]{0,8})")
+_PMID_PREFIX = re.compile(r"\bPMID\b:?", re.IGNORECASE)
 
 
 def read_request(
@@ -51,7 +52,7 @@ def read_request(
 
     numbers: dict[str, None] = {}
     for text in pmids:
-        for part in filter(None, re.split(r"[,;\s]+", text)):
+        for part in filter(None, re.split(r"[,;\s]+", _PMID_PREFIX.sub(" ", text))):
             match = _PMID.fullmatch(part)
             if match is None:
                 raise InputError(f"--pmid {part}: a PMID is a number of at most nine digits, such as 12377809")

@@ -13,7 +13,7 @@ from epicrisis.cli.article_options import Dois, FullText, Limit, Pmids, Searches
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.library_watch import watch_folders
-from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
+from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, SETTING, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped
 from epicrisis.cli.terminal import counted, say, say_lines, show_json
 from epicrisis.errors import InputError
@@ -80,6 +80,7 @@ _Watch = Annotated[
 
 @command(
     ENCODER,
+    SETTING,
     CONFIG,
     LOCAL_ONLY,
     examples=[

@@ -14,13 +14,15 @@ from pydantic import BaseModel, ValidationError
 from epicrisis.corpus.pubmed_record import find_pmids
 from epicrisis.corpus.xml_text import BrokenXML, read_records
 from epicrisis.literature.response_cache import ResponseCache
-from epicrisis.literature.web_client import ServiceFailed, WebClient
+from epicrisis.literature.web_client import RequestRejected, ServiceFailed, WebClient
 
 KEY_VARIABLE = "NCBI_API_KEY"
 MAX_RESULTS = 10_000
 """Maximum number of results of one search in PubMed."""
 _PER_SECOND, _PER_SECOND_WITH_KEY = 3, 10
 _BATCH = 200
+_ALL_UNKNOWN = b"ID list is empty"
+"""NCBI's error if it has no record of any of the numbers."""
 _RECORDS = ("PubmedArticle", "PubmedBookArticle")
 
 
@@ -87,8 +89,14 @@ def fetch_records(client: WebClient, cache: ResponseCache, pmids: Sequence[str],
             records[pmid] = record
     for first in range(0, len(missing), _BATCH):
         batch = missing[first : first + _BATCH]
+        try:
+            body = client.post("efetch.fcgi", {"db": "pubmed", "id": ",".join(batch), "retmode": "xml"})
+        except RequestRejected as error:
+            if _ALL_UNKNOWN not in error.body:
+                raise
+            continue
         path = folder / "efetch.xml"
-        path.write_bytes(client.post("efetch.fcgi", {"db": "pubmed", "id": ",".join(batch), "retmode": "xml"}))
+        path.write_bytes(body)
         for pmid, record in _read_response(path).items():
             records[pmid] = record
             cache.put(f"pubmed:{client.base}:{pmid}", record)
@@ -96,19 +104,23 @@ def fetch_records(client: WebClient, cache: ResponseCache, pmids: Sequence[str],
 
 
 def _read_response(path: Path) -> dict[str, bytes]:
-    """Return the records of a response by PMID. NCBI reports a list of unknown numbers as an `ERROR`."""
+    """Return the records of a response by PMID. Raises ServiceFailed if it is none."""
     from lxml import etree
 
     records: dict[str, bytes] = {}
+    is_response = False
     try:
-        for element in read_records(path, (*_RECORDS, "ERROR", "PubmedArticleSet")):
+        for element in read_records(path, (*_RECORDS, "PubmedArticleSet")):
+            is_response = True
             if element.tag in _RECORDS:
                 for part in element:
                     if (pmid := next(find_pmids(part), None)) is not None:
                         records[pmid] = etree.tostring(element, encoding="utf-8", with_tail=False)
                         break
     except BrokenXML:
-        raise ServiceFailed("it answered with something else than PubMed's XML") from None
+        is_response = False
+    if not is_response and _ALL_UNKNOWN not in path.read_bytes():
+        raise ServiceFailed("it answered with something else than PubMed's XML")
     return records
 
 

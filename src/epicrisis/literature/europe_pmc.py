@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, Field, ValidationError
 
 from epicrisis.literature.response_cache import ResponseCache
-from epicrisis.literature.web_client import NotThere, ServiceFailed, WebClient
+from epicrisis.literature.web_client import RequestRejected, ServiceFailed, WebClient
 from epicrisis.types import Document
 
 _PER_SECOND = 3
@@ -115,7 +115,9 @@ def fetch_full_text(client: WebClient, cache: ResponseCache, pmcid: str) -> byte
     if body is None:
         try:
             body = client.get(f"{pmcid}/fullTextXML", {})
-        except NotThere:
+        except RequestRejected as error:
+            if error.status != 404:
+                raise
             body = b""
         cache.put(key, body)
     return body or None

@@ -21,8 +21,13 @@ class ServiceFailed(Exception):
     """A service gave no usable response. The text says what happened, without key and query."""
 
 
-class NotThere(ServiceFailed):
-    """The service has no such record (404)."""
+class RequestRejected(ServiceFailed):
+    """The service rejects the request (a status of 4xx). `body`: what it says."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"it answered with status {status}")
+        self.status = status
+        self.body = body
 
 
 class WebClient:
@@ -48,7 +53,7 @@ class WebClient:
         self._client = httpx2.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False, headers=agent)
 
     def get(self, function: str, parameters: Mapping[str, str]) -> bytes:
-        """Return the body of the response to a GET request. Raises ServiceFailed."""
+        """Return the body of the response to a GET request. Raises ServiceFailed, or RequestRejected."""
         return self._send("GET", function, {"params": {**parameters, **self._secrets}})
 
     def post(self, function: str, parameters: Mapping[str, str]) -> bytes:
@@ -71,10 +76,8 @@ class WebClient:
                 if response.status_code == 200 and len(response.content) <= MAX_RESPONSE_BYTES:
                     return bytes(response.content)
                 failure = f"it answered with status {response.status_code}"
-                if response.status_code == 404:
-                    raise NotThere(failure)
                 if response.status_code not in _BUSY:
-                    raise ServiceFailed(failure)
+                    raise RequestRejected(response.status_code, response.content)
                 with suppress(ValueError):
                     wait = read_retry_after(response.headers, limited=False)
             pause = 2.0 ** (number - 1) if wait is None else wait
