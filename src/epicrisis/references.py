@@ -53,6 +53,8 @@ class Reference:
     """The heading above the cited words, in a full text or a note."""
     page: int | None = None
     """The page of a PDF file on which the cited words begin, from 1."""
+    is_page_by_ocr: bool = False
+    """Whether this page was read by OCR, which makes mistakes."""
 
     def describe(self, title: str, source: str, date: str | None) -> str:
         """Return the reference on one line: authors, title, journal or source, year or date of the note."""
@@ -62,7 +64,7 @@ class Reference:
 
     def describe_place(self) -> str:
         """Return the place in the document, such as `section Results, page 3`; empty if unknown."""
-        page = "" if self.page is None else f"page {self.page}"
+        page = "" if self.page is None else f"page {self.page}{' (read by OCR)' if self.is_page_by_ocr else ''}"
         section = f"section {self.section}" if self.section else ""
         return ", ".join(filter(None, (section, page)))
 
@@ -77,6 +79,7 @@ def build_reference(passage: Passage, start: int | None = None) -> Reference:
     offset = passage.start if start is None else start
     page, section = _find_value(metadata, "page", offset), _find_value(metadata, "section", offset)
     is_record = passage.patient is not None
+    by_ocr = metadata.get("pages_by_ocr")
     return Reference(
         authors=_authors(metadata),
         journal=_text(metadata, "journal_abbreviation") or _text(metadata, "journal"),
@@ -86,6 +89,7 @@ def build_reference(passage: Passage, start: int | None = None) -> Reference:
         note_type=note_type if is_record else "",
         section=" ".join(section.split()) if isinstance(section, str) else "",
         page=page if isinstance(page, int) and not isinstance(page, bool) else None,
+        is_page_by_ocr=isinstance(by_ocr, list) and page in by_ocr,
     )
 
 
@@ -199,7 +203,7 @@ def _shorten_authors(authors: tuple[str, ...]) -> str:
     """Return the authors with initials: `Walsh PR, Jones A`; from the fourth on `et al.`."""
     names: list[str] = []
     for author in authors:
-        family, _, given = author.partition(",")
-        initials = "".join(word[0].upper() for word in given.replace("-", " ").split())
+        family, _, given_names = author.partition(",")
+        initials = "".join(word[0].upper() for word in given_names.replace("-", " ").split())
         names.append(f"{family.strip()} {initials}".strip())
     return ", ".join(names) if len(names) <= _MAX_AUTHORS else f"{names[0]} et al"

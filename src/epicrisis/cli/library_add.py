@@ -154,7 +154,9 @@ def add(
         watch_folders(settings, path, sources or (), options, json=json)
         return
     with show_ingest("Adding", quiet=json) as display:
-        report = add_files(settings, path, sources or (), options, display.show, files=display.files, articles=articles)
+        report = add_files(
+            settings, path, sources or (), options, display.show, files=display.files, documents=articles
+        )
     _show_report(report, path, json)
 
 

@@ -110,7 +110,7 @@ class _Watcher:
                 self._folders,
                 replace(self._options, cleaning=cleaning),
                 display.show,
-                self._encoder,
+                encoder=self._encoder,
                 files=display.files,
                 only=frozenset(ready),
             )

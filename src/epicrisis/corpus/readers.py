@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, questions, retractions, sandbox
+from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
     FileDocument,
     FileFingerprint,
+    FileRemark,
+    OmittedText,
     ReaderItem,
     Skipped,
     append_fingerprint,
@@ -29,27 +32,28 @@ from epicrisis.corpus.reader_base import (
     skip,
 )
 from epicrisis.corpus.reading_progress import ReadingProgress
+from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
+from epicrisis.extensions import list_extensions, make_extension
+from epicrisis.protocols import FileReader
 from epicrisis.types import Document, Origin
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 
 
-def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
+def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
     """Yield the only document of a plain text or Markdown file, or why it was skipped.
 
     `name` becomes the id (`file:<name>`) and the source, so no folder of this machine enters a passage. Line ends
     become line feeds; the title is the first Markdown heading, else the file's stem.
     """
     try:
-        text = read_limited(path, MAX_TEXT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        yield skip(path, "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
-        return
+        text, encoding = decode_text(read_limited(path, MAX_TEXT_BYTES))
     except ValueError as error:
         yield skip(path, "", str(error))
         return
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         yield skip(path, "", "contains a NUL character: not a text file")
     elif not text.strip():
@@ -57,6 +61,8 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
     else:
         heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
+        if encoding:
+            yield encoding_remark(name, encoding)
 
 
 def _find_heading(text: str) -> str:
@@ -75,15 +81,17 @@ def _find_heading(text: str) -> str:
     return ""
 
 
-_READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem]]] = {
+_READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | OmittedText]]] = {
     "text": _read_text,
     "pdf": partial(sandbox.read_file, "pdf"),
     "html": partial(sandbox.read_file, "html"),
     "nxml": partial(sandbox.read_file, "nxml"),
+    "office": partial(sandbox.read_file, "office"),
+    "spreadsheet": partial(sandbox.read_file, "spreadsheet"),
 }
 """Readers that need the file's name, because it becomes the id if nothing in the file does."""
 _RETRACTION_WATCH = "retraction-watch"
-_READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem]]] = {
+_READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
     "jsonl": jsonl.read_documents,
     "medrag": medrag.read_snippets,
     "statpearls": partial(sandbox.read_file, "statpearls"),
@@ -99,6 +107,8 @@ _FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".nxml", ".nxml.gz", ".xml", ".xml.gz"), _XML),
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
+    **dict.fromkeys((".docx", ".pptx", ".odt", ".odp", ".rtf"), "office"),
+    **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
     **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
@@ -151,8 +161,9 @@ def read_sources(
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
     """
-    if format is not None and format not in FORMATS:
-        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(FORMATS)}")
+    formats = (*FORMATS, *list_extensions("reader"))
+    if format is not None and format not in formats:
+        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(formats)}")
     if not paths:
         raise InputError("no path was given; give at least one file or folder")
     if format == "medcpt":
@@ -165,6 +176,22 @@ def read_sources(
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
     return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
+
+
+@cache
+def _find_own_reader(name: str) -> FileReader | None:
+    """Return the reader that an installed package offers for this format, or None."""
+    reader: FileReader | None = make_extension("reader", name)
+    return reader
+
+
+def _find_own_format(path: Path) -> str | None:
+    """Return the format of an installed package for a file with this ending, or None."""
+    for name in list_extensions("reader"):
+        reader = _find_own_reader(name)
+        if reader is not None and path.name.lower().endswith(tuple(reader.suffixes)):
+            return name
+    return None
 
 
 def detect_format(path: Path) -> str | None:
@@ -232,14 +259,15 @@ def _choose_readers(
             if fhir_files:
                 paths = [file.path for file in fhir_files]
                 readers.append((paths, partial(fhir.read_files, [file[:2] for file in fhir_files], cleaning)))
-            readers += [([file.path], _reader(file, notes_reader)) for file in group if not file.path.stat().st_size]
+            empty = [file for file in group if not file.path.stat().st_size]
+            readers += [([file.path], _reader(file, notes_reader, cleaning.removal_log)) for file in empty]
             fhir_files = []
         elif format == "pubmed":
             paths = [file.path for file in group]
             readers.append((paths, partial(_read_pubmed, paths, previous)))
         else:
             for file in group:
-                reader = _reader(file, notes_reader)
+                reader = _reader(file, notes_reader, cleaning.removal_log)
                 if with_origins and format not in (None, "notes"):
                     reader = partial(_add_origins, file, reader)
                 readers.append(([file.path], reader))
@@ -280,7 +308,7 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
     suffixes = filter(path.name.lower().endswith, _FORMAT_BY_SUFFIX)
-    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, ""))
+    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, "")) or _find_own_format(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -329,10 +357,13 @@ def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Pat
         if damage := describe_damage(path):
             return partial(_skip, path, damage)
         raise
-    return lambda: append_fingerprint(path, note_tables.read_notes(path, name, columns, cleaning))
+    notes = note_tables.read_notes(path, name, columns, cleaning)
+    encoding = detect_file_encoding(path)
+    remarks = [encoding_remark(name, encoding)] if encoding else []
+    return lambda: append_fingerprint(path, itertools.chain(notes, remarks))
 
 
-def _reader(file: _SourceFile, notes_reader: _NotesReader) -> _Reader:
+def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _Reader:
     path, name, format = file
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
@@ -351,8 +382,29 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader) -> _Reader:
             name.encode()
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
-        return lambda: append_fingerprint(path, _READERS_WITH_NAME[format](path, name))
-    return lambda: append_fingerprint(path, _READERS[format](path))
+        return lambda: append_fingerprint(path, _log_removed(file, log, _READERS_WITH_NAME[format](path, name)))
+    if (own := None if format in _READERS else _find_own_reader(format)) is not None:
+        return lambda: append_fingerprint(path, _read_own(own, path, name))
+    return lambda: append_fingerprint(path, _log_removed(file, log, _READERS[format](path)))
+
+
+def _log_removed(file: _SourceFile, log: RemovalLog, items: Iterable[ReaderItem | OmittedText]) -> Iterator[ReaderItem]:
+    """Yield the items, and record the texts that the reader removed."""
+    for item in items:
+        if isinstance(item, OmittedText):
+            log.record(log.begin_source(file.path, file.name), item.kind, item.document, item.texts)
+        else:
+            yield item
+
+
+def _read_own(reader: FileReader, path: Path, name: str) -> Iterator[Document | Skipped]:
+    """Yield what the reader of another package finds. A reader that fails skips the file."""
+    try:
+        for item in reader.read(path, name):
+            yield item if isinstance(item, Document) else skip(path, "", item)
+    except Exception as error:  # noqa: BLE001 - a reader's error costs one file only
+        # The message may quote the file.
+        yield skip(path, "", f"its reader failed ({type(error).__name__}); report it to the reader's author")
 
 
 def _skip(path: Path, reason: str) -> Iterator[ReaderItem]:

@@ -24,6 +24,7 @@ from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.vector_index import IndexReport, read_report
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
 from epicrisis.library.word_index import WordIndex, version_of
+from epicrisis.printable import agree, count_noun
 from epicrisis.types import Origin, Scope
 
 LOCK = "write.lock"
@@ -197,7 +198,8 @@ class LibraryParts:
         for name, count in counts.items():
             if count != acknowledged:
                 problems.append(
-                    f"{name} has {count} passages, but {acknowledged} were acknowledged; run `epicrisis library repair`"
+                    f"{name} has {count_noun(count, 'passage')}, but {acknowledged} "
+                    f"{agree(acknowledged, 'was', 'were')} acknowledged; run `epicrisis library repair`"
                 )
         if not problems and self.checkpoint() != self.journal.checkpoint():
             problems.append(f"{journals.NAME} lacks the last writes (half-copied?); run `epicrisis library repair`")

@@ -95,7 +95,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER, options.keep_days)
     jobs = None if options.folder is None else Jobs(questions, options.folder, users, provider)
 
-    uploads = open_uploads(resources, options)
+    uploads = open_uploads(resources, options, log)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -181,13 +181,13 @@ def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog
     return AccessLog(folder / ACCESS_LOG), users
 
 
-def open_uploads(resources: Resources, options: ServerOptions) -> Uploads | None:
+def open_uploads(resources: Resources, options: ServerOptions, log: AccessLog | None) -> Uploads | None:
     """Return the uploads, or None if the options allow none. Raises SettingsError without a folder for the files."""
     if options.uploads is None:
         return None
     if options.folder is None:
         raise SettingsError("uploads need a folder of the server: give it with --folder")
-    return Uploads(resources, options.folder, options.uploads)
+    return Uploads(resources, options.folder, options.uploads, log)
 
 
 def log_is_needed(resources: Resources) -> bool:
