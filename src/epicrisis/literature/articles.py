@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from epicrisis.corpus import sandbox
@@ -62,12 +62,12 @@ class Services:
     folder: Path
 
 
-@dataclass(slots=True)
 class FetchedArticles:
     """The items for a library, and lines on what a search left out."""
 
-    items: list[ReaderItem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.items: list[ReaderItem] = []
+        self.notes: list[str] = []
 
     def skip(self, names: Iterable[str], reason: str) -> None:
         """Add an item for each article that was not fetched."""

@@ -36,7 +36,7 @@ class _SearchReply(BaseModel):
     esearchresult: _SearchResult
 
 
-class SearchResult(BaseModel):
+class PubMedResults(BaseModel):
     """The PMIDs of a search, the most relevant first, and how many results PubMed has."""
 
     pmids: tuple[str, ...]
@@ -54,7 +54,7 @@ def open_e_utilities(base: str, email: str | None) -> WebClient:
     return WebClient(base, _PER_SECOND_WITH_KEY if key else _PER_SECOND, identity)
 
 
-def search_pubmed(client: WebClient, cache: ResponseCache, query: str, limit: int) -> SearchResult:
+def search_pubmed(client: WebClient, cache: ResponseCache, query: str, limit: int) -> PubMedResults:
     """Return the `limit` most relevant records for a query in PubMed's syntax. Raises ServiceFailed."""
     limit = min(limit, MAX_RESULTS)
     key = f"esearch:{client.base}:{limit}:{query}"
@@ -71,7 +71,7 @@ def search_pubmed(client: WebClient, cache: ResponseCache, query: str, limit: in
         raise ServiceFailed("it does not understand the query")
     if is_new:
         cache.put(key, body)
-    return SearchResult(pmids=tuple(filter(str.isdecimal, result.idlist)), total=result.count)
+    return PubMedResults(pmids=tuple(filter(str.isdecimal, result.idlist)), total=result.count)
 
 
 def fetch_records(client: WebClient, cache: ResponseCache, pmids: Sequence[str], folder: Path) -> dict[str, bytes]:

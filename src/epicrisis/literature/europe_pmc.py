@@ -50,7 +50,7 @@ class _CorrectionList(BaseModel):
     corrections: tuple[_Correction, ...] = Field((), alias="commentCorrection")
 
 
-class Article(BaseModel):
+class IndexedArticle(BaseModel):
     """A result of Europe PMC's search with `resultType=core`, as far as it is read."""
 
     pmid: str = ""
@@ -69,7 +69,7 @@ class Article(BaseModel):
 
 
 class _ResultList(BaseModel):
-    result: tuple[Article, ...] = ()
+    result: tuple[IndexedArticle, ...] = ()
 
 
 class _SearchReply(BaseModel):
@@ -81,16 +81,16 @@ def open_europe_pmc(base: str, email: str | None) -> WebClient:
     return WebClient(base, _PER_SECOND, {"email": email} if email else None)
 
 
-def find_articles(client: WebClient, cache: ResponseCache, dois: Sequence[str]) -> Mapping[str, Article]:
+def find_articles(client: WebClient, cache: ResponseCache, dois: Sequence[str]) -> Mapping[str, IndexedArticle]:
     """Return the articles by DOI in lower case, without those that Europe PMC does not have. Raises ServiceFailed."""
-    articles: dict[str, Article] = {}
+    articles: dict[str, IndexedArticle] = {}
     missing = []
     for doi in map(str.lower, dois):
         body = cache.get(f"europepmc:{client.base}:{doi}")
         if body is None:
             missing.append(doi)
         else:
-            articles[doi] = Article.model_validate_json(body)
+            articles[doi] = IndexedArticle.model_validate_json(body)
     for first in range(0, len(missing), _BATCH):
         batch = missing[first : first + _BATCH]
         query = " OR ".join(f'DOI:"{doi}"' for doi in batch)
@@ -123,7 +123,7 @@ def fetch_full_text(client: WebClient, cache: ResponseCache, pmcid: str) -> byte
     return body or None
 
 
-def build_document(article: Article) -> Document | None:
+def build_document(article: IndexedArticle) -> Document | None:
     """Return the abstract of an article that PubMed does not have, such as a preprint; None without an abstract."""
     # Abstracts have tags such as <h4>Background</h4>, titles <i>.
     text = _strip_tags(article.abstract)
