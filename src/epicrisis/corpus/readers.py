@@ -143,6 +143,7 @@ def read_sources(
     with_origins: bool = False,
     names: Mapping[Path, str] | None = None,
     progress: ReadingProgress | None = None,
+    only: Collection[Path] | None = None,
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
@@ -159,6 +160,7 @@ def read_sources(
       library can distinguish files with equal names.
     * `names`: the names of files that are stored under other ones. They become ids and titles, never paths.
     * `progress` counts the files as they are read.
+    * `only`: of folders, these files alone are read, if there is one among them that can be.
 
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
@@ -171,7 +173,7 @@ def read_sources(
     if format == "medcpt":
         chunks = list(itertools.chain.from_iterable(map(medcpt.find_chunks, paths)))
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
-    files = _find_files(paths, format, with_origins, names or {})
+    files = _find_files(paths, format, with_origins, names or {}, only)
     if only_notes:
         files = [file for file in files if file.format in ("notes", "fhir")]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins)
@@ -207,13 +209,17 @@ def find_suffix(name: str) -> str | None:
 
 
 def _find_files(
-    paths: Sequence[Path], format: str | None, with_origins: bool, names: Mapping[Path, str]
+    paths: Sequence[Path],
+    format: str | None,
+    with_origins: bool,
+    names: Mapping[Path, str],
+    only: Collection[Path] | None,
 ) -> list[_SourceFile]:
     """Return all files to read. A file whose name becomes its id is returned only once."""
     files: list[_SourceFile] = []
     path_by_key: dict[str, Path] = {}
     for path in paths:
-        for file in _list_folder(path, format) if is_folder(path) else [_describe_file(path, format, names)]:
+        for file in _list_folder(path, format, only) if is_folder(path) else [_describe_file(path, format, names)]:
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
                 if key not in path_by_key:
@@ -345,8 +351,8 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
     return format
 
 
-def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
-    """Return every visible file below the folder by name. Raises InputError if none can be read."""
+def _list_folder(folder: Path, override: str | None, only: Collection[Path] | None) -> list[_SourceFile]:
+    """Return every visible file below the folder by name, or `only` these. Raises InputError if none can be read."""
 
     def refuse(error: OSError) -> None:
         raise path_error(error.filename, f"{os_error_reason(error)}; check the folder's permissions") from error
@@ -355,11 +361,11 @@ def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if not name.startswith("."):
-                path = Path(parent, name)
+            path = Path(parent, name)
+            if not name.startswith(".") and (only is None or path in only):
                 format = _detect_format(path, override, {})
                 files.append(_SourceFile(path, path.relative_to(folder).as_posix(), format))
-    if not any(file.format for file in files):
+    if only is None and not any(file.format for file in files):
         suffixes = ", ".join(_FORMAT_BY_SUFFIX)
         raise path_error(folder, f"no file below it that can be read ({suffixes}); check the path")
     return sorted(files, key=lambda file: file.name)
