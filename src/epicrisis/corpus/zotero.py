@@ -140,7 +140,7 @@ def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _list_attachments(path: Path, database: sqlite3.Connection) -> Iterator[tuple[int | None, Path]]:
-    """Yield the item and the path of each attached file. Files in a folder that only Zotero's settings name are left out."""
+    """Yield the item and the path of each attached file, without those in a folder that only the settings name."""
     for parent, key, place in database.execute(_ATTACHMENTS):
         name = str(place)
         if name.startswith(_STORED):
