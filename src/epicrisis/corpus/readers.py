@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, questions, retractions, sandbox
+from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
     FileDocument,
     FileFingerprint,
+    FileRemark,
     OmittedText,
     ReaderItem,
     Skipped,
@@ -40,20 +42,18 @@ from epicrisis.types import Document, Origin
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 
 
-def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
+def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
     """Yield the only document of a plain text or Markdown file, or why it was skipped.
 
     `name` becomes the id (`file:<name>`) and the source, so no folder of this machine enters a passage. Line ends
     become line feeds; the title is the first Markdown heading, else the file's stem.
     """
     try:
-        text = read_limited(path, MAX_TEXT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        yield skip(path, "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
-        return
+        text, encoding = decode_text(read_limited(path, MAX_TEXT_BYTES))
     except ValueError as error:
         yield skip(path, "", str(error))
         return
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         yield skip(path, "", "contains a NUL character: not a text file")
     elif not text.strip():
@@ -61,6 +61,8 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
     else:
         heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
+        if encoding:
+            yield encoding_remark(name, encoding)
 
 
 def _find_heading(text: str) -> str:
@@ -349,7 +351,10 @@ def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Pat
         if damage := describe_damage(path):
             return partial(_skip, path, damage)
         raise
-    return lambda: append_fingerprint(path, note_tables.read_notes(path, name, columns, cleaning))
+    notes = note_tables.read_notes(path, name, columns, cleaning)
+    encoding = detect_file_encoding(path)
+    remarks = [encoding_remark(name, encoding)] if encoding else []
+    return lambda: append_fingerprint(path, itertools.chain(notes, remarks))
 
 
 def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _Reader:
