@@ -35,7 +35,7 @@ FLOORS = {
             ["configuration"],
             ["logs"],
             ["corpus", "models", "testing"],
-            ["library"],
+            ["library", "literature"],
             ["retrieval"],
             ["answering"],
             ["patient_data_policy", "evidence_selection", "model_pool", "overrides"],
