@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import pytest
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
+from epicrisis.models.chat.endpoints import memory
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.model_files import list_installed_models
 from epicrisis.privacy import set_local_only
@@ -61,6 +63,15 @@ def _no_guard_left() -> Iterator[None]:
     """A library of notes holds its whole process to this machine; the next test begins without."""
     yield
     set_local_only(False)
+
+
+_NUMBERS = count()
+
+
+@pytest.fixture(autouse=True)
+def _own_endpoint_memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins without what others learned: their servers on loopback may have had the same port."""
+    monkeypatch.setattr(memory, "FOLDER", str(tmp_path_factory.getbasetemp() / f"endpoints-{next(_NUMBERS)}"))
 
 
 @pytest.fixture(scope="session")
