@@ -278,6 +278,7 @@ def export(
     all_patients: Annotated[
         bool, Option("--all-patients", help="Export literature and the notes of every patient.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Write the documents as JSON lines, which `library add` reads back with the same ids, or only their references.
 
@@ -289,13 +290,18 @@ def export(
 
     if patient is not None and all_patients:
         raise InputError("--patient and --all-patients are different exports: give one of them")
+    if json and output is None:
+        raise InputError("--json describes the file that was written: name one with -o")
     with LibraryStore.open(library) as store:
         scope = _build_scope(store, patient)
         documents = export_documents(store, _choose_passages(scope.patient, all_patients=all_patients))
         count = _write_documents(documents, output)
         left_out = store.count()[0] - count
-    where = "" if output is None else f" written to {output}"
-    say(f"{counted(count, 'document')}{where}", err=output is None)
+    if json:
+        show_json({"documents": count, "left_out": left_out, "output": str(output)})
+    else:
+        where = "" if output is None else f" written to {output}"
+        say(f"{counted(count, 'document')}{where}", err=output is None)
     if left_out:
         kind, cure = (
             ("document", "") if patient is not None else ("note", ": --patient ID or --all-patients adds notes")
