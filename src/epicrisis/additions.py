@@ -6,7 +6,7 @@ report = add_files(settings, Path("~/lib").expanduser(), [Path("papers")], AddOp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -28,7 +28,7 @@ from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.privacy import guard_network
 from epicrisis.protocols import Encoder
 from epicrisis.settings import Settings
-from epicrisis.types import Document, SplitterName
+from epicrisis.types import SplitterName
 
 READY_MADE = "medcpt"
 """The format whose documents come with vectors."""
@@ -57,42 +57,46 @@ def add_files(
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None = None,
     *,
-    documents: Sequence[Document] = (),
+    documents: Sequence[ReaderItem] = (),
     encoder: tuple[Encoder, str] | None = None,
     files: ReadingProgress | None = None,
+    only: Collection[Path] | None = None,
 ) -> IngestReport:
     """Add the documents of files and folders to the library, which is created if necessary. Return what was done.
 
     `documents` are added after those of the files; there must be one or the other. No other machine can be contacted
     meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder and its name, by default that of
-    the library or the settings. `files` counts the files as they are read. Raises UserError for wrong arguments before
-    a library is created, and StorageError.
+    the library or the settings. `files` counts the files as they are read. `only`: of folders, these files alone are
+    added. Raises UserError for wrong arguments before a library is created, and StorageError.
     """
+    read = None
+    if sources or not documents:
+        read = partial(read_sources, sources, options.format, columns=options.columns, only=only)
     with guard_network():
-        return _add_files(settings, library, sources, options, on_progress, documents, encoder, files)
+        return _add_items(settings, library, read, options, on_progress, documents, encoder, files)
 
 
-def _add_files(
+def _add_items(
     settings: Settings,
     library: Path,
-    sources: Sequence[Path],
+    read: Callable[..., Iterator[ReaderItem]] | None,
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None,
-    documents: Sequence[Document],
+    documents: Sequence[ReaderItem],
     encoder: tuple[Encoder, str] | None,
     files: ReadingProgress | None,
 ) -> IngestReport:
     splitter, complete_files = _read_library(library)
-    read = partial(read_sources, sources, options.format, columns=options.columns)
     items: Iterator[ReaderItem] = iter(documents)
-    if sources or not documents:
-        items = chain(read(complete_files, cleaning=options.cleaning, with_origins=True, progress=files), documents)
+    if read is not None:
+        in_files = read(previous=complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
+        items = chain(in_files, documents)
     # The first item is read now, so that wrong arguments fail before a library is created.
     first = list(islice(items, 1))
     ready_made = options.format == READY_MADE
     loaded, name = encoder or load_ingest_encoder(settings, library, ready_made)
     splitter = splitter or options.splitter or "tokens"
-    if splitter != "tokens" and not ready_made and sources:
+    if splitter != "tokens" and not ready_made and read is not None:
         # An encoder that could not read all notes is refused before a library is created.
         recount = dataclasses.replace(options.cleaning, removal_log=RemovalLog())
         check_notes_fit_window(read(cleaning=recount, only_notes=True), splitter, loaded)
