@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import bibtexparser
 import pytest
 import rispy
+from bibtexparser.entrypoint import parse_string
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +47,7 @@ def passage(id_: str = "pubmed:29768149", title: str = "Asthma.", **metadata: An
 
 
 def parse_bibtex(text: str) -> list[Any]:
-    library = bibtexparser.parse_string(text)
+    library = parse_string(text)
     assert not library.failed_blocks
     return [
         (entry.entry_type, {key: field.value for key, field in entry.fields_dict.items()}) for entry in library.entries
