@@ -225,7 +225,8 @@ def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Sec
             legend = {name: figure_styles[name] for name in figure.series}
             # No legend for a single series, or if each row has the name of its series.
             needs_legend = len(legend) > 1 and any(mark.series != mark.row for mark in figure.marks)
-            views.append(_FigureView(figure, draw_panels(figure, figure_styles), legend if needs_legend else {}))
+            panels = _shorten_titles(draw_panels(figure, figure_styles))
+            views.append(_FigureView(figure, panels, legend if needs_legend else {}))
         # The table of a long curve would take tens of pages: print only some of its rows.
         step = math.ceil(len(table.rows) / _ROWS_ON_PAPER) if any(map(attrgetter("many"), figures)) else 1
         view = _table_view(f"{number}.{i}", table, notes, tuple(views), publication_or_none, step)
@@ -276,6 +277,15 @@ def _table_view(
         step=step,
         printed=printed,
     )
+
+
+def _shorten_titles(panels: Sequence[Panel]) -> tuple[Panel, ...]:
+    """Return the panels without what all titles begin with, such as the only model. One without a rest comes last."""
+    heads = {panel.title.partition(", ")[0] for panel in panels}
+    if len(panels) == 1 or len(heads) > 1:
+        return tuple(panels)
+    shortened = [replace(panel, title=panel.title.partition(", ")[2]) for panel in panels]
+    return tuple(sorted(shortened, key=lambda panel: not panel.title))
 
 
 def _find_constants(rows: Sequence[tuple[CellText, ...]], keys: int) -> list[int]:

@@ -16,7 +16,7 @@ from epicrisis.evaluation.analysis.sample_size import ALPHA, POWER, format_point
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import AGAINST, format_p_equation, is_p_column, label_row
-from epicrisis.printable import count_noun
+from epicrisis.printable import agree, count_noun
 
 DIFFERENCE_TO = "difference to "
 """The beginning of the heading of differences to a baseline; the baseline follows."""
@@ -101,11 +101,11 @@ def _summarize(comparisons: Sequence[_Comparison]) -> str:
         return next(_describe(comparisons))
     largest = _describe_difference(max(shown, key=lambda comparison: abs(comparison.difference.value)))
     if len(shown) == len(comparisons):
-        counts = f"All {len(comparisons)} comparisons show a difference"
+        counts = f"All {len(comparisons)} comparisons"
     else:
-        verb = "shows" if len(shown) == 1 else "show"
-        counts = f"{len(shown)} of {len(comparisons)} comparisons {verb} a difference"
-    return f"{counts} ({comparisons[0].heading}). The largest: {largest}"
+        counts = f"{len(shown)} of {len(comparisons)} comparisons"
+    verb = agree(len(shown), "shows", "show")
+    return f"{counts} ({comparisons[0].heading}) {verb} a difference. The largest: {largest}"
 
 
 def smallest_shown(difference: Difference, comparisons: int = 1) -> float | None:
