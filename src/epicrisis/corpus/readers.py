@@ -9,7 +9,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, questions, retractions, sandbox
+from epicrisis.corpus import (
+    fhir,
+    jsonl,
+    medcpt,
+    medrag,
+    note_tables,
+    pubmed,
+    questions,
+    retractions,
+    sandbox,
+    zotero,
+)
 from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
@@ -121,6 +132,15 @@ SUFFIXES = tuple(_FORMAT_BY_SUFFIX)
 _DEFAULT_FORMATS = {_CSV: "notes", _JSON: "pubmedqa"}
 """Formats of a file named by the user whose beginning does not decide."""
 
+_UNKNOWN_FORMAT = (
+    "its ending is not one of those that `epicrisis library add --help` names, or it is other XML, CSV or JSON; save "
+    "it as PDF, .docx or text"
+)
+_OLD_FORMATS = {
+    ".doc": "Word's old format, which may show deleted text; save it as .docx",
+    ".ppt": "PowerPoint's old format, which may show deleted text; save it as .pptx",
+}
+
 _Reader: TypeAlias = Callable[[], Iterator[ReaderItem]]
 _NotesReader: TypeAlias = Callable[[Path, str], _Reader]
 
@@ -219,7 +239,7 @@ def _find_files(
     files: list[_SourceFile] = []
     path_by_key: dict[str, Path] = {}
     for path in paths:
-        for file in _list_folder(path, format, only) if is_folder(path) else [_describe_file(path, format, names)]:
+        for file in _list_source(path, format, names, only):
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
                 if key not in path_by_key:
@@ -233,6 +253,31 @@ def _find_files(
                     reason = f"file:{printable_path(file.name)}; give the folder above both, or rename one"
                     raise InputError(f"{both} {reason}")
             files.append(file)
+    return files
+
+
+def _list_source(
+    path: Path, format: str | None, names: Mapping[Path, str], only: Collection[Path] | None
+) -> list[_SourceFile]:
+    """Return the files of a folder, of Zotero's library, or the file itself."""
+    database = path / zotero.DATABASE if is_folder(path) else path
+    if format is None and database.is_file() and zotero.is_zotero(database):
+        return _list_zotero(database, only)
+    return _list_folder(path, format, only) if is_folder(path) else [_describe_file(path, format, names)]
+
+
+def _list_zotero(database: Path, only: Collection[Path] | None) -> list[_SourceFile]:
+    """Return Zotero's database, which describes the files attached to its items, and these files."""
+    try:
+        attached = zotero.list_attached_files(database)
+    except ValueError as error:
+        raise path_error(database, str(error)) from error
+    files = [_SourceFile(database, database.name, _REFERENCES)]
+    for path in attached:
+        if only is None or path in only:
+            is_stored = path.is_relative_to(database.parent)
+            name = path.relative_to(database.parent).as_posix() if is_stored else path.name
+            files.append(_SourceFile(path, name, _detect_format(path, None, {})))
     return files
 
 
@@ -338,10 +383,11 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
                 return _RETRACTION_WATCH
             return "notes" if note_tables.has_known_header(path) else defaults.get(_CSV)
         if format == _JSON:
-            if path.suffix != ".gz" and is_csl_json(path):
+            if path.suffix != ".gz" and path.is_file() and is_csl_json(path):
                 return _REFERENCES
             return "fhir" if fhir.is_fhir(path) else defaults.get(_JSON)
-        if format == "text" and override is None and is_pubmed_export(path):
+        # Opening a pipe would wait for its writer.
+        if format == "text" and override is None and path.is_file() and is_pubmed_export(path):
             return _REFERENCES
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
@@ -393,8 +439,7 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
     if format is None:
-        suffixes = ", ".join(_FORMAT_BY_SUFFIX)
-        reason = describe_damage(path) or f"its ending is not one of {suffixes}, or it is other XML, CSV or JSON"
+        reason = describe_damage(path) or _OLD_FORMATS.get(path.suffix.lower(), _UNKNOWN_FORMAT)
         return partial(_skip, path, reason)
     try:
         check_file(path)
