@@ -65,8 +65,8 @@ def counted(count: int, noun: str) -> str:
 def open_console(*, stderr: bool = False, quiet: bool = False, file: TextIO | None = None) -> Console:
     """Return a console that makes every text printable. It writes to `file`, if given.
 
-    Names of emoji (`:pill:`) and numbers in a text stay unchanged. FORCE_COLOR, which notebooks set, makes no terminal of
-    a pipe: a bar of progress would fill it with lines.
+    Names of emoji (`:pill:`) and numbers in a text stay unchanged. A pipe is no terminal even
+    under FORCE_COLOR, which notebooks set: bars of progress would fill it with lines.
     """
     from rich.console import Console
     from rich.segment import Segment
