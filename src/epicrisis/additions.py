@@ -6,7 +6,7 @@ report = add_files(settings, Path("~/lib").expanduser(), [Path("papers")], AddOp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -15,7 +15,7 @@ from pathlib import Path
 from epicrisis.components import load_ingest_encoder
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import FileFingerprint
+from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
@@ -28,7 +28,7 @@ from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.privacy import guard_network
 from epicrisis.protocols import Encoder
 from epicrisis.settings import Settings
-from epicrisis.types import SplitterName
+from epicrisis.types import Document, SplitterName
 
 READY_MADE = "medcpt"
 """The format whose documents come with vectors."""
@@ -56,18 +56,20 @@ def add_files(
     sources: Sequence[Path],
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None = None,
-    encoder: tuple[Encoder, str] | None = None,
     *,
+    documents: Sequence[Document] = (),
+    encoder: tuple[Encoder, str] | None = None,
     files: ReadingProgress | None = None,
 ) -> IngestReport:
     """Add the documents of files and folders to the library, which is created if necessary. Return what was done.
 
-    No other machine can be contacted meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder
-    and its name, by default that of the library or the settings. `files` counts the files as they are read. Raises
-    UserError for wrong arguments before a library is created, and StorageError.
+    `documents` are added after those of the files; there must be one or the other. No other machine can be contacted
+    meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder and its name, by default that of
+    the library or the settings. `files` counts the files as they are read. Raises UserError for wrong arguments before
+    a library is created, and StorageError.
     """
     with guard_network():
-        return _add_files(settings, library, sources, options, on_progress, encoder, files)
+        return _add_files(settings, library, sources, options, on_progress, documents, encoder, files)
 
 
 def _add_files(
@@ -76,18 +78,21 @@ def _add_files(
     sources: Sequence[Path],
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None,
+    documents: Sequence[Document],
     encoder: tuple[Encoder, str] | None,
     files: ReadingProgress | None,
 ) -> IngestReport:
     splitter, complete_files = _read_library(library)
     read = partial(read_sources, sources, options.format, columns=options.columns)
-    items = read(complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
+    items: Iterator[ReaderItem] = iter(documents)
+    if sources or not documents:
+        items = chain(read(complete_files, cleaning=options.cleaning, with_origins=True, progress=files), documents)
     # The first item is read now, so that wrong arguments fail before a library is created.
     first = list(islice(items, 1))
     ready_made = options.format == READY_MADE
     loaded, name = encoder or load_ingest_encoder(settings, library, ready_made)
     splitter = splitter or options.splitter or "tokens"
-    if splitter != "tokens" and not ready_made:
+    if splitter != "tokens" and not ready_made and sources:
         # An encoder that could not read all notes is refused before a library is created.
         recount = dataclasses.replace(options.cleaning, removal_log=RemovalLog())
         check_notes_fit_window(read(cleaning=recount, only_notes=True), splitter, loaded)

@@ -5,8 +5,7 @@ Opening contacts no endpoint and loads no weights of a chat model.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -23,32 +22,28 @@ from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.library.word_index import analyze_words
-from epicrisis.models.encoders import PrecomputedEncoder, load_cached_encoder, load_encoder
+from epicrisis.model_pool import ModelPool
+from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, Encoder, RewardModel, Verifier
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
-from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
+from epicrisis.settings import ExampleSettings, ModelsByRole, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Question, Scope
 
 if TYPE_CHECKING:
     from epicrisis.answering.confidence import ConfidenceCalibration
     from epicrisis.answering.structured_request import Sampling
     from epicrisis.models.chat.cache import ReplyCache
-    from epicrisis.models.chat.layers import Budget
 
 DEFAULT_ENCODER = "minilm"
 WITH_SENTENCES = frozenset({"evidence", "focused"})
 """Strategies that select sentences with the encoder."""
-EMBEDDED_CONCURRENCY = 1
-"""Concurrent calls of an embedded model. More would wait inside it."""
 PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
 _MIN_EXAMPLE_DEPTH = 20
 """The fewest passages to search for the examples of one question."""
-_REQUEST_PARAMETERS = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
-"""Parameters of single requests. Roles that differ only in them share a model."""
 # fmt: off
 _REPLY_SETTINGS = {
     "context_tokens", "temperature", "top_p", "max_reasoning_tokens", "json_schema", "option_logprobs", "extra",
@@ -57,53 +52,6 @@ _REPLY_SETTINGS = {
 # fmt: on
 
 T = TypeVar("T")
-
-
-class ModelPool:
-    """Models that the libraries of one process share: each is loaded once.
-
-    A chat model is shared with its limits, and all chat models share one budget. Closing one of the pipelines closes
-    the chat models of all. With `remembers`, encoders remember their last vectors.
-    """
-
-    def __init__(self, *, remembers: bool = False) -> None:
-        self._load_encoder = load_cached_encoder if remembers else load_encoder
-        self._models: dict[tuple[object, ...], Any] = {}
-        self._chat_models: list[tuple[ModelSettings, ChatModel]] = []
-        self._budget: Budget | None = None
-
-    def load(self, load: Callable[[str, Path, int | None], T], name: str, settings: Settings) -> T:
-        """Return the model with this name from `load`, such as `load_encoder`. Raises UserError as `load` does."""
-        key = (load, name, settings.home, settings.threads)
-        if key not in self._models:
-            self._models[key] = load(name, settings.home, settings.threads)
-        model: T = self._models[key]
-        return model
-
-    def load_encoder(self, name: str, settings: Settings) -> Encoder:
-        """Return the encoder with this name. Raises UserError as `load_encoder` does."""
-        return self.load(self._load_encoder, name, settings)
-
-    def load_chat_model(self, model: ModelSettings, settings: Settings) -> ChatModel:
-        """Return the chat model with its limits. Those that differ only in sampling are one.
-
-        Raises SettingsError for a budget in dollars with an unknown price.
-        """
-        from epicrisis.models.chat.layers import Budget
-        from epicrisis.models.chat.loading import add_limits, load_chat
-
-        model = model.model_copy(update=_REQUEST_PARAMETERS)
-        for other, shared in self._chat_models:
-            if other == model:
-                return shared
-        if self._budget is None:
-            self._budget = Budget(settings.budget)
-        limits = model
-        if not limits.is_endpoint:
-            limits = limits.model_copy(update={"concurrency": EMBEDDED_CONCURRENCY})
-        limited = add_limits(load_chat(model, settings.home, settings.threads), limits, self._budget)
-        self._chat_models.append((model, limited))
-        return limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +143,7 @@ def open_library_search(
         return LibrarySearch(whole_library, retriever, rosters=(Roster(whole_library),))
     needs_encoder = settings.by != "bm25" or sentences or settings.strategy in WITH_SENTENCES
     needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
-    rerank, reranker = settings.rerank, None
-    if rerank.name is not None:
-        from epicrisis.models.pair_models import load_reranker
-
-        model = load_reranker(rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env))
-        reranker = rerank.name, model
+    reranker = pool.load_reranker(settings.rerank, settings)
 
     def open_one(path: Path, encoder_name: str | None = None) -> tuple[LibraryStore, Encoder | None]:
         if not needs_encoder:
@@ -225,7 +168,7 @@ def open_library_search(
         remedy=settings.long_questions,
         sentences=find_sentences,
         reranker=reranker,
-        rerank_depth=rerank.depth,
+        rerank_depth=settings.rerank.depth,
         fusion_times=settings.fusion_times,
         analyze=analyze_words,
     )
@@ -360,7 +303,9 @@ def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, 
     return None, (Notice("calibration", message),)
 
 
-def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) -> tuple[Encoder, str]:
+def load_ingest_encoder(
+    settings: Settings, library: Path, precomputed: bool, pool: ModelPool | None = None
+) -> tuple[Encoder, str]:
     """Return the encoder for additions to this library, and its name.
 
     For precomputed vectors of MedCPT, and for a library of them, the encoder need not be installed: a placeholder then
@@ -372,7 +317,7 @@ def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) ->
         default = PRECOMPUTED_ENCODER if precomputed else DEFAULT_ENCODER
         name = manifest.encoder_name if manifest else default
     try:
-        return load_encoder(name, settings.home, settings.threads), name
+        return (pool or ModelPool()).load_encoder(name, settings), name
     except ModelMissing:
         if manifest is not None:
             precomputed = manifest.encoder_fingerprint.startswith(PRECOMPUTED)

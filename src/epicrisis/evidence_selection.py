@@ -22,6 +22,8 @@ from epicrisis.types import Passage, Question, Ranking, Scope, SentenceRanking
 if TYPE_CHECKING:
     from epicrisis.answering.strategy_context import Context
 
+SENTENCE_PASSAGES = 16
+"""Passages whose sentences are ranked: with the search, 0.35 s on two cores (benchmarks/evidence_speed.py)."""
 RETRY_MESSAGE = "the remaining notes do not answer the question: asking again with the whole record"
 BY_WORDS = SentenceRanker(None, find_sentences, analyze_words)
 """Ranks sentences without a library, whose encoder is unknown."""

@@ -26,6 +26,7 @@ from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.types import Document
 from tests.support.hospital_provider import AUDIENCE, CLIENT_ID, SECRET, HospitalProvider, encode_part, make_key
 from tests.support.pages import Page
+from tests.support.reviews import OURS, RIVAL, make_two_runs
 from tests.support.servers import BASE, connect, open_library, open_resources, read_access_log
 
 ROLES = {"clinic-doctor": "patient-reader", "clinic-student": "literature-reader", "clinic-admin": "administrator"}
@@ -42,7 +43,7 @@ class Clinic:
         self.seconds = 0.0
         options = {"issuer": hospital.address, "client_id": CLIENT_ID, "roles": ROLES, "audience": AUDIENCE, **changes}
         guard = options.pop("guard", GuardOptions())
-        documents = options.pop("documents", None)
+        documents, self.runs = options.pop("documents", None), options.pop("runs", None)
         settings = IdentityProviderSettings.model_validate(options)
         self.provider = IdentityProvider(settings, SECRET, clock=lambda: self.seconds)
         self.resources = open_resources(open_library(folder / "lib", documents=documents))
@@ -50,7 +51,9 @@ class Clinic:
 
     def make_app(self, guard: GuardOptions) -> FastAPI:
         """Return the application with these checks of requests."""
-        return create_app(self.resources, ServerOptions(folder=self.folder, guard=guard, provider=self.provider))
+        return create_app(
+            self.resources, ServerOptions(folder=self.folder, guard=guard, provider=self.provider, runs=self.runs)
+        )
 
     async def start(self, client: httpx2.AsyncClient, user: str, address: str = "/sign-in/provider") -> str:
         """Start a sign-in and pass the provider. Return the address of the callback."""
@@ -620,3 +623,25 @@ def test_public_name_is_in_redirect_and_cookies_are_secure_behind_proxy(tmp_path
         assert "secure" in started.headers["set-cookie"].lower()
 
     run(tmp_path, steps, guard=GuardOptions(hosts, address=address))
+
+
+def test_users_of_provider_are_listed_as_reviewers_for_a_day(tmp_path: Path) -> None:
+    runs = make_two_runs(tmp_path)
+
+    async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
+        clinic.hospital.people["boss"] = {"name": "Boss", "roles": ["clinic-admin"]}
+        await clinic.sign_in(client)
+        await clinic.sign_in(client, "boss")
+        form = Page((await client.get("/reviews/new")).text)
+        choices = [field.attributes["value"] for field in form.all("input") if field.attributes["name"] == "reviewer"]
+        assert "Maria Weber" in form.one("main").text
+        fields = {"ours": OURS, "rival": RIVAL, "reviewer": choices[0]}
+        started = await client.post("/reviews", data=fields)
+        assert started.status_code == 303, started.text
+        assert "Maria Weber" in (await client.get(started.headers["location"])).text
+        clinic.seconds += 24 * 3600 + 1
+        await clinic.sign_in(client, "boss")
+        assert "Maria Weber" not in (await client.get("/reviews/new")).text
+        assert (await client.post("/reviews", data=fields)).status_code == 422
+
+    run(tmp_path / "clinic", steps, runs=runs)

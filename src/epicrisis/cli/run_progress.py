@@ -174,8 +174,8 @@ def say_report_skipped(report: IngestReport, library: Path) -> None:
         fail("nothing was added: all that was read was skipped, for the reasons above")
 
 
-def confirm(question: str | None) -> None:
-    """Return if there is no question, or a person answers yes; else end the command.
+def confirm(question: str | None, refused: str = "nothing was asked") -> None:
+    """Return if there is no question, or a person answers yes; else end the command with `refused`.
 
     Without a terminal no answer is possible: the command ends with a hint at `--yes`.
     """
@@ -188,9 +188,9 @@ def confirm(question: str | None) -> None:
             agreed = typer.confirm(question, err=True)
     except typer.Abort:
         say(err=True)
-        fail("stopped; nothing was asked", exit_code())
+        fail(f"stopped; {refused}", exit_code())
     if not agreed:
-        fail("nothing was asked")
+        fail(refused)
 
 
 def show_runs(

@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, questions, retractions, sandbox
+from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
     FileDocument,
     FileFingerprint,
+    FileRemark,
     OmittedText,
     ReaderItem,
     Skipped,
@@ -33,25 +35,25 @@ from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
+from epicrisis.extensions import list_extensions, make_extension
+from epicrisis.protocols import FileReader
 from epicrisis.types import Document, Origin
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 
 
-def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
+def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
     """Yield the only document of a plain text or Markdown file, or why it was skipped.
 
     `name` becomes the id (`file:<name>`) and the source, so no folder of this machine enters a passage. Line ends
     become line feeds; the title is the first Markdown heading, else the file's stem.
     """
     try:
-        text = read_limited(path, MAX_TEXT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        yield skip(path, "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
-        return
+        text, encoding = decode_text(read_limited(path, MAX_TEXT_BYTES))
     except ValueError as error:
         yield skip(path, "", str(error))
         return
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         yield skip(path, "", "contains a NUL character: not a text file")
     elif not text.strip():
@@ -59,6 +61,8 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
     else:
         heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
+        if encoding:
+            yield encoding_remark(name, encoding)
 
 
 def _find_heading(text: str) -> str:
@@ -155,8 +159,9 @@ def read_sources(
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
     """
-    if format is not None and format not in FORMATS:
-        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(FORMATS)}")
+    formats = (*FORMATS, *list_extensions("reader"))
+    if format is not None and format not in formats:
+        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(formats)}")
     if not paths:
         raise InputError("no path was given; give at least one file or folder")
     if format == "medcpt":
@@ -169,6 +174,22 @@ def read_sources(
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
     return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
+
+
+@cache
+def _find_own_reader(name: str) -> FileReader | None:
+    """Return the reader that an installed package offers for this format, or None."""
+    reader: FileReader | None = make_extension("reader", name)
+    return reader
+
+
+def _find_own_format(path: Path) -> str | None:
+    """Return the format of an installed package for a file with this ending, or None."""
+    for name in list_extensions("reader"):
+        reader = _find_own_reader(name)
+        if reader is not None and path.name.lower().endswith(tuple(reader.suffixes)):
+            return name
+    return None
 
 
 def detect_format(path: Path) -> str | None:
@@ -281,7 +302,7 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
     suffixes = filter(path.name.lower().endswith, _FORMAT_BY_SUFFIX)
-    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, ""))
+    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, "")) or _find_own_format(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -330,7 +351,10 @@ def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Pat
         if damage := describe_damage(path):
             return partial(_skip, path, damage)
         raise
-    return lambda: append_fingerprint(path, note_tables.read_notes(path, name, columns, cleaning))
+    notes = note_tables.read_notes(path, name, columns, cleaning)
+    encoding = detect_file_encoding(path)
+    remarks = [encoding_remark(name, encoding)] if encoding else []
+    return lambda: append_fingerprint(path, itertools.chain(notes, remarks))
 
 
 def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _Reader:
@@ -353,6 +377,8 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
         return lambda: append_fingerprint(path, _log_removed(file, log, _READERS_WITH_NAME[format](path, name)))
+    if (own := None if format in _READERS else _find_own_reader(format)) is not None:
+        return lambda: append_fingerprint(path, _read_own(own, path, name))
     return lambda: append_fingerprint(path, _log_removed(file, log, _READERS[format](path)))
 
 
@@ -363,6 +389,16 @@ def _log_removed(file: _SourceFile, log: RemovalLog, items: Iterable[ReaderItem 
             log.record(log.begin_source(file.path, file.name), item.kind, item.document, item.texts)
         else:
             yield item
+
+
+def _read_own(reader: FileReader, path: Path, name: str) -> Iterator[Document | Skipped]:
+    """Yield what the reader of another package finds. A reader that fails skips the file."""
+    try:
+        for item in reader.read(path, name):
+            yield item if isinstance(item, Document) else skip(path, "", item)
+    except Exception as error:  # noqa: BLE001 - a reader's error costs one file only
+        # The message may quote the file.
+        yield skip(path, "", f"its reader failed ({type(error).__name__}); report it to the reader's author")
 
 
 def _skip(path: Path, reason: str) -> Iterator[ReaderItem]:

@@ -44,7 +44,18 @@ OUT_OF_MEMORY = 3
 
 _ROOT = Path(__file__).parents[2]
 _START = "import sys; sys.path.append(sys.argv[1]); from epicrisis.corpus.sandbox_worker import main; main()"
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "TMPDIR")
+_ENVIRONMENT = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONUTF8",
+    "TMPDIR",
+    "TESSDATA_PREFIX",
+)
 """The only environment variables of the child: no keys of endpoints."""
 _LENGTH_BYTES = 8
 

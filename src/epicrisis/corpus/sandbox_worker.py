@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus import html, jats, medrag, office, pdf, pdf_pages
+from epicrisis.corpus import html, jats, medrag, ocr, office, pdf, pdf_pages
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, skip
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
@@ -22,7 +23,7 @@ MAX_SHEET_BYTES = 64 * 1024 * 1024
 _REPLACE_BYTES = 512 * 1024**2
 """Memory in use after which a child is replaced, so that the remains of one file cannot make the next fail."""
 _READERS: dict[str, Callable[[Path, str], Iterable[Document | Skipped | FileRemark | OmittedText]]] = {
-    "pdf": pdf.read_document,
+    "pdf": partial(pdf.read_document, before_ocr=lambda: signal.alarm(2 * ocr.PAGE_SECONDS)),
     "html": html.read_document,
     "nxml": jats.read_articles,
     "office": office.read_document,

@@ -137,7 +137,9 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.router.routes.extend(assistants.routes)
     app.include_router(make_page_routes(questions, shelves, answers, runs, uploads))
     reviews = None if options.folder is None else ReviewStore(options.folder / REVIEWS_FOLDER)
-    app.include_router(make_review_routes(ReviewPages(reviews, runs, users, log)))
+    app.include_router(
+        make_review_routes(ReviewPages(reviews, runs, users, log, None if provider is None else provider.sessions))
+    )
     app.include_router(make_sign_in_routes(users, provider, options.guard.address))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
