@@ -35,7 +35,7 @@ FLOORS = {
             ["configuration"],
             ["logs"],
             ["corpus", "models", "testing"],
-            ["library"],
+            ["library", "literature"],
             ["retrieval"],
             ["answering"],
             ["patient_data_policy", "evidence_selection", "model_pool", "overrides"],
@@ -44,7 +44,7 @@ FLOORS = {
             ["api", "plan"],
             ["evaluation"],
             ["report"],
-            ["server"],
+            ["integrations", "server"],
             ["cli"],
         ]
     )

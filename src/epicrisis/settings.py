@@ -17,6 +17,7 @@ from epicrisis.settings_tables import (
     Date,
     DefenceSettings,
     EnergySettings,
+    LiteratureSettings,
     LocalPath,
     ModelName,
     NameOrPath,
@@ -239,6 +240,7 @@ class Settings(_Table):
     encoder: NameOrPath | None = _key(
         None, "Encoder: a name or a folder. Default: that of the library, and minilm for a new library."
     )
+    store: str | None = _key(None, "Store of passages of an installed package (docs/python.md). Default: the library.")
     models: ModelsByRole = ModelsByRole()
     by: SearchMode = _key("hybrid", "Search by vectors (dense), words (bm25) or both (hybrid).")
     strategy: StrategyName = _key("brief-context", "How to answer. `ask` without a named chat model: evidence.")
@@ -371,6 +373,7 @@ class Settings(_Table):
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
+    literature: LiteratureSettings = _key(LiteratureSettings(), "", omit=LiteratureSettings())
     calibration: LocalPath | None = _key(
         None, "File of `epicrisis calibrate confidence`. Answers then show the calibrated confidence.", "path"
     )
@@ -489,7 +492,7 @@ def _list_places(table: BaseModel, prefix: str = "") -> Iterator[tuple[str, str 
     """Yield every value that may name a place, with its dotted key. Texts of a scope name documents, not places."""
     for name in type(table).model_fields:
         value = getattr(table, name)
-        if isinstance(value, BaseModel) and not isinstance(value, ScopeSettings):
+        if isinstance(value, BaseModel) and not isinstance(value, (ScopeSettings, LiteratureSettings)):
             yield from _list_places(value, f"{prefix}{name}.")
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, (str, PurePath)):

@@ -16,7 +16,9 @@ _XMP_DOI = re.compile(
     re.DOTALL,
 )
 _XMP_DOI_ATTRIBUTE = re.compile(rb"\b(?:prism|pdfx|crossmark):(?:doi|DOI)=[\"']([^\"']{5,200})[\"']")
-_REFERENCES = re.compile(r"^\s*(?:references|bibliography|literature cited)\s*$", re.IGNORECASE | re.MULTILINE)
+_REFERENCES = re.compile(
+    r"^[ \t]{0,40}(?:references|bibliography|literature cited)[ \t]{0,40}$", re.IGNORECASE | re.MULTILINE
+)
 _CONTINUATION = re.compile(r"\n(?=\S*[\d./_-])[a-z0-9./_-]\S{0,200}(?:\n|$)")
 _CLOSING = {")": "(", ">": "<"}
 

@@ -88,7 +88,10 @@ def guess_encoding(sample: bytes) -> str:
     if encoding == "iso8859-1":
         # As browsers read it: the difference is in characters that no text has.
         encoding = "cp1252"
-    if encoding in ("utf-8", _NO_MATCH) or (b"\0" in sample and not encoding.startswith("utf")):
+    nulls = sample.count(0)
+    # In UTF-16 every other byte of Latin text is NUL; other text has none.
+    is_wide = encoding.startswith("utf-")
+    if encoding in ("utf-8", _NO_MATCH) or (nulls and not is_wide) or (is_wide and 4 * nulls < len(sample)):
         raise ValueError(_UNKNOWN)
     if encoding not in _MANY_BYTES and not encoding.startswith("utf"):
         for line in _select_lines(sample.splitlines()):

@@ -17,6 +17,7 @@ from typing import Any
 from epicrisis.corpus import ocr
 from epicrisis.corpus.article_ids import find_article_ids
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
+from epicrisis.corpus.removal_log import RUNNING_LINE
 from epicrisis.corpus.running_heads import OUTER_LINES, OuterLine, find_running_lines
 from epicrisis.types import Document
 
@@ -94,7 +95,7 @@ def read_document(
         metadata=metadata,
     )
     if running:
-        yield OmittedText(id_, "running-line", tuple(line.text for line in running))
+        yield OmittedText(id_, RUNNING_LINE, tuple(line.text for line in running))
     if empty:
         yield FileRemark(name, "page", f"without text: {_describe_ocr()}", len(empty))
     if unreadable:

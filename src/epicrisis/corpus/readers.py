@@ -9,7 +9,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, questions, retractions, sandbox
+from epicrisis.corpus import (
+    fhir,
+    jsonl,
+    medcpt,
+    medrag,
+    note_tables,
+    pubmed,
+    questions,
+    retractions,
+    sandbox,
+    zotero,
+)
 from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
@@ -32,6 +43,7 @@ from epicrisis.corpus.reader_base import (
     skip,
 )
 from epicrisis.corpus.reading_progress import ReadingProgress
+from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_pubmed_export
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
@@ -91,13 +103,15 @@ _READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | Omi
 }
 """Readers that need the file's name, because it becomes the id if nothing in the file does."""
 _RETRACTION_WATCH = "retraction-watch"
+_REFERENCES = "references"
+"""Files of reference managers, which describe other files of the same addition."""
 _READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
     "jsonl": jsonl.read_documents,
     "medrag": medrag.read_snippets,
     "statpearls": partial(sandbox.read_file, "statpearls"),
     _RETRACTION_WATCH: retractions.read_retraction_watch,
 }
-FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, "notes", "fhir")
+FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", "fhir")
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
 _FORMAT_BY_SUFFIX = {
@@ -109,6 +123,7 @@ _FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
     **dict.fromkeys((".docx", ".pptx", ".odt", ".odp", ".rtf"), "office"),
     **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
+    **dict.fromkeys((".nbib", ".ris", ".bib", ".csljson"), _REFERENCES),
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
     **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
@@ -116,6 +131,15 @@ SUFFIXES = tuple(_FORMAT_BY_SUFFIX)
 """The endings of files that can be read."""
 _DEFAULT_FORMATS = {_CSV: "notes", _JSON: "pubmedqa"}
 """Formats of a file named by the user whose beginning does not decide."""
+
+_UNKNOWN_FORMAT = (
+    "its ending is not one of those that `epicrisis library add --help` names, or it is other XML, CSV or JSON; save "
+    "it as PDF, .docx or text"
+)
+_OLD_FORMATS = {
+    ".doc": "Word's old format, which may show deleted text; save it as .docx",
+    ".ppt": "PowerPoint's old format, which may show deleted text; save it as .pptx",
+}
 
 _Reader: TypeAlias = Callable[[], Iterator[ReaderItem]]
 _NotesReader: TypeAlias = Callable[[Path, str], _Reader]
@@ -139,12 +163,13 @@ def read_sources(
     with_origins: bool = False,
     names: Mapping[Path, str] | None = None,
     progress: ReadingProgress | None = None,
+    only: Collection[Path] | None = None,
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
     A part that cannot be read is `Skipped`, in its place. The last item of a completely read file is its fingerprint.
     A folder stands for every visible file below it in the order of the paths; files with other suffixes, and empty
-    files, are skipped.
+    files, are skipped. Entries of reference managers that describe no other file come last.
 
     * `format`: one of `FORMATS`, for files with any suffix; `medcpt` takes folders of NCBI's chunks.
     * `previous`: PubMed's XML files and MedCPT's chunks with these fingerprints are omitted. Their documents have
@@ -155,6 +180,7 @@ def read_sources(
       library can distinguish files with equal names.
     * `names`: the names of files that are stored under other ones. They become ids and titles, never paths.
     * `progress` counts the files as they are read.
+    * `only`: of folders, these files alone are read, if there is one among them that can be.
 
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
@@ -167,7 +193,7 @@ def read_sources(
     if format == "medcpt":
         chunks = list(itertools.chain.from_iterable(map(medcpt.find_chunks, paths)))
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
-    files = _find_files(paths, format, with_origins, names or {})
+    files = _find_files(paths, format, with_origins, names or {}, only)
     if only_notes:
         files = [file for file in files if file.format in ("notes", "fhir")]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins)
@@ -203,13 +229,17 @@ def find_suffix(name: str) -> str | None:
 
 
 def _find_files(
-    paths: Sequence[Path], format: str | None, with_origins: bool, names: Mapping[Path, str]
+    paths: Sequence[Path],
+    format: str | None,
+    with_origins: bool,
+    names: Mapping[Path, str],
+    only: Collection[Path] | None,
 ) -> list[_SourceFile]:
     """Return all files to read. A file whose name becomes its id is returned only once."""
     files: list[_SourceFile] = []
     path_by_key: dict[str, Path] = {}
     for path in paths:
-        for file in _list_folder(path, format) if is_folder(path) else [_describe_file(path, format, names)]:
+        for file in _list_source(path, format, names, only):
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
                 if key not in path_by_key:
@@ -223,6 +253,31 @@ def _find_files(
                     reason = f"file:{printable_path(file.name)}; give the folder above both, or rename one"
                     raise InputError(f"{both} {reason}")
             files.append(file)
+    return files
+
+
+def _list_source(
+    path: Path, format: str | None, names: Mapping[Path, str], only: Collection[Path] | None
+) -> list[_SourceFile]:
+    """Return the files of a folder, of Zotero's library, or the file itself."""
+    database = path / zotero.DATABASE if is_folder(path) else path
+    if format is None and database.is_file() and zotero.is_zotero(database):
+        return _list_zotero(database, only)
+    return _list_folder(path, format, only) if is_folder(path) else [_describe_file(path, format, names)]
+
+
+def _list_zotero(database: Path, only: Collection[Path] | None) -> list[_SourceFile]:
+    """Return Zotero's database, which describes the files attached to its items, and these files."""
+    try:
+        attached = zotero.list_attached_files(database)
+    except ValueError as error:
+        raise path_error(database, str(error)) from error
+    files = [_SourceFile(database, database.name, _REFERENCES)]
+    for path in attached:
+        if only is None or path in only:
+            is_stored = path.is_relative_to(database.parent)
+            name = path.relative_to(database.parent).as_posix() if is_stored else path.name
+            files.append(_SourceFile(path, name, _detect_format(path, None, {})))
     return files
 
 
@@ -245,10 +300,14 @@ def _choose_readers(
 ) -> list[tuple[list[Path], _Reader]]:
     """Return the readers with their files: one for consecutive PubMed files, one for all FHIR files, one for others."""
     notes_reader = partial(_notes_reader, columns, cleaning)
+    # An entry describes files that may precede it, so the entries themselves come last.
+    described = [file for file in files if file.format == _REFERENCES]
+    others = [file for file in files if file.format != _REFERENCES]
+    references = ReferenceFiles([file[:2] for file in described], [file.path for file in others])
     # Each FHIR file may describe patients of the others.
     fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
     readers: list[tuple[list[Path], _Reader]] = []
-    for format, group in itertools.groupby(files, key=lambda file: file.format):
+    for format, group in itertools.groupby(others, key=lambda file: file.format):
         if format == "fhir":
             if fhir_files:
                 paths = [file.path for file in fhir_files]
@@ -262,10 +321,21 @@ def _choose_readers(
         else:
             for file in group:
                 reader = _reader(file, notes_reader, cleaning.removal_log)
+                if described and format in _READERS_WITH_NAME:
+                    reader = partial(_add_references, file, reader, references)
                 if with_origins and format not in (None, "notes"):
                     reader = partial(_add_origins, file, reader)
                 readers.append(([file.path], reader))
+    for file in described:
+        reader = partial(references.read_rest, file.path)
+        readers.append(([file.path], partial(_add_origins, file, reader) if with_origins else reader))
     return readers
+
+
+def _add_references(file: _SourceFile, reader: _Reader, references: ReferenceFiles) -> Iterator[ReaderItem]:
+    """Yield the items of a file, its documents with the metadata of the reference that describes it."""
+    for item in reader():
+        yield references.describe(file.path, item) if isinstance(item, Document) else item
 
 
 def _add_origins(file: _SourceFile, reader: _Reader) -> Iterator[ReaderItem]:
@@ -276,7 +346,9 @@ def _add_origins(file: _SourceFile, reader: _Reader) -> Iterator[ReaderItem]:
             yield item
             continue
         origin = Origin(str(file.path.resolve()))
-        if file.format in _READERS_WITH_NAME and (item.id == file_id or item.id.startswith(f"{file_id}#")):
+        if file.format in (*_READERS_WITH_NAME, _REFERENCES) and (
+            item.id == file_id or item.id.startswith(f"{file_id}#")
+        ):
             sha256 = sha256 or fingerprint_file(file.path).sha256
             origin = Origin(origin.path, file.name, sha256)
         yield FileDocument(item, origin)
@@ -311,7 +383,12 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
                 return _RETRACTION_WATCH
             return "notes" if note_tables.has_known_header(path) else defaults.get(_CSV)
         if format == _JSON:
+            if path.suffix != ".gz" and path.is_file() and is_csl_json(path):
+                return _REFERENCES
             return "fhir" if fhir.is_fhir(path) else defaults.get(_JSON)
+        # Opening a pipe would wait for its writer.
+        if format == "text" and override is None and path.is_file() and is_pubmed_export(path):
+            return _REFERENCES
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
             return format if fhir.is_fhir(path) or not path.stat().st_size else None
@@ -320,8 +397,8 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
     return format
 
 
-def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
-    """Return every visible file below the folder by name. Raises InputError if none can be read."""
+def _list_folder(folder: Path, override: str | None, only: Collection[Path] | None) -> list[_SourceFile]:
+    """Return every visible file below the folder by name, or `only` these. Raises InputError if none can be read."""
 
     def refuse(error: OSError) -> None:
         raise path_error(error.filename, f"{os_error_reason(error)}; check the folder's permissions") from error
@@ -330,11 +407,11 @@ def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if not name.startswith("."):
-                path = Path(parent, name)
+            path = Path(parent, name)
+            if not name.startswith(".") and (only is None or path in only):
                 format = _detect_format(path, override, {})
                 files.append(_SourceFile(path, path.relative_to(folder).as_posix(), format))
-    if not any(file.format for file in files):
+    if only is None and not any(file.format for file in files):
         suffixes = ", ".join(_FORMAT_BY_SUFFIX)
         raise path_error(folder, f"no file below it that can be read ({suffixes}); check the path")
     return sorted(files, key=lambda file: file.name)
@@ -362,8 +439,7 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
     if format is None:
-        suffixes = ", ".join(_FORMAT_BY_SUFFIX)
-        reason = describe_damage(path) or f"its ending is not one of {suffixes}, or it is other XML, CSV or JSON"
+        reason = describe_damage(path) or _OLD_FORMATS.get(path.suffix.lower(), _UNKNOWN_FORMAT)
         return partial(_skip, path, reason)
     try:
         check_file(path)

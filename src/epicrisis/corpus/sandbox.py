@@ -26,6 +26,7 @@ from typing import Any
 
 from epicrisis.corpus.pdf_pages import PageBox, PageBoxes, PageWords
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, skip
+from epicrisis.corpus.reference_entries import ReferenceEntry
 from epicrisis.types import Document
 
 SECONDS = 60
@@ -101,6 +102,16 @@ def page_text(data: bytes) -> str:
 def sheet_rows(path: Path) -> list[list[str]]:
     """Return the rows of the first sheet of a spreadsheet, cells as text. Raises ValueError with the reason."""
     return list(_request_value({"kind": "sheet", "path": str(path)}, b"", path.stat().st_size, "rows"))
+
+
+def read_references(path: Path) -> tuple[list[ReferenceEntry], list[tuple[str, str]], str]:
+    """Return the entries of a reference manager's file, (place, reason) of those that cannot be read, the encoding.
+
+    The encoding is empty for UTF-8. Raises ValueError with the reason if nothing can be read.
+    """
+    reply = _request_value({"kind": "references", "path": str(path)}, b"", path.stat().st_size, "references")
+    entries = [ReferenceEntry(**{**entry, "files": tuple(entry["files"])}) for entry in reply["entries"]]
+    return entries, [(where, reason) for where, reason in reply["skipped"]], str(reply["encoding"])
 
 
 def find_words(path: Path, sha256: str, places: Sequence[PageWords]) -> tuple[PageBoxes, ...]:

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import html, jats, medrag, ocr, office, pdf, pdf_pages
-from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, skip
+from epicrisis.corpus.encodings import decode_text
+from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
+from epicrisis.corpus.reference_entries import parse_references
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
 
@@ -71,6 +73,8 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
         path = Path(request["path"])
         if request["kind"] == "sheet":
             return [{"rows": _read_sheet(path)}]
+        if request["kind"] == "references":
+            return [{"references": _read_references(path)}]
         if request["kind"] == "words":
             places = [pdf_pages.PageWords(**place) for place in request["places"]]
             return [{"pages": list(map(asdict, pdf_pages.find_words(path, request["sha256"], places)))}]
@@ -88,6 +92,12 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
     except Exception as error:  # noqa: BLE001 - a parser's error costs one file only
         reason = f"its parser failed ({type(error).__name__}); save the file as text, or recreate it"
         return [asdict(skip(path, "", reason))]
+
+
+def _read_references(path: Path) -> dict[str, Any]:
+    text, encoding = decode_text(read_limited(path, MAX_SHEET_BYTES))
+    entries, skipped = parse_references(text)
+    return {"entries": list(map(asdict, entries)), "skipped": skipped, "encoding": encoding}
 
 
 def _read_sheet(path: Path) -> list[list[str]]:

@@ -15,7 +15,6 @@ from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice, Suppo
 from epicrisis.printable import agree, count_noun, printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link
-from epicrisis.report.answer_warnings import list_warnings
 from epicrisis.types import ArticleMark
 
 EVIDENCE = "evidence"
@@ -92,12 +91,13 @@ class AnswerContent:
     sections: tuple[AnswerSection, ...] = field(default=())
 
 
-def build_answer_content(answer: Answer) -> AnswerContent:
-    """Return what a reader is shown of an answer."""
+def build_answer_content(answer: Answer, references: AnswerSection | None = None) -> AnswerContent:
+    """Return what a reader is shown of an answer. `references`: the sources in a citation style, if wanted."""
     marks = {citation.number: citation.marks for citation in answer.citations}
     verdict, claims = _state_verdict(answer, marks)
     sections = (
         _list_sources(answer),
+        references or AnswerSection(""),
         _list_conflicts(answer),
         AnswerSection("Not found, left out or failed", lines=_list_gaps(answer)),
         AnswerSection("Notes", lines=_list_notes(answer)),
@@ -185,6 +185,9 @@ def describe_marks(marks: Iterable[ArticleMark]) -> str:
 
 
 def _warn(answer: Answer) -> Iterable[str]:
+    # The ranking of a search has marks and links, but no warnings.
+    from epicrisis.report.answer_warnings import list_warnings
+
     yield from map(printable, list_warnings(answer))
     if answer.withheld is not None:
         choice = describe_choice(answer, answer.withheld.choice)
