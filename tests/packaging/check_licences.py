@@ -24,6 +24,7 @@ PERMITTED = {
     "apache-2.0",
     "bsd license",
     "bsd-2-clause",
+    "bsd-2-clause-views",
     "bsd-3-clause",
     "cc0-1.0",
     "cnri-python",
