@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from epicrisis.library.ingest_batches import IngestReport
 
 _SOURCES = (
-    "Files and folders: JSONL, text, Markdown, PDF, office files, HTML, PubMed XML, JATS (nxml), references (nbib, RIS, "
+    "Files and folders: JSONL, text, Markdown, PDF, office files, HTML, PubMed XML, JATS, references (nbib, RIS, "
     "BibTeX, CSL-JSON), Zotero's folder, notes as CSV, FHIR (JSON), Retraction Watch's list (CSV)."
 )
 _COLUMN_ROLES = {
