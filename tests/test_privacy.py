@@ -356,6 +356,7 @@ def test_modules_with_processes_and_loggers_are_listed() -> None:
             "logs.py",
             "privacy.py",
             "cli/serve.py",
+            "corpus/reference_entries.py",
             "server/error_log.py",
             "server/mcp_server.py",
             "server/private_folder.py",
