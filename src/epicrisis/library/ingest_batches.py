@@ -156,6 +156,7 @@ class BatchWriter:
         on_progress: Callable[[IngestProgress], None] | None,
         max_seconds: float,
         max_passages: int,
+        on_step: Callable[[str], None],
     ) -> None:
         self.library = library
         self.counts = IngestCounts()
@@ -164,6 +165,7 @@ class BatchWriter:
         """Files recorded after the next commit as added completely."""
         self._encoder = encoder
         self._on_progress = on_progress
+        self._on_step = on_step
         self._max_seconds = max_seconds
         self._max_passages = max_passages
         self._started = time.monotonic()
@@ -269,6 +271,8 @@ class BatchWriter:
             self._documents.clear()
             self._passages = 0
         self.report_progress()
+        # Not in the block above: Ctrl-C leaves the library as it is, and the next addition moves it.
+        self.library.move_if_large(self._on_step)
 
     def _encode_batch(self, existing: Mapping[tuple[str, str], Vectors]) -> list[Vectors]:
         """Return the vectors `(n, d)` of each document. `existing` maps (title, text) of old passages to vectors."""

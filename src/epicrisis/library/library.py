@@ -201,8 +201,8 @@ class LibraryStore:
         with self._thread_lock:
             try:
                 if self._write_lock is not None and self._write_lock.is_locked:
-                    # A full disk does not allow it, and the next writer does it.
-                    with suppress(StorageError):
+                    # Where that fails, as on a full disk, the next writer does it.
+                    with suppress(StorageError, LibraryDamaged):
                         self._table.purge()
                 self._parts.close()
             finally:
