@@ -15,7 +15,7 @@ ANSWER := --model $(MODEL) --strategy focused --setting sentences=5 -k 4
 LOCKED := --require-hashes --no-deps --only-binary=:all:
 OURS := --no-deps --no-build-isolation --editable .
 
-.PHONY: demo serve test test-browser test-torch test-mcp torch-wheel check fast-test models lock clean
+.PHONY: demo serve test test-browser test-torch test-mcp test-integrations torch-wheel docs check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 ifdef UV
@@ -97,6 +97,24 @@ torch-wheel:  ## fails where the registry has no wheel of torch for this Python 
 test-torch: .venv-torch/.installed  ## encoders, rerankers and BERTScore on torch, against transformers and bert-score, with tiny models
 	$(TORCH_BIN)/python -m pytest -m torch tests/models tests/evaluation/metrics
 
+# Other frameworks bring many packages, and pin some that the other environment has in other versions.
+INTEGRATIONS_BIN := .venv-integrations/bin
+
+.venv-integrations/.installed: pyproject.toml requirements-integrations.lock
+ifdef UV
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-integrations
+	$(UV) pip install --quiet --python $(INTEGRATIONS_BIN)/python $(LOCKED) -r requirements-integrations.lock
+	$(UV) pip install --quiet --python $(INTEGRATIONS_BIN)/python $(OURS)
+else
+	$(PYTHON) -m venv .venv-integrations
+	$(INTEGRATIONS_BIN)/python -m pip install --quiet $(LOCKED) -r requirements-integrations.lock
+	$(INTEGRATIONS_BIN)/python -m pip install --quiet $(OURS)
+endif
+	touch $@
+
+test-integrations: .venv-integrations/.installed  ## the retrievers for LangChain and LlamaIndex, and the task for Inspect, with the real packages
+	$(INTEGRATIONS_BIN)/python -m pytest -m integrations tests/integrations
+
 MCP_SUITE := build/mcp-conformance
 
 $(MCP_SUITE)/.installed: tests/server/mcp_conformance/package-lock.json
@@ -108,13 +126,27 @@ $(MCP_SUITE)/.installed: tests/server/mcp_conformance/package-lock.json
 test-mcp: $(INSTALLED) $(MCP_SUITE)/.installed  ## the conformance suite of the Model Context Protocol; needs npm
 	$(BIN)/python -m pytest tests/server/test_mcp_conformance.py
 
+DOCS_BIN := .venv-docs/bin
+
+.venv-docs/.installed: pyproject.toml requirements-docs.lock
+	$(PYTHON) -m venv .venv-docs
+	$(DOCS_BIN)/python -m pip install --quiet $(LOCKED) -r requirements-docs.lock
+	$(DOCS_BIN)/python -m pip install --quiet $(OURS)
+	touch $@
+
+docs: .venv-docs/.installed  ## the documentation site in build/site, readable offline; runs the tutorials; fails at a broken link
+	$(DOCS_BIN)/epicrisis models pull minilm smollm2-135m
+	PATH="$(abspath $(DOCS_BIN)):$$PATH" NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --quiet
+
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 lock:  ## pin every dependency anew, with the hashes of its files; of torch's tests the versions are kept
 	$(COMPILE) --group dev --output-file requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --no-annotate --extra oidc --constraints requirements.lock --output-file deploy/requirements.lock \
 		pyproject.toml -
+	$(COMPILE) --group docs --no-annotate --constraints requirements.lock --output-file requirements-docs.lock pyproject.toml
 	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock
+	$(COMPILE) --group integration-tests --output-file requirements-integrations.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) .venv-torch build dist
+	rm -rf $(VENV) .venv-torch .venv-integrations .venv-docs build dist

@@ -461,3 +461,13 @@ def test_setting_rows_describe_every_key() -> None:
     assert rows["models.writer.timeout_seconds"][1:3] == ("600.0", "seconds")
     assert (rows["models.map.name"].default, rows["scope.without"].default) == ("", '["retracted"]')
     assert rows["preflight.enabled"].default == "true"
+
+
+def test_env_file_in_working_folder_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = load_settings()
+    (tmp_path / ".env").write_text(
+        "EPICRISIS_MODELS__WRITER__NAME=http://elsewhere.example/v1#m\nEPICRISIS_API_KEY=sk-planted\n"
+    )
+    assert load_settings() == before
+    assert "sk-planted" not in os.environ.values()

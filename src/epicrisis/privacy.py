@@ -32,6 +32,7 @@ os.environ.update(TELEMETRY_OFF)
 _state = {"installed": False, "local_only": False}
 _permitted_hosts: set[str] = set()
 _may_connect: ContextVar[bool] = ContextVar("may_connect", default=False)
+_is_guarded: ContextVar[bool] = ContextVar("is_guarded", default=False)
 
 # A Path keeps one of the two slashes; a single letter is a drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -80,10 +81,26 @@ def set_local_only(on: bool) -> None:
     Code that reads settings only turns it on: a second pipeline with weaker settings must not weaken the first. Python
     cannot remove an audit hook, so turning it off only disables it.
     """
-    if on and not _state["installed"]:
+    if on:
+        _install_guard()
+    _state["local_only"] = on
+
+
+def _install_guard() -> None:
+    if not _state["installed"]:
         sys.addaudithook(_refuse_remote)
         _state["installed"] = True
-    _state["local_only"] = on
+
+
+@contextmanager
+def guard_network() -> Iterator[None]:
+    """Refuse connections to other machines inside the block. Other threads and tasks are not affected."""
+    _install_guard()
+    token = _is_guarded.set(True)
+    try:
+        yield
+    finally:
+        _is_guarded.reset(token)
 
 
 @contextmanager
@@ -103,7 +120,7 @@ def permit_host(host: str) -> Iterator[None]:
 
 def _refuse_remote(event: str, arguments: tuple[Any, ...]) -> None:
     """Raise NetworkRefused if the audit event contacts another machine."""
-    if not _state["local_only"]:
+    if not (_state["local_only"] or _is_guarded.get()):
         return
     if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
         connection, address = arguments

@@ -18,6 +18,7 @@ from epicrisis.settings_tables import (
     DefenceSettings,
     EnergySettings,
     LocalPath,
+    ModelName,
     NameOrPath,
     NameOrUrl,
     PlanSettings,
@@ -65,12 +66,12 @@ class Price(_Table):
 class ModelSettings(_Table):
     """One chat model."""
 
-    name: NameOrUrl = _key(
+    name: ModelName = _key(
         "smollm2-135m",
-        "Model: a catalogue name, a .gguf file, or the URL of an OpenAI-compatible endpoint "
-        "(http://127.0.0.1:8000/v1#model-name).",
+        "Model: a catalogue name, a .gguf file, ollama:MODEL (or lmstudio, vllm, llamacpp, openai, anthropic), or the "
+        "URL of an OpenAI-compatible endpoint (http://127.0.0.1:8000/v1#model-name).",
     )
-    # Not OPENAI_API_KEY: a key for one service would go to any endpoint.
+    # OPENAI_API_KEY only for its own host (`choose_key_variable`): a key for one service must not go to any endpoint.
     api_key_env: VariableName = _key(API_KEY_VARIABLE, "Environment variable with the endpoint's API key.")
     api_key_file: LocalPath | None = _key(
         None, ("File that contains only the API key. Takes precedence over the variable."), "path"

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
+from epicrisis.model_services import expand_model_name
 from epicrisis.privacy import local_path, parse_host, strip_secrets
 from epicrisis.types import DraftSelection
 
@@ -54,6 +55,10 @@ NameOrPath = Annotated[str, AfterValidator(_check_local)]
 """A name of the catalogue, or a path."""
 NameOrUrl = Annotated[str, AfterValidator(_check_address), PlainSerializer(strip_secrets)]
 """A name, a path or a URL. Serialized without secrets."""
+ModelName = Annotated[
+    str, AfterValidator(expand_model_name), AfterValidator(_check_address), PlainSerializer(strip_secrets)
+]
+"""A chat model: a name, a path, a URL, or `SERVICE:MODEL`, which becomes a URL."""
 VariableName = Annotated[str, AfterValidator(_check_variable)]
 
 

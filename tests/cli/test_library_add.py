@@ -51,7 +51,7 @@ def test_add_with_unreadable_page_warns_and_adds_the_others(tmp_path: Path, run:
     assert result.exit_code == 0
     assert f"warning: {bad}: elements nested deeper than 10,000; save it as text" in result.stderr
     assert result.stdout.startswith("1 document added")
-    assert "warning: 1 items were skipped" in result.stderr
+    assert "warning: 1 item was skipped; " in result.stderr
 
 
 @pytest.mark.models
@@ -59,7 +59,32 @@ def test_add_with_only_broken_lines_fails_after_warnings(small_library: Path, tm
     broken = write_file(tmp_path / "broken.jsonl", '{"id": "x"\n[]\n')
     result = run("library", "add", small_library, broken, "--json")
     assert (result.exit_code, json.loads(result.stdout)["skipped"]) == (2, 2)
-    *warnings, last = result.stderr.splitlines()
+    *warnings, summary, last = result.stderr.splitlines()
     assert len(warnings) == 2
+    assert summary == f"warning: 2 items were skipped; {small_library / 'skipped.jsonl'} lists all"
     assert all(line.startswith(f"warning: {broken}, line ") for line in warnings)
-    assert last == "epicrisis: nothing was added: 2 items were skipped, and nothing else was read"
+    assert last == "epicrisis: nothing was added: all that was read was skipped, for the reasons above"
+
+
+@pytest.mark.models
+def test_add_with_many_unreadable_files_says_one_line_for_each_reason(
+    tmp_path: Path, run: Run, model_home: Path
+) -> None:
+    write_file(tmp_path / "data/good.txt", "Aspirin.")
+    for number in range(5):
+        write_file(tmp_path / f"data/{number}.xyz", "Something.")
+        (tmp_path / f"data/{number}.txt").write_bytes(b"a" * number + b"\x81\x00")
+    library = tmp_path / "library"
+    result = run("library", "add", library, tmp_path / "data")
+    assert result.exit_code == 0, result.stderr
+    *reasons, last = (line for line in result.stderr.splitlines() if line.startswith("warning: "))
+    assert len(reasons) == 2
+    assert all(line.startswith("warning: 5 skipped: ") for line in reasons)
+    assert f"({tmp_path}/data/0.xyz; {tmp_path}/data/1.xyz; {tmp_path}/data/2.xyz; 2 more)" in result.stderr
+    assert last == f"warning: 10 items were skipped; {library / 'skipped.jsonl'} lists all"
+    rows = list(map(json.loads, (library / "skipped.jsonl").read_text().splitlines()))
+    assert (len(rows), set(rows[0])) == (10, {"path", "where", "reason"})
+    assert (library / "skipped.jsonl").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "more.txt").write_text("Warfarin.")
+    assert run("library", "add", library, tmp_path / "more.txt").exit_code == 0
+    assert not (library / "skipped.jsonl").exists(), "the list is that of the last addition"

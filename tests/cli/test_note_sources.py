@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.cli.library import removed_lines
+from epicrisis.cli.library_add import removed_lines
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.readers import read_sources

@@ -87,7 +87,7 @@ def test_add_notes_with_invalid_row_adds_other_rows(tmp_path: Path, run: Run, mo
     assert "1 document added" in result.stdout
     assert "of 1 note 1 has an unreadable time (--column time=NAME, --time-format)" in result.stdout
     assert f"warning: {path}, line 2: names no patient" in result.stderr
-    assert "warning: 1 items were skipped" in result.stderr
+    assert "warning: 1 item was skipped" in result.stderr
     assert "secret" not in result.stdout + result.stderr
 
 

@@ -70,8 +70,8 @@ def test_search_including_retracted_marks_article(retracted: Path, run: Run) -> 
     command = ("search", retracted, "aspirin prevents stroke", "--by", "dense", "--setting", "scope.include=retracted")
     hits = {hit["passage"]["document_id"]: hit for hit in json.loads(run(*command, "--json").stdout)["hits"]}
     assert hits["pubmed:1"]["marks"] == ["retracted"]
-    lines = [line for line in run(*command).stdout.splitlines() if "pubmed:1#0" in line]
-    assert [line.endswith("[RETRACTED]") for line in lines] == [True]
+    blocks = run(*command).stdout.split("\n\n")
+    assert [block.splitlines()[0].endswith("[RETRACTED]") for block in blocks if "pubmed:1#0" in block] == [True]
 
 
 def reply_with_quote(request: Any) -> str:

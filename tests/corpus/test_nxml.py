@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import re
 from pathlib import Path
@@ -118,6 +119,7 @@ def test_jats_metadata_and_title_are_read(tmp_path: Path) -> None:
         "<pub-date pub-type='collection'><year>2012</year></pub-date>"
         "<pub-date pub-type='epub'><day>28</day><month>9</month><year>2012</year></pub-date>"
         "<pub-date pub-type='nihms-submitted'><year>2011</year></pub-date>"
+        "<volume>7</volume><issue>9</issue><fpage>12</fpage><lpage>19</lpage>"
     )
     found = one(tmp_path, article_xml(meta=meta))
     assert (found.id, found.title, found.date) == ("pmc:PMC7", "On E. coli", "2012-09-28")
@@ -129,6 +131,10 @@ def test_jats_metadata_and_title_are_read(tmp_path: Path) -> None:
         "journal": "Gut",
         "publication_types": ["review-article"],
         "authors": ["Li, A B", "The Group"],
+        "group_authors": ["The Group"],
+        "volume": "7",
+        "issue": "9",
+        "page_range": "12-19",
         "keywords": ["H2"],
         "sections": [[0, 10, "Text"]],
     }
@@ -251,3 +257,14 @@ def test_jats_real_article_is_read(data_folder: Path) -> None:
     paragraphs = re.findall(r"<p>([^<&]{40,})</p>", source.partition("<body>")[2].partition("<back>")[0])
     assert paragraphs
     assert [each for each in paragraphs if each.strip() not in found.text] == []
+
+
+def test_article_number_and_abbreviated_journal_of_the_real_article_are_read() -> None:
+    path = Path(os.environ.get("EPICRISIS_DATA", ""), "pubmed_xml", "pone.0046493.nxml")
+    if not path.is_file():
+        pytest.skip("EPICRISIS_DATA has no pubmed_xml")
+    [article] = jats.read_articles(path, "a.nxml")
+    assert isinstance(article, Document)
+    names = ("journal_abbreviation", "volume", "issue", "page_range", "issn", "publisher")
+    values = [article.metadata[name] for name in names]
+    assert values == ["PLoS One", "7", "9", "e46493", "1932-6203", "Public Library of Science"]

@@ -285,6 +285,8 @@ def test_citation_metadata_is_read(tmp_path: Path) -> None:
         "doi": "10.1/x",
         "pmcid": "PMC7",
         "authors": ["Müller, Anna B, Jr", "Li, L", "The Group"],
+        "group_authors": ["The Group"],
+        "page_range": "7-9",
         "language": ["eng", "ger"],
         "registrations": ["ClinicalTrials.gov/NCT01"],
         "publication_types": ["Review", "Journal Article"],
@@ -323,7 +325,7 @@ BOOK = """
   <PMID Version="1">20301295</PMID>
   <ArticleIdList><ArticleId IdType="bookaccession">NBK1</ArticleId></ArticleIdList>
   <Book>
-    <Publisher><PublisherName>UW</PublisherName></Publisher><BookTitle>GeneReviews</BookTitle>
+    <Publisher><PublisherName>UW</PublisherName><PublisherLocation>Seattle</PublisherLocation></Publisher><BookTitle>GeneReviews</BookTitle>
     <PubDate><Year>1993</Year></PubDate>
     <AuthorList Type="editors"><Author><LastName>Adam</LastName><Initials>MP</Initials></Author></AuthorList>
   </Book>
@@ -345,6 +347,7 @@ def test_book_record_is_read(tmp_path: Path) -> None:
     assert found.metadata == {
         "book": "GeneReviews",
         "publisher": "UW",
+        "publisher_place": "Seattle",
         "editors": ["Adam, MP"],
         "authors": ["Warby"],
         "language": ["eng"],

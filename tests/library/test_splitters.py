@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,13 @@ def test_text_between_sections_has_none() -> None:
     (passage,) = split_document(Document("d", TEXT[:200], metadata=metadata), "whole", ENCODER.token_spans, 40, 0)
     sections = [build_reference(passage, offset).section for offset in (0, 40, 79, 80, 120, 160)]
     assert sections == ["", "Methods", "Methods", "", "Results", ""]
+
+
+@pytest.mark.parametrize("metadata", [{"sections": ["Summary"]}, {"pages": ["12", "19"]}, {"sections": [[0, "x"]]}])
+def test_sections_and_pages_of_another_form_are_kept_as_they_are(metadata: dict[str, Any]) -> None:
+    # PubMed's books have a list of headings, and a line of JSON may have any value.
+    (passage,) = split_document(Document("d", TEXT[:200], metadata=metadata), "whole", ENCODER.token_spans, 40, 0)
+    assert passage.metadata == metadata
 
 
 @pytest.mark.parametrize(("splitter", "cut_off"), [("tokens", 0), ("medrag", 3), ("whole", 1)])

@@ -36,8 +36,8 @@ def test_load_chat_file_returns_embedded_model_without_loading(tmp_path: Path) -
     ("name", "message"),
     [
         ("smollm2-135m", "epicrisis models pull smollm2-135m"),
-        ("smollm-135m", "did you mean smollm2-135m"),
-        ("gpt", "available models: smollm2-135m"),
+        ("smollm-135m", "Did you mean smollm2-135m"),
+        ("groq:meta/llama", "no chat model is called"),
         ("minilm", "kind encoder"),
         ("nowhere/model.gguf", "no file or folder"),
         ("model.gguf", "no file or folder"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import constants, hf_hub_download
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
 from epicrisis.models.catalogue import (
@@ -24,6 +25,7 @@ from epicrisis.models.catalogue import (
     load_catalogue,
     parse_catalogue,
 )
+from epicrisis.models.hub import get_hub_url
 from epicrisis.models.model_files import ModelFiles, find_model, list_installed_models, pull_model
 from epicrisis.models.model_recipes import (
     EncoderRecipe,
@@ -175,94 +177,26 @@ def test_pull_unknown_name_suggests_nearest() -> None:
 
 # -- the hub --------------------------------------------------------------------------------------------------------
 
-REVISION = "a" * 40
-
-
-class Hub:
-    """Serves WHOLE at one path. `breaks_after`: bytes after which the next response stops; `resumes`: honours Range."""
-
-    def __init__(self) -> None:
-        self.breaks_after: int | None = None
-        self.resumes = True
-        self.ranges: list[str | None] = []
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    hub_server = Hub()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            range_header = self.headers.get("Range")
-            hub_server.ranges.append(range_header)
-            if self.path != f"/owner/name/resolve/{REVISION}/onnx/model.onnx":
-                self.send_error(404)
-                return
-            start = int(range_header.removeprefix("bytes=").rstrip("-")) if range_header and hub_server.resumes else 0
-            self.send_response(206 if start else 200)
-            self.send_header("Content-Length", str(len(WHOLE) - start))
-            self.end_headers()
-            stop, hub_server.breaks_after = hub_server.breaks_after, None
-            self.wfile.write(WHOLE[start : len(WHOLE) if stop is None else start + stop])
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
-    yield hub_server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def make_hub_catalogue(path: str = "onnx/model.onnx", whole: bytes = WHOLE) -> Catalogue:
-    file = PinnedFile("model.gguf", len(whole), sha256(whole), HubFile("owner/name", REVISION, path))
-    return make_catalogue((file,))
-
-
-@pytest.mark.parametrize("resumes", [True, False])
-def test_pull_hub_interrupted_file_is_resumed(hub: Hub, tmp_path: Path, resumes: bool) -> None:
-    hub.breaks_after, hub.resumes = 5000, resumes
-    with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
-        pull_model("tiny", tmp_path, models=make_hub_catalogue())
-    folder = pull_model("tiny", tmp_path, models=make_hub_catalogue())
-    assert (folder / "model.gguf").read_bytes() == WHOLE
-    assert hub.ranges == [None, "bytes=5000-"]
-
-
-def test_pull_hub_wrong_checksum_leaves_nothing(hub: Hub, tmp_path: Path) -> None:
-    with pytest.raises(ModelFileInvalid, match=sha256(WHOLE)):
-        pull_model("tiny", tmp_path, models=make_hub_catalogue(whole=WHOLE[::-1]))
-    assert list_files(tmp_path) == ["models"]
-
-
-def test_pull_hub_missing_file_or_server_raises_model_missing(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(ModelMissing, match="404"):
-        pull_model("tiny", tmp_path, models=make_hub_catalogue("no/such/file"))
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ModelMissing, match="HF_ENDPOINT"):
-        pull_model("tiny", tmp_path, models=make_hub_catalogue())
-
-
-# -- unpinned -------------------------------------------------------------------------------------------------------
-
 OLD, NEW = "b" * 40, "c" * 40
 
 
 class Repository:
-    """A repository whose main moves; only large files have hashes there. `breaks_after`: bytes a response gives."""
+    """A hub with one repository, whose main moves. Only files named `model...` have sha256 hashes there, as on the hub.
+
+    `breaks_after` lists how many bytes the next downloads give before the connection breaks. `resumes`: the server
+    honours Range. `lies`: its hashes are those of other bytes. `status`: answers everything with it.
+    """
 
     def __init__(self) -> None:
         self.commits = {OLD: {"config.json": b"{}", "model-1.bin": WHOLE, "model-2.bin": PARTS[0], "README.md": b"#"}}
         self.main = OLD
-        self.breaks_after: int | None = None
-        self.paths: list[str] = []
+        self.breaks_after: list[int] = []
+        self.resumes = True
         self.lies = False
+        self.status = 200
+        self.error_code = ""
+        self.tokens: list[str | None] = []
+        self.requests: list[str] = []
 
     def move(self, **changes: bytes) -> None:
         self.main = NEW
@@ -270,54 +204,167 @@ class Repository:
             f"{name}.bin".replace("_", "-"): data for name, data in changes.items()
         }
 
-    def answer(self, path: str) -> bytes | None:
-        self.paths.append(path)
-        if path.startswith("/api/models/owner/name/revision/"):
-            commit = path.partition("?")[0].rpartition("/")[2]
-            commit = self.main if commit == "main" else commit
-            return json.dumps(
-                {"sha": commit, "siblings": [self._sibling(*item) for item in self.commits[commit].items()]}
-            ).encode()
-        _, _, rest = path.partition("/owner/name/resolve/")
-        commit, _, name = rest.partition("/")
-        return self.commits.get(commit, {}).get(name)
+    def list_files(self, revision: str) -> bytes:
+        commit = self.main if revision == "main" else revision
+        siblings = [self._sibling(*item) for item in self.commits[commit].items()]
+        return json.dumps({"id": "owner/name", "sha": commit, "siblings": siblings}).encode()
 
     def _sibling(self, name: str, data: bytes) -> dict[str, object]:
-        lfs = {"lfs": {"sha256": sha256(b"lie" if self.lies else data)}} if name.startswith("model") else {}
-        return {"rfilename": name, "size": len(data), "blobId": "x", **lfs}
+        lfs = {"sha256": sha256(b"lie" if self.lies else data), "size": len(data), "pointerSize": 130}
+        sibling: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": "x"}
+        return sibling | ({"lfs": lfs} if name.startswith("model") else {})
+
+
+class HubHandler(BaseHTTPRequestHandler):
+    """Speaks the paths of the hub: the listing of a revision, and HEAD and GET of a file with ranges."""
+
+    repository: Repository
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def answer(self) -> None:
+        hub, path = self.repository, self.path.partition("?")[0]
+        range_header = self.headers.get("Range")
+        hub.requests.append(f"{self.command} {path}{f' {range_header}' if range_header else ''}")
+        hub.tokens.append(self.headers.get("Authorization"))
+        if hub.status != 200:
+            self.send_response(hub.status)
+            self.send_header("X-Error-Code", hub.error_code)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif path.startswith("/api/models/owner/name/revision/"):
+            self.send(hub.list_files(path.rpartition("/")[2]), {})
+        else:
+            commit, _, name = path.removeprefix("/owner/name/resolve/").partition("/")
+            data = hub.commits.get(commit, {}).get(name)
+            if data is None:
+                self.send_response(404)
+                self.send_header("X-Error-Code", "EntryNotFound")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            else:
+                self.send(data, {"X-Repo-Commit": commit, "ETag": f'"{sha256(data)}"'}, range_header)
+
+    def send(self, data: bytes, headers: dict[str, str], range_header: str | None = None) -> None:
+        hub = self.repository
+        start = int(range_header.removeprefix("bytes=").rstrip("-")) if range_header and hub.resumes else 0
+        self.send_response(206 if start else 200)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data) - start))
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        stop = start + hub.breaks_after.pop(0) if headers and hub.breaks_after else len(data)
+        self.wfile.write(data[start:stop])
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
 
 @pytest.fixture
-def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
-    hub_repository = Repository()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            data = hub_repository.answer(self.path)
-            if data is None:
-                self.send_error(404)
-                return
-            range_header = self.headers.get("Range")
-            start = int(range_header.removeprefix("bytes=").rstrip("-")) if range_header else 0
-            self.send_response(206 if start else 200)
-            self.send_header("Content-Length", str(len(data) - start))
-            self.end_headers()
-            stop = len(data)
-            if hub_repository.breaks_after is not None and len(data) > hub_repository.breaks_after:
-                stop, hub_repository.breaks_after = start + hub_repository.breaks_after, None
-            self.wfile.write(data[start:stop])
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repository]:
+    hub = Repository()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (HubHandler,), {"repository": hub}))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    yield hub_repository
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    yield hub
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def make_hub_catalogue(path: str = "model-1.bin", whole: bytes = WHOLE) -> Catalogue:
+    file = PinnedFile("model.gguf", len(whole), sha256(whole), HubFile("owner/name", OLD, path))
+    return make_catalogue((file,))
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_pull_hub_broken_connection_is_resumed(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumes: bool
+) -> None:
+    # What the client writes at once: bytes of an incomplete block are lost.
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
+    repository.breaks_after, repository.resumes = [5500], resumes
+    progress: list[tuple[int, int]] = []
+    models = make_hub_catalogue()
+    folder = pull_model("tiny", tmp_path / "home", lambda *sizes: progress.append(sizes), models=models)
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+    path = f"/owner/name/resolve/{OLD}/model-1.bin"
+    assert repository.requests == [f"HEAD {path}", f"GET {path}", f"GET {path} bytes=5000-"]
+    assert progress[-1] == (len(WHOLE), len(WHOLE))
+    assert max(progress) == progress[-1]
+
+
+def test_pull_hub_token_is_sent_and_gated_model_names_cure(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_planted")
+    pull_model("tiny", tmp_path / "home", models=make_hub_catalogue())
+    assert set(repository.tokens) == {"Bearer hf_planted"}
+    repository.status, repository.error_code = 403, "GatedRepo"
+    with pytest.raises(ModelMissing, match=r"is gated: accept its terms .* HF_TOKEN") as caught:
+        pull_model("tiny", tmp_path / "home", models=make_unpinned_catalogue())
+    assert "hf_planted" not in caught.value.message
+
+
+def test_pull_hub_file_of_shared_cache_is_not_downloaded_and_takes_no_room(
+    repository: Repository, tmp_path: Path
+) -> None:
+    cached = Path(hf_hub_download("owner/name", "model-1.bin", revision=OLD, endpoint=get_hub_url()))
+    count = len(repository.requests)
+    folder = pull_model("tiny", tmp_path / "home", models=make_hub_catalogue())
+    assert len(repository.requests) == count
+    assert (folder / "model.gguf").samefile(cached)
+    assert not (folder / "model.gguf").is_symlink(), "a copied folder must hold the model"
+
+
+def test_pull_hub_file_is_copied_where_links_fail(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr("epicrisis.models.model_files.os.link", fail)
+    folder = pull_model("tiny", tmp_path / "home", models=make_hub_catalogue())
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+    assert (folder / "model.gguf").stat().st_nlink == 1
+
+
+def test_pull_hub_damaged_file_of_cache_is_downloaded_again(repository: Repository, tmp_path: Path) -> None:
+    cached = Path(hf_hub_download("owner/name", "model-1.bin", revision=OLD, endpoint=get_hub_url()))
+    cached.resolve().write_bytes(WHOLE[::-1])
+    folder = pull_model("tiny", tmp_path / "home", models=make_hub_catalogue())
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+
+
+def test_pull_hub_wrong_checksum_leaves_nothing(repository: Repository, tmp_path: Path) -> None:
+    with pytest.raises(ModelFileInvalid, match=sha256(WHOLE)):
+        pull_model("tiny", tmp_path / "home", models=make_hub_catalogue(whole=WHOLE[::-1]))
+    assert list_files(tmp_path / "home") == ["models"]
+
+
+def test_pull_hub_missing_file_or_server_raises_model_missing(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ModelMissing, match="404"):
+        pull_model("tiny", tmp_path, models=make_hub_catalogue("no/such/file"))
+    repository.status = 500
+    with pytest.raises(ModelMissing, match="answered 500 for owner/name"):
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ModelMissing, match="HF_ENDPOINT"):
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+
+
+# -- unpinned -------------------------------------------------------------------------------------------------------
 
 
 def make_unpinned_catalogue(*take: str, revision: str = "main") -> Catalogue:
@@ -327,12 +374,13 @@ def make_unpinned_catalogue(*take: str, revision: str = "main") -> Catalogue:
 
 def test_pull_unpinned_records_checksums_and_later_pulls_keep_them(repository: Repository, tmp_path: Path) -> None:
     progress: list[tuple[int, int]] = []
+    home = tmp_path / "home"
     folder = pull_model(
-        "tiny", tmp_path, lambda done, total: progress.append((done, total)), models=make_unpinned_catalogue()
+        "tiny", home, lambda done, total: progress.append((done, total)), models=make_unpinned_catalogue()
     )
     total = 2 + len(WHOLE) + len(PARTS[0])
     assert progress[-1] == (total, total)
-    model_files = find_model("tiny", "encoder", tmp_path, models=make_unpinned_catalogue())
+    model_files = find_model("tiny", "encoder", home, models=make_unpinned_catalogue())
     assert model_files.files["query/model-1.bin"].read_bytes() == WHOLE
     assert model_files.sha256 == {
         "query/config.json": sha256(b"{}"),
@@ -342,39 +390,59 @@ def test_pull_unpinned_records_checksums_and_later_pulls_keep_them(repository: R
     assert model_files.part("query/").files.keys() == {"config.json", "model-1.bin", "model-2.bin"}
     record = json.loads((folder / "model.json").read_text())
     assert {file["source"]["revision"] for file in record["files"]} == {OLD}
-    assert not (folder / "pull.json").exists()
-    assert [model.name for model in list_installed_models(tmp_path, models=make_unpinned_catalogue())] == ["tiny"]
+    assert [model.name for model in list_installed_models(home, models=make_unpinned_catalogue())] == ["tiny"]
 
-    request_count = len(repository.paths)
+    request_count = len(repository.requests)
     repository.move(model_1=WHOLE[::-1])
-    assert pull_model("tiny", tmp_path, models=make_unpinned_catalogue(), local_only=True) == folder
-    assert len(repository.paths) == request_count
+    assert pull_model("tiny", home, models=make_unpinned_catalogue(), local_only=True) == folder
+    assert len(repository.requests) == request_count
     (folder / "query" / "model-1.bin").write_bytes(b"cut")
     (folder / "query" / "config.json").write_bytes(b"[]")
     with pytest.raises(ModelMissing, match="epicrisis models pull tiny"):
-        find_model("tiny", "encoder", tmp_path, models=make_unpinned_catalogue())
-    pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+        find_model("tiny", "encoder", home, models=make_unpinned_catalogue())
+    pull_model("tiny", home, models=make_unpinned_catalogue())
     assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
     assert (folder / "query" / "config.json").read_bytes() == b"{}"
-    assert not any("/api/" in path for path in repository.paths[request_count:])
+    assert not any("/api/" in path for path in repository.requests[request_count:])
 
 
-def test_pull_unpinned_interrupted_download_keeps_commit(repository: Repository, tmp_path: Path) -> None:
-    repository.breaks_after = 5000
-    with pytest.raises(ModelMissing, match=r"again|cannot be fetched"):
-        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
-    assert not list_installed_models(tmp_path, models=make_unpinned_catalogue())
+def test_pull_unpinned_interrupted_download_continues_with_missing_files(
+    repository: Repository, tmp_path: Path
+) -> None:
+    def stop_in_second_file(size: int, _: int) -> None:
+        if size > 2 + len(WHOLE):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pull_model("tiny", tmp_path / "home", stop_in_second_file, models=make_unpinned_catalogue())
+    assert not list_installed_models(tmp_path / "home", models=make_unpinned_catalogue())
+    count = len(repository.requests)
+    folder = pull_model("tiny", tmp_path / "home", models=make_unpinned_catalogue())
+    assert (folder / "query" / "model-2.bin").read_bytes() == PARTS[0]
+    assert [request for request in repository.requests[count:] if request.startswith("GET /owner")] == [
+        f"GET /owner/name/resolve/{OLD}/model-2.bin"
+    ]
+
+
+def test_pull_unpinned_after_interruption_takes_all_files_of_one_commit(repository: Repository, tmp_path: Path) -> None:
+    def stop(size: int, _: int) -> None:
+        if size > 2 + len(WHOLE):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pull_model("tiny", tmp_path / "home", stop, models=make_unpinned_catalogue())
     repository.move(model_1=WHOLE[::-1])
-    folder = pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
-    assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE
-    assert sum("/api/" in path for path in repository.paths) == 1
+    folder = pull_model("tiny", tmp_path / "home", models=make_unpinned_catalogue())
+    assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE[::-1]
+    record = json.loads((folder / "model.json").read_text())
+    assert {file["source"]["revision"] for file in record["files"]} == {NEW}
 
 
 def test_pull_unpinned_bytes_unlike_listing_leave_nothing(repository: Repository, tmp_path: Path) -> None:
     repository.lies = True
     with pytest.raises(ModelFileInvalid, match="the source has changed"):
-        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
-    assert list_files(tmp_path) == ["models"]
+        pull_model("tiny", tmp_path / "home", models=make_unpinned_catalogue())
+    assert list_files(tmp_path / "home") == ["models"]
 
 
 def test_pull_unpinned_missing_or_unsafe_file_is_named(repository: Repository, tmp_path: Path) -> None:
@@ -383,19 +451,25 @@ def test_pull_unpinned_missing_or_unsafe_file_is_named(repository: Repository, t
     repository.commits[OLD]["../model-3.bin"] = b"x"
     with pytest.raises(ModelFileInvalid, match="outside its folder"):
         pull_model("tiny", tmp_path, models=make_unpinned_catalogue("*.bin"))
-    repository.commits[OLD] = {}
-    repository.answer = lambda path: b"<html>"  # type: ignore[method-assign]
-    with pytest.raises(ModelMissing, match="did not send a hub's reply"):
-        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
     with pytest.raises(NetworkRefused):
         pull_model("tiny", tmp_path, models=make_unpinned_catalogue(), local_only=True)
 
 
+@pytest.mark.parametrize("reply", [b"<html>", b"[]", b'{"id": "x", "siblings": [{}]}', b'{"sha": null}'])
+def test_pull_unpinned_from_server_that_is_no_hub_is_refused(
+    repository: Repository, tmp_path: Path, reply: bytes
+) -> None:
+    repository.list_files = lambda revision: reply  # type: ignore[method-assign]
+    with pytest.raises(ModelMissing, match=r"did not send a hub's reply|has no config\.json"):
+        pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+
+
 def test_pull_unpinned_other_revision_is_other_model(repository: Repository, tmp_path: Path) -> None:
-    pull_model("tiny", tmp_path, models=make_unpinned_catalogue())
+    home = tmp_path / "home"
+    pull_model("tiny", home, models=make_unpinned_catalogue())
     repository.move(model_1=WHOLE[::-1])
-    assert not list_installed_models(tmp_path, models=make_unpinned_catalogue(revision=NEW))
-    folder = pull_model("tiny", tmp_path, models=make_unpinned_catalogue(revision=NEW))
+    assert not list_installed_models(home, models=make_unpinned_catalogue(revision=NEW))
+    folder = pull_model("tiny", home, models=make_unpinned_catalogue(revision=NEW))
     assert (folder / "query" / "model-1.bin").read_bytes() == WHOLE[::-1]
 
 

@@ -1,4 +1,4 @@
-"""One line on standard error while a question is answered: seconds, calls and tokens. Nothing without a terminal."""
+"""One line on standard error while a question is answered: seconds, calls, tokens. Each minute without a terminal."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from epicrisis.answers import (
     Usage,
     Voted,
 )
+from epicrisis.cli.progress import say_each_minute
 from epicrisis.cli.terminal import counted, open_console
 
 if TYPE_CHECKING:
@@ -85,6 +86,10 @@ class ProgressLine:
     @contextmanager
     def running(self) -> Iterator[ProgressLine]:
         """Show the line during the block."""
+        if not self._console.is_terminal:
+            with say_each_minute(lambda: [self._progress.describe()]):
+                yield self
+            return
         self.show()
         try:
             yield self

@@ -20,6 +20,7 @@ from epicrisis.cli import (
     grade,
     grade_run,
     library,
+    library_add,
     mcp,
     models,
     plan,
@@ -28,7 +29,8 @@ from epicrisis.cli import (
     serve,
     users,
 )
-from epicrisis.cli.command import INTERRUPTED, OK, Command
+from epicrisis.cli.command import OK, Command
+from epicrisis.cli.interruption import INTERRUPTED
 from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS, SERVER = "Ask", "Libraries", "Evaluate", "Models and settings", "Server"
@@ -107,7 +109,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
         LIBRARIES,
         "Create, fill, inspect and repair libraries of documents.",
         (
-            library.add,
+            library_add.add,
             library.info,
             library.patients,
             library.delete,

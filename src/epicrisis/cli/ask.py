@@ -16,8 +16,9 @@ from epicrisis.answers import Answer, Answered, AnswerStarted, Event, Notice, Te
 from epicrisis.cli.answer_output import READABLE_SUFFIXES
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes, output_option
+from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import confirm, usage_line
-from epicrisis.cli.terminal import open_progress, say, say_above, show_json
+from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import InputError
 from epicrisis.printable import agree, count_noun
 from epicrisis.types import Question
@@ -268,7 +269,7 @@ def search(
     In a patient's record, time expressions in the query ("the last admission") select the notes to search. If nothing
     is found in them, all notes are searched; `--setting timeline=false` always searches all.
     """
-    from epicrisis.cli.event_display import EventDisplay
+    from epicrisis.cli.search_output import describe_search, show_search
     from epicrisis.components import open_library_search
     from epicrisis.passage_search import search_passages
 
@@ -280,6 +281,6 @@ def search(
     with open_library_search(settings, library) as evidence:
         ranking = search_passages(settings, evidence, query, patient)
     if json:
-        show_json(ranking)
+        show_json(describe_search(ranking, query))
     else:
-        EventDisplay().ranking(ranking)
+        show_search(ranking, query)

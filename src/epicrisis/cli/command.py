@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
+from epicrisis.cli.interruption import exit_code, sigterm_as_interrupt
 from epicrisis.cli.terminal import say
 from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.printable import has_surrogate, printable
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 OK = 0
 ERROR = 2
 """Exit code for bad input, or incomplete work: part of it failed and can be done again."""
-INTERRUPTED = 130
-"""Exit code for Ctrl-C. Everything saved until then is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +143,14 @@ def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedO
 
 
 def _with_one_line_errors(function: Callable[..., None]) -> Callable[..., None]:
-    """Return `function` with errors of the program, Ctrl-C and a closed pipe turned into an exit code."""
+    """Return `function` with errors of the program, Ctrl-C, SIGTERM and a closed pipe turned into an exit code."""
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
+        with sigterm_as_interrupt():
+            run_once(arguments)
+
+    def run_once(arguments: Mapping[str, Any]) -> None:
         try:
             for name, value in arguments.items():
                 for text in value if isinstance(value, list | tuple) else [value]:
@@ -160,7 +163,7 @@ def _with_one_line_errors(function: Callable[..., None]) -> Callable[..., None]:
         except EpicrisisError as error:
             fail(error.message, error.exit_code)
         except KeyboardInterrupt:
-            fail("stopped. What was saved is kept; the same command continues from there.", INTERRUPTED)
+            fail("stopped. What was saved is kept; the same command continues from there.", exit_code())
         except BrokenPipeError:
             sys.stderr.close()
             raise typer.Exit(0) from None

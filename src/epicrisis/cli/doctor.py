@@ -24,13 +24,13 @@ from epicrisis.errors import ModelMissing, SettingsError
 from epicrisis.privacy import TELEMETRY_OFF, parse_host, remote_host, strip_secrets
 
 if TYPE_CHECKING:
-    from epicrisis.settings import ModelSettings, RerankSettings, Settings
+    from epicrisis.settings import Settings
 
 PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "openai", "numpy", "torch")
 DECLARED = ("context_tokens", "json_schema", "option_logprobs")
 """Properties of a model that the settings may declare; else they are found out at the first call."""
 
-PIP_DEFAULT, HUB_DEFAULT = "pip's default index", "https://huggingface.co"
+PIP_DEFAULT = "pip's default index"
 
 
 @command(*LOCAL, examples=["epicrisis doctor --local-only"])
@@ -105,13 +105,15 @@ def _version(name: str) -> str | None:
 
 def _contacts(settings: Settings) -> list[dict[str, Any]]:
     """Return the hosts beyond this machine that a question could reach, with purpose and key."""
-    from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
+    from epicrisis.models.chat.endpoints.endpoint import choose_key_variable, parse_endpoint
 
     purposes: dict[tuple[str, str], list[str]] = {}
     for role in settings.roles:
         model = settings.model_for(role)
-        purposes.setdefault((model.name, _key(model)), []).append(f"the {role} model")
-    purposes.setdefault((settings.rerank.name or "", _key(settings.rerank)), []).append("the reranker")
+        key = _key(model.api_key_file, choose_key_variable(model))
+        purposes.setdefault((model.name, key), []).append(f"the {role} model")
+    reranker_key = _key(None, settings.rerank.api_key_env)
+    purposes.setdefault((settings.rerank.name or "", reranker_key), []).append("the reranker")
     rows: list[dict[str, Any]] = []
     for (name, key), parts in purposes.items():
         if "://" not in name or remote_host(name) is None:
@@ -131,12 +133,11 @@ def _contacts(settings: Settings) -> list[dict[str, Any]]:
     return rows
 
 
-def _key(part: ModelSettings | RerankSettings) -> str:
+def _key(file: Path | None, variable: str) -> str:
     """Return where the key comes from, never the key."""
-    file: Path | None = getattr(part, "api_key_file", None)
     if file is not None:
         return f"{file} ({_mode(file) or 'does not exist'})"
-    return f"{part.api_key_env} ({'set' if os.environ.get(part.api_key_env) else 'not set'})"
+    return f"{variable} ({'set' if os.environ.get(variable) else 'not set'})"
 
 
 def _proxy(url: str) -> str | None:
@@ -151,6 +152,7 @@ def _proxy(url: str) -> str | None:
 def _pulls(refused: bool) -> list[dict[str, Any]]:
     """Return the hosts of `models pull` (from pip's settings; none is contacted) and of `questions pull`."""
     from epicrisis.evaluation.datasets.load import load_catalogue
+    from epicrisis.models.hub import get_hub_url
 
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
     process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -173,7 +175,7 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
         ),
         (
             "`epicrisis models pull`: models of the hub, and its storage for large files",
-            (parse_host(os.environ.get("HF_ENDPOINT") or HUB_DEFAULT),),
+            (parse_host(get_hub_url()),),
         ),
         ("`epicrisis questions pull`: question sets", question_hosts),
     )

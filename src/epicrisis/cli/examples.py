@@ -13,9 +13,11 @@ from typer import Argument, Option
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath, output_option
+from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
-from epicrisis.cli.terminal import open_console, open_progress, say, say_above, show_json
+from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import BudgetExceeded, EpicrisisError, RunStopped
 from epicrisis.printable import count_noun
 from epicrisis.privacy import local_path, set_local_only
@@ -91,7 +93,7 @@ def build(
         if report is not None:
             say(_report_line(path, report))
     if report is not None:
-        say_skipped(report.first_skipped, report.skipped)
+        say_skipped(report.reasons)
     if error is not None:
         fail(error.message, error.exit_code)
     if failed:
@@ -150,7 +152,7 @@ def add(
         show_json(report)
     else:
         say(_report_line(path, report))
-    say_report_skipped(report)
+    say_report_skipped(report, path)
 
 
 def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]:
@@ -176,13 +178,8 @@ def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]
 def _add(path: Path, items: Iterable[ReaderItem], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
     from epicrisis.library.ingest import add_documents, open_or_create
 
-    with open_or_create(path, encoder, name) as store, open_console(stderr=True, quiet=quiet).status("") as status:
-        return add_documents(
-            store,
-            items,
-            encoder,
-            on_progress=lambda progress: status.update(f"Adding: {progress.documents} read, {progress.saved} saved"),
-        )
+    with open_or_create(path, encoder, name) as store, show_ingest("Adding", quiet=quiet) as display:
+        return add_documents(store, items, encoder, on_progress=display.show)
 
 
 def _report_line(path: Path, report: IngestReport) -> str:

@@ -14,20 +14,18 @@ from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.grade_run import Measures, measure_run
+from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import BUDGET, COMMON, ENCODER, MODEL, SEED, Data, Draw, Json, LibraryOption, RunFolder, Yes
 from epicrisis.cli.run_progress import file_name_part, run_cases, run_folder, say_skipped, show_runs
-from epicrisis.cli.terminal import open_console, say
+from epicrisis.cli.terminal import say
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.registry import NAMES
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
     from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet
     from epicrisis.evaluation.experiments.experiment import Experiment, Request
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
-    from epicrisis.library.ingest_batches import IngestProgress
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
@@ -330,12 +328,8 @@ def _make_library(call: _Call, settings: Settings) -> Path:
     names = call.request.sets or call.experiment.sets
     parts = [*map(file_name_part, names), file_name_part(settings.encoder or DEFAULT_ENCODER)]
     path = Path("runs") / f"library-{'-'.join(parts)}"
-    with open_console(stderr=True, quiet=call.json).status("Reading the documents") as status:
-
-        def show_progress(progress: IngestProgress) -> None:
-            status.update(f"Reading the documents: {progress.documents} read, {progress.passages} passages")
-
-        report = add_set_documents(path, names, settings, call.request.data, show_progress)
+    with show_ingest("Reading the documents", quiet=call.json) as display:
+        report = add_set_documents(path, names, settings, call.request.data, display.show)
     if report.added or report.replaced:
         say(f"{report.added + report.replaced} documents, {report.passages} passages in {path}", err=True)
     return path
@@ -360,15 +354,11 @@ def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_
     failed = 0
     for folder, settings in call.runs({**_RECORD_DEFAULTS, "strategy": experiment.strategy}, changes):
         path = call.library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
-        with open_console(stderr=True, quiet=call.json).status("Reading the notes") as status:
-
-            def show_progress(progress: IngestProgress, status: Status = status) -> None:
-                status.update(f"Reading the notes: {progress.documents} read, {progress.passages} passages")
-
-            report = add_notes(path, sets, settings, chunk_tokens, show_progress)
+        with show_ingest("Reading the notes", quiet=call.json) as display:
+            report = add_notes(path, sets, settings, chunk_tokens, display.show)
         if report.added or report.replaced:
             say(f"{report.added + report.replaced} notes, {report.passages} passages in {path}", err=True)
-        say_skipped(report.first_skipped, report.skipped)
+        say_skipped(report.reasons)
 
         async def prepare(pipeline: Pipeline, settings: Settings = settings) -> tuple[RunPlan, Sequence[Case]]:
             return await plan_record_experiment(experiment, request, sets, settings, pipeline)

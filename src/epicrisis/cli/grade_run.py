@@ -15,8 +15,9 @@ from typer import Argument, Option
 from epicrisis.answers import Failure
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import BUDGET, COMMON, SEED, Json, Yes
+from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import confirm, warn_about_demo_models
-from epicrisis.cli.terminal import open_progress, say, say_above, show_data, show_tables
+from epicrisis.cli.terminal import say, show_data, show_tables
 from epicrisis.errors import InputError, ModelMissing, SettingsError
 from epicrisis.privacy import local_path
 

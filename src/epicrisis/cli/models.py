@@ -9,7 +9,8 @@ from typer import Argument
 
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
-from epicrisis.cli.terminal import open_download_progress, say, show_json
+from epicrisis.cli.progress import open_download_progress
+from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import InputError
 from epicrisis.privacy import local_path
 

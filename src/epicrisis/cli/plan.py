@@ -11,7 +11,8 @@ from typer import Argument, Option
 from epicrisis.cli.ask import parse_question, read_question_file
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import MODEL, SEARCH, SEED, Choices, Json, LibraryPath, QuestionFile
-from epicrisis.cli.terminal import counted, open_console, open_progress, show_json
+from epicrisis.cli.progress import open_progress
+from epicrisis.cli.terminal import counted, open_console, show_json
 from epicrisis.errors import InputError, SettingsError
 
 if TYPE_CHECKING:

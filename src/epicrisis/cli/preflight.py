@@ -12,7 +12,8 @@ from typer import Option
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K, output_option
-from epicrisis.cli.terminal import open_progress, say, say_text, show_data, show_findings, show_tables
+from epicrisis.cli.progress import open_progress
+from epicrisis.cli.terminal import say, say_text, show_data, show_findings, show_tables
 from epicrisis.errors import InputError
 from epicrisis.printable import quote_for_shell
 from epicrisis.privacy import set_local_only, strip_secrets

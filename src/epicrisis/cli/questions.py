@@ -11,8 +11,9 @@ from typer import Argument, Option
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json, output_option
+from epicrisis.cli.progress import open_download_progress, open_progress, say_above
 from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
-from epicrisis.cli.terminal import open_download_progress, open_progress, say, say_above, say_lines, show_json
+from epicrisis.cli.terminal import say, say_lines, show_json
 from epicrisis.errors import InputError
 from epicrisis.printable import count_noun
 
@@ -109,6 +110,7 @@ def generate(
     from epicrisis.components import build_scope
     from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.questions import QuestionStore, draw_passages, generate_questions, recipe
+    from epicrisis.library.skipped_items import group_by_reason
     from epicrisis.patient_data_policy import protect_patient_data
 
     settings = protect_patient_data(flags.settings(), *sources)
@@ -153,7 +155,7 @@ def generate(
             pairs = ", ".join(f"{first} and {second}" for first, second in near_duplicates[:_EXAMPLE_PAIRS])
             say(f"{len(near_duplicates)} near-duplicates, such as {pairs}")
         say(usage_line(usage))
-    say_skipped(sample.skipped, len(sample.skipped))
+    say_skipped(group_by_reason(sample.skipped))
     if failed:
         fail(f"{count_noun(failed, 'call')} failed; the same command repeats them")
 

@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING
 import typer
 
 from epicrisis.answers import Answer, Notice, Usage
-from epicrisis.cli.command import INTERRUPTED, fail
-from epicrisis.cli.terminal import interruptible, open_console, open_progress, say, say_above, show_data, show_findings
+from epicrisis.cli.command import fail
+from epicrisis.cli.interruption import exit_code
+from epicrisis.cli.progress import open_progress, say_above
+from epicrisis.cli.terminal import interruptible, say, show_data, show_findings
 from epicrisis.errors import InputError
 from epicrisis.printable import agree, count_noun, quote_for_shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from epicrisis.corpus.reader_base import Skipped
     from epicrisis.evaluation.analysis.findings import Findings
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_batches import IngestReport
+    from epicrisis.library.skipped_items import SkippedReason
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
@@ -82,7 +84,8 @@ async def run_cases(
             add = f"epicrisis library add {quote_for_shell(str(library))}"
             raise InputError(f"{library} contains no document: add some with `{add} FILES`")
         warn_about_demo_models(settings, settings.roles)
-        with open_console(stderr=True, quiet=quiet).status("Preparing the cases"), interruptible():
+        with open_progress(quiet=quiet, transient=True) as progress, interruptible():
+            progress.add_task("Preparing the cases", total=None)
             plan, cases = await prepare(pipeline)
             await pipeline.check_questions(case.question for case in cases)
         # A run that is not confirmed leaves no folder, which would bar another run.
@@ -142,23 +145,33 @@ def warn_about_demo_models(settings: Settings, roles: Sequence[str]) -> None:
         say(f"note: {name} is a small model for demonstration only: choose a better one with --model", err=True)
 
 
-def say_skipped(items: Iterable[Skipped], count: int) -> None:
-    """Warn on standard error about `count` skipped items, with the first of them by name."""
-    for item in items:
-        place = ", ".join(filter(None, (item.path, item.where)))
-        say(f"warning: {place}: {item.reason}", err=True)
+def say_skipped(reasons: Iterable[SkippedReason], listed_in: Path | None = None) -> None:
+    """Warn on standard error about skipped items: one line for each reason, which says what to do.
+
+    `listed_in`: the file with all of them.
+    """
+    count = 0
+    for reason in reasons:
+        count += reason.count
+        names = "; ".join(reason.names)
+        if reason.count == 1:
+            say(f"warning: {names}: {reason.reason}" if names else f"warning: {reason.reason}", err=True)
+            continue
+        more = f"; {reason.count - len(reason.names):,} more" if reason.count > len(reason.names) else ""
+        say(f"warning: {reason.count:,} skipped: {reason.reason} ({names}{more})", err=True)
     if count:
-        say(f"warning: {count} items were skipped; the first are listed above. All others are saved", err=True)
+        where = f"; {quote_for_shell(str(listed_in))} lists all" if listed_in is not None else ""
+        say(f"warning: {count_noun(count, 'item')} {agree(count, 'was', 'were')} skipped{where}", err=True)
 
 
-def say_report_skipped(report: IngestReport) -> None:
+def say_report_skipped(report: IngestReport, library: Path) -> None:
     """Warn about the skipped items of an addition. End the command with an error if nothing else was read."""
+    from epicrisis.library.skipped_items import SKIPPED_FILE
+
+    say_skipped(report.reasons, library / SKIPPED_FILE)
     documents = report.added + report.replaced + report.unchanged + report.outdated + report.deleted
-    if documents or report.statements or not report.skipped:
-        say_skipped(report.first_skipped, report.skipped)
-        return
-    say_skipped(report.first_skipped, 0)
-    fail(f"nothing was added: {report.skipped} items were skipped, and nothing else was read")
+    if report.skipped and not documents and not report.statements:
+        fail("nothing was added: all that was read was skipped, for the reasons above")
 
 
 def confirm(question: str | None) -> None:
@@ -175,7 +188,7 @@ def confirm(question: str | None) -> None:
             agreed = typer.confirm(question, err=True)
     except typer.Abort:
         say(err=True)
-        fail("stopped; nothing was asked", INTERRUPTED)
+        fail("stopped; nothing was asked", exit_code())
     if not agreed:
         fail("nothing was asked")
 

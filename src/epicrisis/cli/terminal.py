@@ -1,8 +1,8 @@
 """The one place where text goes to the screen: every line is made printable, from any source.
 
-Commands write with `say`, `say_lines`, `say_text` and `show_json`, errors included. Progress bars draw on the console
-of `open_console`. A test checks that no other module writes to the screen. Tables and findings are as wide as the
-terminal; in a pipe, each row is one line. Plots of intervals use ASCII characters where the encoding is not UTF-8.
+Commands write with `say`, `say_lines`, `say_text` and `show_json`, errors included. `cli.progress` draws bars on the
+console of `open_console`. A test checks that no other module writes to the screen. Tables and findings are as wide as
+the terminal; in a pipe, each row is one line. Plots of intervals use ASCII characters where the encoding is not UTF-8.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
     from epicrisis.evaluation.analysis.findings import Findings
     from epicrisis.evaluation.analysis.table import Table
@@ -63,11 +62,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def say_above(progress: Progress, line: str) -> None:
-    """Write one line above the bars of a progress display."""
-    progress.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
-
-
 def open_console(*, stderr: bool = False, quiet: bool = False, file: TextIO | None = None) -> Console:
     """Return a console that makes every text printable. It writes to `file`, if given.
 
@@ -85,26 +79,6 @@ def open_console(*, stderr: bool = False, quiet: bool = False, file: TextIO | No
                 yield segment if control else Segment(printable(text, lines=True), style)
 
     return PrintableConsole(stderr=stderr, quiet=quiet, file=file, highlight=False, emoji=False)
-
-
-def open_progress(*columns: str, quiet: bool, transient: bool = False) -> Progress:
-    """Return a progress display on standard error: description, bar, count, remaining time, then `columns`.
-
-    Each of `columns` names a field of the tasks.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    fields = (TextColumn(f"{{task.fields[{column}]}}", markup=False) for column in columns)
-    bar = (TextColumn("{task.description}", markup=False), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*bar, *fields, console=open_console(stderr=True), disable=quiet, transient=transient)
-
-
-def open_download_progress(*, quiet: bool) -> Progress:
-    """Return a progress display of downloads, in bytes, on standard error."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
-    return Progress(*columns, console=open_console(stderr=True), disable=quiet)
 
 
 @contextmanager

@@ -74,10 +74,7 @@ def _build_document(article: _Element, name: str) -> Document | None:
     _write_bodies(article, (), text)
     if not text.lines:
         return None
-    authors = []
-    for author in meta.iterfind(".//contrib[@contrib-type='author']"):
-        names = (_first_text(author, ".//surname"), _first_text(author, ".//given-names"))
-        authors.append(", ".join(filter(None, names)) or _first_text(author, "collab"))
+    authors, groups = _list_authors(meta)
     keywords = map(element_text, meta.iterfind("kwd-group/kwd"))
     metadata = {
         "doi": doi,
@@ -85,7 +82,14 @@ def _build_document(article: _Element, name: str) -> Document | None:
         "pmcid": pmcid,
         "journal": _first_text(article, ".//journal-meta//journal-title"),
         "publication_types": [article_type] if article_type else [],
-        "authors": list(filter(None, authors)),
+        "authors": authors,
+        "group_authors": groups,
+        "journal_abbreviation": _find_abbreviation(article),
+        "issn": _first_text(article, ".//journal-meta//issn"),
+        "publisher": _first_text(article, ".//journal-meta//publisher-name"),
+        "volume": _first_text(meta, "volume"),
+        "issue": _first_text(meta, "issue"),
+        "page_range": _first_text(meta, "page-range") or _join_pages(meta),
         "keywords": list(filter(None, keywords)),
         "retracted": article_type == "retracted-article",
         "sections": text.sections,
@@ -99,6 +103,35 @@ def _build_document(article: _Element, name: str) -> Document | None:
         date=_publication_date(meta),
         metadata={key: value for key, value in metadata.items() if value},
     )
+
+
+def _list_authors(meta: _Element) -> tuple[list[str], list[str]]:
+    """Return the authors in order, and those of them that are organisations."""
+    authors: list[str] = []
+    groups: list[str] = []
+    for author in meta.iterfind(".//contrib[@contrib-type='author']"):
+        parts = (".//surname", ".//given-names", ".//suffix")
+        name = ", ".join(filter(None, (_first_text(author, part) for part in parts)))
+        if not name and (group := _first_text(author, "collab")):
+            groups.append(group)
+            name = group
+        if name:
+            authors.append(name)
+    return authors, groups
+
+
+def _find_abbreviation(article: _Element) -> str:
+    """Return the journal's name as PubMed abbreviates it, else another abbreviation."""
+    path = ".//journal-meta/journal-id[@journal-id-type='{}']"
+    names = [_first_text(article, path.format(kind)) for kind in ("nlm-ta", "iso-abbrev")]
+    return next(filter(None, names), _first_text(article, ".//journal-meta//abbrev-journal-title"))
+
+
+def _join_pages(meta: _Element) -> str:
+    """Return `1187-1195`, one page, or the number of an article without pages."""
+    first, last = _first_text(meta, "fpage"), _first_text(meta, "lpage")
+    pages = (first, last) if last != first else (first,)
+    return "-".join(filter(None, pages)) or _first_text(meta, "elocation-id")
 
 
 def _first_text(element: _Element, path: str) -> str:

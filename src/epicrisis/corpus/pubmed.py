@@ -142,8 +142,9 @@ def read_files(paths: Sequence[Path], workers: int | None = None) -> Iterator[Re
 
 def _read_ahead(path: Path, spool: Path) -> None:
     """Write the file's items to the spool, in a separate process; stop if the parent process has ended."""
-    # Ctrl-C reaches every process of the terminal, but only the parent may end this one.
+    # Ctrl-C reaches every process of the terminal, SIGTERM every process of a service. Only the parent ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     items = append_fingerprint(path, read_citations(path))
     with spool.open("wb") as file:

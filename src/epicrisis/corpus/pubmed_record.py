@@ -256,6 +256,16 @@ def _add_name(key: str, parts: Mapping[Any, str], draft: _Draft) -> None:
         if part:
             name = f"{name}, {part}" if name else part
     draft.append(key, name)
+    if key == "authors" and name and name == parts.get("CollectiveName"):
+        draft.append("group_authors", name)
+
+
+def _page_range(element: _Element, draft: _Draft) -> None:
+    """Store the pages as printed (`1187-95`), else from the first and the last page."""
+    parts = _child_texts(element)
+    ends = (parts.get("StartPage", ""), parts.get("EndPage", ""))
+    if pages := parts.get("MedlinePgn") or "-".join(filter(None, ends)):
+        draft.metadata.setdefault("page_range", pages)
 
 
 def _date_of(field_name: str) -> _Handler:
@@ -310,18 +320,25 @@ _CONTENT: dict[str, _Handler] = {
     "MeshHeadingList": _within({"MeshHeading": _mesh_heading}),
     "Journal": _within(
         {
-            "JournalIssue": _within({"PubDate": _published}),
+            "ISSN": _first("issn"),
+            "JournalIssue": _within({"Volume": _first("volume"), "Issue": _first("issue"), "PubDate": _published}),
             "Title": _first("journal"),
             "ISOAbbreviation": _first("journal_abbreviation"),
         }
     ),
+    "Pagination": _page_range,
     "MedlineJournalInfo": _within({"Country": _first("country"), "MedlineTA": _first("journal_abbreviation")}),
     "Book": _within(
         {
             "BookTitle": _first("book"),
             "PubDate": _published,
             "AuthorList": _book_authors,
-            "Publisher": _within({"PublisherName": _first("publisher")}),
+            "Volume": _first("volume"),
+            "Edition": _first("edition"),
+            "Isbn": _first("isbn"),
+            "Publisher": _within(
+                {"PublisherName": _first("publisher"), "PublisherLocation": _first("publisher_place")}
+            ),
         }
     ),
 }

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
+from weakref import WeakValueDictionary
 
 from epicrisis.errors import InputError
 from epicrisis.printable import printable
@@ -208,11 +209,25 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE_BYTES = 1 << 20
 
 
+_open_files: WeakValueDictionary[Path, IO[bytes]] = WeakValueDictionary()
+"""The files that `open_packed` opened last, for `read_position`."""
+
+
 def open_packed(path: Path) -> IO[bytes]:
     """Open a file for reading and unpack it if it is gzip. Reading raises one of `READ_ERRORS` for a damaged file."""
-    if not _is_packed(path):
-        return path.open("rb")
-    return cast(IO[bytes], io.BufferedReader(_GzipReader(path), 1 << 17))
+    packed = _is_packed(path)
+    file = cast(IO[bytes], io.BufferedReader(_GzipReader(path), 1 << 17)) if packed else path.open("rb")
+    _open_files[path] = file
+    return file
+
+
+def read_position(path: Path) -> int:
+    """Return how many bytes on disk of a file that `open_packed` opened have been read; 0 if it is not open."""
+    file = _open_files.get(path)
+    try:
+        return 0 if file is None or file.closed else os.lseek(file.fileno(), 0, os.SEEK_CUR)
+    except (OSError, ValueError):
+        return 0
 
 
 def _is_packed(path: Path) -> bool:
@@ -263,6 +278,9 @@ class _GzipReader(io.RawIOBase):
             raise OSError(f"it unpacks to more than {size}, over {MAX_UNPACK_RATIO} times its size")
         buffer[: len(data)] = data
         return len(data)
+
+    def fileno(self) -> int:
+        return self._file.fileno()
 
     def close(self) -> None:
         self._file.close()

@@ -28,6 +28,7 @@ from epicrisis.corpus.reader_base import (
     read_limited,
     skip,
 )
+from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
 from epicrisis.types import Document, Origin
@@ -127,6 +128,7 @@ def read_sources(
     only_notes: bool = False,
     with_origins: bool = False,
     names: Mapping[Path, str] | None = None,
+    progress: ReadingProgress | None = None,
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
@@ -142,6 +144,7 @@ def read_sources(
     * `with_origins` yields documents without a revision and outside a patient's record as `FileDocument`, so that a
       library can distinguish files with equal names.
     * `names`: the names of files that are stored under other ones. They become ids and titles, never paths.
+    * `progress` counts the files as they are read.
 
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
@@ -157,7 +160,9 @@ def read_sources(
     if only_notes:
         files = [file for file in files if file.format in ("notes", "fhir")]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins)
-    return itertools.chain.from_iterable(reader() for reader in readers)
+    progress = progress or ReadingProgress()
+    progress.expect(file.path for file in files)
+    return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
 
 
 def detect_format(path: Path) -> str | None:
@@ -210,26 +215,28 @@ def _choose_readers(
     columns: NoteColumns | None,
     cleaning: NoteCleaning,
     with_origins: bool,
-) -> list[_Reader]:
-    """Return one reader for each file, but one for consecutive PubMed files, and one for all FHIR files."""
+) -> list[tuple[list[Path], _Reader]]:
+    """Return the readers with their files: one for consecutive PubMed files, one for all FHIR files, one for others."""
     notes_reader = partial(_notes_reader, columns, cleaning)
     # Each FHIR file may describe patients of the others.
     fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
-    readers: list[_Reader] = []
+    readers: list[tuple[list[Path], _Reader]] = []
     for format, group in itertools.groupby(files, key=lambda file: file.format):
         if format == "fhir":
             if fhir_files:
-                readers.append(partial(fhir.read_files, [file[:2] for file in fhir_files], cleaning))
-            readers += [_reader(file, notes_reader) for file in group if not file.path.stat().st_size]
+                paths = [file.path for file in fhir_files]
+                readers.append((paths, partial(fhir.read_files, [file[:2] for file in fhir_files], cleaning)))
+            readers += [([file.path], _reader(file, notes_reader)) for file in group if not file.path.stat().st_size]
             fhir_files = []
         elif format == "pubmed":
-            readers.append(partial(_read_pubmed, [file.path for file in group], previous))
+            paths = [file.path for file in group]
+            readers.append((paths, partial(_read_pubmed, paths, previous)))
         else:
             for file in group:
                 reader = _reader(file, notes_reader)
                 if with_origins and format not in (None, "notes"):
                     reader = partial(_add_origins, file, reader)
-                readers.append(reader)
+                readers.append(([file.path], reader))
     return readers
 
 

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from operator import attrgetter
+from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import replace_marks
 from epicrisis.library.patients import PatientRegistration, read_document_patients
+from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
 from epicrisis.protocols import Encoder, StoredDocument, Vectors
 from epicrisis.types import Document, Origin, Passage
@@ -78,6 +80,8 @@ class IngestReport:
     first_skipped: tuple[Skipped, ...]
     seconds: float
     encode_seconds: float
+    reasons: tuple[SkippedReason, ...] = ()
+    """Why items were skipped, the most frequent reason first."""
     renamed: int = 0
     """Patients with a new name, but the same birth date and a shared record number."""
     statements: int = 0
@@ -100,7 +104,8 @@ class IngestReport:
 class IngestCounts:
     """Mutable counts during an ingestion, with the names of IngestReport."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: Path | None = None) -> None:
+        self.skipped_items = SkippedItems(library)
         self.documents = 0
         self.added = self.replaced = self.unchanged = self.outdated = self.deleted = 0
         self.passages = self.statements = self.nameless = self.marked = self.renamed = 0
@@ -118,6 +123,7 @@ class IngestCounts:
     def add_skipped(self, skipped: Skipped) -> None:
         """Count a skipped item."""
         self.skipped += 1
+        self.skipped_items.add(skipped)
         if len(self.first_skipped) < MAX_LISTED:
             self.first_skipped += (skipped,)
 
@@ -159,7 +165,7 @@ class BatchWriter:
         on_step: Callable[[str], None],
     ) -> None:
         self.library = library
-        self.counts = IngestCounts()
+        self.counts = IngestCounts(library.path)
         self.patients = PatientRegistration(library)
         self.whole_files: list[FileFingerprint] = []
         """Files recorded after the next commit as added completely."""
@@ -326,7 +332,9 @@ class BatchWriter:
 
     def report(self) -> IngestReport:
         self.counts.renamed = self.patients.renamed
-        return self.counts.build(IngestReport, time.monotonic() - self._started)
+        self.counts.skipped_items.close()
+        report = self.counts.build(IngestReport, time.monotonic() - self._started)
+        return dataclasses.replace(report, reasons=self.counts.skipped_items.by_reason())
 
 
 def _normalize(title: str, text: str) -> tuple[str, str]:
@@ -336,15 +344,24 @@ def _normalize(title: str, text: str) -> tuple[str, str]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C until the end of the block. Only the main thread receives Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
-        yield
-        return
-    signals: list[tuple[int, FrameType | None]] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: signals.append((number, frame)))
+    """Hold Ctrl-C, and SIGTERM if the program handles it, until the end of the block.
+
+    Only the main thread receives signals.
+    """
+    handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+    received: list[tuple[int, FrameType | None]] = []
+    for number in handlers:
+        signal.signal(number, lambda number, frame: received.append((number, frame)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
-    if signals and callable(handler):
-        handler(*signals[0])
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if received:
+        number, frame = received[0]
+        handlers[number](number, frame)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_characters
 from epicrisis.corpus.reader_base import ReaderItem
@@ -36,13 +36,26 @@ def split_document(
     for passage in pieces:
         # A passage has its own page and section instead of the document's lists of both.
         metadata = dict(passage.metadata)
-        pages, sections = metadata.pop("pages", None), metadata.pop("sections", None)
-        if isinstance(pages, list):
+        pages, sections = metadata.get("pages"), metadata.get("sections")
+        if _is_page_list(pages):
+            del metadata["pages"]
             _add_places(metadata, "page", passage, [[start, number] for number, start in enumerate(pages, 1)])
-        if isinstance(sections, list):
+        if _is_section_list(sections):
+            del metadata["sections"]
             _add_places(metadata, "section", passage, _list_section_changes(sections))
         passages.append(replace(passage, metadata=metadata))
     return tuple(passages)
+
+
+def _is_page_list(value: Any) -> TypeGuard[list[int]]:
+    """Return whether this is the list of page offsets that a reader makes; a document's own key may be anything."""
+    return isinstance(value, list) and all(type(start) is int for start in value)
+
+
+def _is_section_list(value: Any) -> TypeGuard[list[tuple[int, int, str]]]:
+    """Return whether this is the list of [start, end, title] that a reader makes."""
+    rows = value if isinstance(value, list) else [None]
+    return all(isinstance(row, list | tuple) and list(map(type, row)) == [int, int, str] for row in rows)
 
 
 def _list_section_changes(sections: Sequence[tuple[int, int, str]]) -> list[list[Any]]:

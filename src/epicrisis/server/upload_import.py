@@ -26,6 +26,7 @@ from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, check_vectors
 from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.skipped_items import SkippedReason
 from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.printable import count_noun, printable
 from epicrisis.protocols import Encoder
@@ -35,7 +36,6 @@ from epicrisis.types import Document
 
 NO_NOTES = "notes of patients are not taken as uploads: add them with `epicrisis library add`"
 _PDF = ".pdf"
-_MAX_NAMES = 3
 _NOTE_FORMATS = frozenset({"notes", "fhir"})
 
 
@@ -61,16 +61,6 @@ class ImportProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class SkippedReason:
-    """Why something was skipped, and what to do."""
-
-    reason: str
-    count: int
-    names: tuple[str, ...]
-    """The first files or documents."""
-
-
-@dataclass(frozen=True, slots=True)
 class ImportResult:
     """How an import ended."""
 
@@ -82,7 +72,7 @@ class ImportResult:
     seconds: float
     reasons: tuple[SkippedReason, ...] = ()
     more_skipped: int = 0
-    """Skipped documents without a listed reason."""
+    """Skipped documents without a listed reason, in records of earlier versions."""
     remarks: tuple[str, ...] = ()
     """What to know of files whose name or content was in the library already."""
 
@@ -205,13 +195,12 @@ class UploadImport:
                 path.unlink(missing_ok=True)
 
     def _make_result(self, report: IngestReport, seconds: float) -> ImportResult:
-        names: dict[str, list[str]] = {}
-        for skipped in report.first_skipped:
-            place = f"{skipped.path} {skipped.where}".strip()
-            names.setdefault(self._hide(skipped.reason), []).append(self._hide(place))
         reasons: list[SkippedReason] = []
-        for reason, places in names.items():
-            reasons.append(SkippedReason(printable(reason), len(places), tuple(map(printable, places[:_MAX_NAMES]))))
+        for skipped in report.reasons:
+            names: list[str] = []
+            for name in skipped.names:
+                names.append(printable(self._hide(name)))
+            reasons.append(SkippedReason(printable(self._hide(skipped.reason)), skipped.count, tuple(names)))
         return ImportResult(
             added=report.added,
             replaced=report.replaced,
@@ -220,7 +209,6 @@ class UploadImport:
             passages=report.passages,
             seconds=round(seconds, 1),
             reasons=tuple(reasons),
-            more_skipped=report.skipped - len(report.first_skipped),
             remarks=tuple(printable(self._hide(remark)) for remark in report.remarks),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from epicrisis.model_services import find_service
 from epicrisis.models.chat import layers
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
@@ -21,18 +22,22 @@ def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -
     Raise ModelMissing, or SettingsError if the key's file cannot be read, both with a remedy.
     """
     if settings.is_endpoint:
-        from epicrisis.models.chat.endpoints.endpoint import read_key
+        from epicrisis.models.chat.endpoints.endpoint import choose_key_variable, read_key, require_key
         from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 
-        api_key = partial(read_key, settings.api_key_file, settings.api_key_env)
-        api_key()
+        service = find_service(settings.name)
+        # A key that cannot be read is an error now, and a missing one at the first call: a replay needs none.
+        read_key(settings.api_key_file, choose_key_variable(settings))
+        json_schema = settings.json_schema
+        if json_schema is None and service is not None:
+            json_schema = service.accepts_schema
         return OpenAICompatibleModel(
             settings.name,
-            api_key=api_key,
+            api_key=partial(require_key, settings),
             timeout_seconds=settings.timeout_seconds,
             context_tokens=settings.context_tokens,
             concurrency=settings.concurrency,
-            json_schema=settings.json_schema,
+            json_schema=json_schema,
             option_logprobs=settings.option_logprobs,
             price=None if settings.price is None else partial(compute_cost, price=settings.price),
             extra=settings.extra,

@@ -11,7 +11,9 @@ from typing import Literal
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from epicrisis.errors import ModelMissing, SettingsError
-from epicrisis.privacy import is_local
+from epicrisis.model_services import find_service
+from epicrisis.privacy import is_local, parse_host
+from epicrisis.settings import API_KEY_VARIABLE, ModelSettings
 
 _AZURE_DOMAINS = (".azure.com", ".azure.us", ".azure.cn")
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)$")
@@ -105,6 +107,20 @@ def parse_endpoint(address: str) -> Endpoint:
     )
 
 
+def choose_key_variable(settings: ModelSettings) -> str:
+    """Return the environment variable with the key of this endpoint.
+
+    It is the one that the settings name. Without a name of their own, a service's own variable (`OPENAI_API_KEY`) comes
+    first where it is set, and is read for that service's host only.
+    """
+    service = find_service(settings.name)
+    if settings.api_key_env != API_KEY_VARIABLE or service is None or service.key_variable is None:
+        return settings.api_key_env
+    if os.environ.get(service.key_variable) or not os.environ.get(API_KEY_VARIABLE):
+        return service.key_variable
+    return API_KEY_VARIABLE
+
+
 def read_key(file: Path | None, variable: str) -> str | None:
     """Return the endpoint's key from the file, else from the environment variable, else None; without blanks around it.
 
@@ -124,6 +140,18 @@ def read_key(file: Path | None, variable: str) -> str | None:
     key = _validate_key(text, f"api_key_file {path}")
     if not key:
         raise SettingsError(f"api_key_file {path} is empty: write the key into it, or remove api_key_file")
+    return key
+
+
+def require_key(settings: ModelSettings) -> str | None:
+    """Return the key of these settings' endpoint as `read_key` does. Raise SettingsError if its service needs one."""
+    key = read_key(settings.api_key_file, choose_key_variable(settings))
+    service = find_service(settings.name)
+    if key is None and service is not None and parse_endpoint(settings.name).login is None:
+        raise SettingsError(
+            f"{service.title} needs a key: set the environment variable {service.key_variable} (it is sent to "
+            f"{parse_host(service.url)} only), or api_key_file. Nothing was sent"
+        )
     return key
 
 

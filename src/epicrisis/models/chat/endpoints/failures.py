@@ -29,6 +29,7 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
+from epicrisis.model_services import find_service
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
 
 FAILED_CALL = Usage(calls=1, failed_calls=1)
@@ -184,8 +185,10 @@ def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
     if status is None or (status >= 500 and status not in _PERMANENT_SERVER_ERRORS) or status == 408:
         return EndpointBusy(f"{host} failed ({status or 'within the reply'}){reason}: try again, or see its log")
     if status in (401, 403):
+        service = find_service(host)
+        own = f"{service.key_variable}, " if service is not None else ""
         return EndpointRejected(
-            f"{host} rejects the key ({status}): check the variable that api_key_env names, or api_key_file"
+            f"{host} rejects the key ({status}): check {own}the variable that api_key_env names, or api_key_file"
         )
     if status == 404:
         return EndpointRejected(f"{host} has no such model or path (404){reason}: check the URL and the model's name")

@@ -1,0 +1,120 @@
+"""Add files to a library, and create it if there is none: for the command line and for programs.
+
+report = add_files(settings, Path("~/lib").expanduser(), [Path("papers")], AddOptions())
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+
+from epicrisis.components import load_ingest_encoder
+from epicrisis.corpus.note_documents import NoteCleaning
+from epicrisis.corpus.note_tables import NoteColumns
+from epicrisis.corpus.reader_base import FileFingerprint
+from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.reading_progress import ReadingProgress
+from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.library.ingest import DEFAULT_OVERLAP, add_documents, check_vectors, open_or_create
+from epicrisis.library.ingest_batches import IngestProgress, IngestReport
+from epicrisis.library.library import LibraryStore
+from epicrisis.library.manifest import complete_manifest
+from epicrisis.library.splitters import check_notes_fit_window
+from epicrisis.models.encoders import PrecomputedEncoder
+from epicrisis.privacy import guard_network
+from epicrisis.protocols import Encoder
+from epicrisis.settings import Settings
+from epicrisis.types import SplitterName
+
+READY_MADE = "medcpt"
+"""The format whose documents come with vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddOptions:
+    """How files are read and cut into passages. The names are those of `epicrisis library add`."""
+
+    format: str | None = None
+    """The format of all files. None: by their names and beginnings."""
+    replace: bool = False
+    splitter: SplitterName | None = None
+    overlap: int = DEFAULT_OVERLAP
+    chunk_tokens: int | None = None
+    literature: bool | None = False
+    """See `library.ingest.add_documents`."""
+    columns: NoteColumns | None = None
+    cleaning: NoteCleaning = field(default_factory=lambda: NoteCleaning(removal_log=RemovalLog(keep_texts=True)))
+
+
+def add_files(
+    settings: Settings,
+    library: Path,
+    sources: Sequence[Path],
+    options: AddOptions,
+    on_progress: Callable[[IngestProgress], None] | None = None,
+    encoder: tuple[Encoder, str] | None = None,
+    *,
+    files: ReadingProgress | None = None,
+) -> IngestReport:
+    """Add the documents of files and folders to the library, which is created if necessary. Return what was done.
+
+    No other machine can be contacted meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder
+    and its name, by default that of the library or the settings. `files` counts the files as they are read. Raises
+    UserError for wrong arguments before a library is created, and StorageError.
+    """
+    with guard_network():
+        return _add_files(settings, library, sources, options, on_progress, encoder, files)
+
+
+def _add_files(
+    settings: Settings,
+    library: Path,
+    sources: Sequence[Path],
+    options: AddOptions,
+    on_progress: Callable[[IngestProgress], None] | None,
+    encoder: tuple[Encoder, str] | None,
+    files: ReadingProgress | None,
+) -> IngestReport:
+    splitter, complete_files = _read_library(library)
+    read = partial(read_sources, sources, options.format, columns=options.columns)
+    items = read(complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
+    # The first item is read now, so that wrong arguments fail before a library is created.
+    first = list(islice(items, 1))
+    ready_made = options.format == READY_MADE
+    loaded, name = encoder or load_ingest_encoder(settings, library, ready_made)
+    splitter = splitter or options.splitter or "tokens"
+    if splitter != "tokens" and not ready_made:
+        # An encoder that could not read all notes is refused before a library is created.
+        recount = dataclasses.replace(options.cleaning, removal_log=RemovalLog())
+        check_notes_fit_window(read(cleaning=recount, only_notes=True), splitter, loaded)
+    store = open_or_create(library, loaded, name, options.overlap, options.splitter, ready_made, options.chunk_tokens)
+    removal_log = options.cleaning.removal_log
+    with store:
+        removal_log.write_to(store.path)
+        try:
+            report = add_documents(
+                store,
+                chain(first, items),
+                loaded,
+                replace=options.replace,
+                literature=options.literature,
+                on_progress=on_progress,
+            )
+            if not isinstance(loaded, PrecomputedEncoder):
+                check_vectors(store, loaded)
+        finally:
+            removal_log.close()
+    return dataclasses.replace(report, removed=removal_log.summary() if removal_log.has_sources else None)
+
+
+def _read_library(path: Path) -> tuple[str | None, list[FileFingerprint]]:
+    """Return how the library splits documents, and the files that it holds completely; none without a library."""
+    manifest = complete_manifest(path)
+    if manifest is None:
+        return None, []
+    with LibraryStore.open(path) as store:
+        return manifest.splitter, [FileFingerprint(file.name, file.sha256, file.bytes) for file in store.sources()]

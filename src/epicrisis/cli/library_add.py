@@ -1,0 +1,222 @@
+"""`epicrisis library add`: read files, add their documents to a library, and say what was read and skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from epicrisis.cli.command import Flags, command
+from epicrisis.cli.ingest_progress import show_ingest
+from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
+from epicrisis.cli.run_progress import say_report_skipped
+from epicrisis.cli.terminal import counted, say, say_lines, show_json
+from epicrisis.errors import InputError
+from epicrisis.printable import count_noun
+from epicrisis.privacy import local_path, set_local_only
+from epicrisis.types import SplitterName
+
+if TYPE_CHECKING:
+    from epicrisis.corpus.note_tables import NoteColumns
+    from epicrisis.corpus.removal_log import RemovalSummary
+    from epicrisis.library.ingest_batches import IngestReport
+
+_SOURCES = (
+    "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON), "
+    "Retraction Watch's list (CSV)."
+)
+_COLUMN_ROLES = {
+    "patient": "patient",
+    "time": "time",
+    "type": "type",
+    "text": "text",
+    "encounter": "encounter",
+    "note-id": "note_id",
+    "patient-name": "patient_name",
+    "birth-date": "born",
+    "record-number": "record_number",
+    "admitted": "admitted",
+    "discharged": "discharged",
+}
+"""What `--column ROLE=NAME` may name, and the attribute of `NoteColumns`."""
+_new = partial(Option, rich_help_panel="New libraries")
+_notes = partial(Option, rich_help_panel="Notes of patients")
+_Splitter = Annotated[
+    SplitterName | None, _new(help="How documents are split: by tokens (default), like MedRAG, or not at all.")
+]
+_Overlap = Annotated[int, _new(min=0, help="Tokens that neighbouring passages share.")]
+_ChunkTokens = Annotated[int | None, _new(min=1, help="Tokens per passage. Default: as many as the encoder reads.")]
+_Columns = Annotated[
+    list[str] | None,
+    _notes(
+        metavar="ROLE=NAME",
+        help=f"Column of a CSV file (repeatable; MIMIC's are known). Roles: {', '.join(_COLUMN_ROLES)}.",
+    ),
+]
+_TimeFormat = Annotated[str | None, _notes(help="Format of times that are not ISO: %d/%m/%Y %H:%M.")]
+_KeepBoilerplate = Annotated[bool, _notes("--keep-boilerplate", help="Keep recurring texts and footers.")]
+_KeepSuperseded = Annotated[
+    bool, _notes("--keep-superseded", help="Keep documents that others replace (FHIR: status, relatesTo).")
+]
+_Literature = Annotated[
+    bool,
+    _notes(
+        "--literature",
+        help="Take documents without a patient as literature, read with the questions about every patient.",
+    ),
+]
+
+
+@command(
+    ENCODER,
+    CONFIG,
+    LOCAL_ONLY,
+    examples=[
+        "epicrisis library add ~/lib papers/*.jsonl reports/",
+        "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz retraction_watch.csv",
+        "epicrisis library add ~/ward NOTEEVENTS.csv.gz bundle.json",
+        "epicrisis library add ~/ward notes.csv --column patient=subject_id --column time=charttime "
+        "--column type=note_type --column text=text",
+    ],
+)
+def add(
+    library: LibraryPath,
+    sources: Annotated[list[Path], Argument(help=_SOURCES)],
+    format: Annotated[str | None, Option(help="Read every source as this format.")] = None,
+    replace: Annotated[
+        bool, Option("--replace", help="Also replace documents of the same id from other files.")
+    ] = False,
+    splitter: _Splitter = None,
+    overlap: _Overlap = 32,
+    chunk_tokens: _ChunkTokens = None,
+    column: _Columns = None,
+    time_format: _TimeFormat = None,
+    keep_boilerplate: _KeepBoilerplate = False,
+    keep_superseded: _KeepSuperseded = False,
+    literature: _Literature = False,
+    *,
+    flags: Flags,
+    json: Json = False,
+) -> None:
+    """Add documents to a library, which is created if necessary.
+
+    A changed file replaces its own documents; unchanged documents are not encoded again. After an interruption, run the
+    same command again: it continues. PubMed's files may be added in any order: the latest revision or deletion of an
+    article is used.
+    """
+    from epicrisis.additions import AddOptions, add_files
+    from epicrisis.corpus.note_documents import NoteCleaning
+    from epicrisis.corpus.note_times import check_time_format
+    from epicrisis.corpus.removal_log import RemovalLog
+
+    settings = flags.settings()
+    # The sources may hold notes of patients, and adding them needs no other machine.
+    set_local_only(True)
+    path = local_path(library)
+    if time_format:
+        check_time_format(time_format)
+    options = AddOptions(
+        format=format,
+        replace=replace,
+        splitter=splitter,
+        overlap=overlap,
+        chunk_tokens=chunk_tokens,
+        literature=literature,
+        columns=_columns(column or (), format),
+        cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
+    )
+    with show_ingest("Adding", quiet=json) as display:
+        report = add_files(settings, path, sources, options, display.show, files=display.files)
+    if json:
+        show_json(report)
+    else:
+        say_lines(_report_lines(report, path))
+    for remark in report.remarks:
+        say(f"note: {remark}", err=True)
+    if report.more_remarks:
+        say(f"note: {count_noun(report.more_remarks, 'more file')} already in the library, or renamed", err=True)
+    say_report_skipped(report, path)
+
+
+def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColumns | None:
+    """Return the columns named by `--column`, or None. Raises InputError for an unknown role."""
+    from epicrisis.corpus.note_tables import NoteColumns
+
+    if not assignments:
+        return None
+    if format not in (None, "notes"):
+        raise InputError(f"--column is for --format notes, not for {format}: leave one of them out")
+    names: dict[str, str] = {}
+    times: list[str] = []
+    for assignment in assignments:
+        role, _, name = assignment.partition("=")
+        if role not in _COLUMN_ROLES or not name:
+            raise InputError(
+                f"--column {assignment}: write ROLE=NAME, with one of the roles {', '.join(_COLUMN_ROLES)}"
+            )
+        if role == "time":
+            times.append(name)
+        else:
+            names[_COLUMN_ROLES[role]] = name
+    return NoteColumns(time=tuple(times), **names)
+
+
+def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
+    """Yield the counts of an addition, and what a reader must know about them."""
+    yield (
+        f"{count_noun(report.added, 'document')} added, {report.replaced} replaced, {report.unchanged} unchanged, "
+        f"{report.outdated} older than the library's, {report.deleted} deleted, {report.skipped} skipped; "
+        f"{count_noun(report.passages, 'passage')} in {report.seconds:.1f} s"
+    )
+    if report.statements:
+        nameless = f", {report.nameless} of them without a PMID or DOI" if report.nameless else ""
+        yield f"{report.statements} entries on retractions, concerns and corrections read{nameless}"
+    if report.marked:
+        yield f"{count_noun(report.marked, 'document')} of the library received a new mark"
+    if report.cut_off:
+        yield f"{count_noun(report.cut_off, 'passage')} longer than the encoder reads: dense search misses the end"
+    if report.renamed:
+        patients = counted(report.renamed, "patient")
+        yield f"{patients} with a new name, the same person by birth date and record number"
+    if report.removed is not None:
+        yield from removed_lines(report.removed, path)
+    if report.of_unknown_file:
+        yield (
+            f"{report.of_unknown_file} of the replaced documents were added by an earlier version, which did not "
+            "record their files: they were matched by id"
+        )
+
+
+def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:
+    """Yield what was removed from notes, or left out with them."""
+    from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE, WHOLE_NOTE_KINDS
+
+    if removed.kinds:
+        parts = []
+        for name, kind in removed.kinds.items():
+            characters, notes = counted(kind.characters, "character"), counted(kind.notes, "note")
+            parts.append(f"{name} {characters} of {notes} ({counted(kind.texts, 'text')})")
+        line = f"removed: {'; '.join(parts)}; listed in {library / REMOVAL_LOG_FILE}"
+        boilerplate = [name for name in removed.kinds if name not in WHOLE_NOTE_KINDS]
+        if boilerplate:
+            line += f"; --keep-boilerplate keeps: {', '.join(boilerplate)}"
+        if "superseded" in removed.kinds:
+            line += "; --keep-superseded keeps documents that others replace"
+        yield line
+    problems = []
+    for count, problem in ((removed.without_time, "no time"), (removed.time_not_read, "an unreadable time")):
+        if count:
+            problems.append(f"{count:,} {'has' if count == 1 else 'have'} {problem}")
+    if problems:
+        yield f"of {counted(removed.notes, 'note')} {' and '.join(problems)} (--column time=NAME, --time-format)"
+    if removed.other_resources:
+        others = ", ".join(f"{count} {name}" for name, count in removed.other_resources.items())
+        yield f"resources without a note were not read: {others}"
+        if {"Patient", "Encounter"} & set(removed.other_resources):
+            yield (
+                "Patient and Encounter describe notes of the same `library add`: give all files of an export in one "
+                "command"
+            )

@@ -1,0 +1,151 @@
+"""How far a long command is: bars in a terminal, one line a minute without one. Everything goes to standard error.
+
+    with open_progress("so_far", quiet=json) as progress:
+        task = progress.add_task("Answering", total=len(questions), so_far="")
+        progress.update(task, advance=1, so_far="12 right")
+
+Tasks are those of rich's `Progress`. A task without a total shows its seconds, other tasks rate and remaining time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from epicrisis.cli.terminal import open_console, say
+from epicrisis.printable import printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, Task
+
+SECONDS_BETWEEN_LINES = 60.0
+"""Seconds between two lines on the progress of a command without a terminal."""
+_SPEED_SECONDS = 600
+"""Seconds over which the rate is measured: a call of a chat model may take a minute."""
+
+
+@contextmanager
+def open_progress(*fields: str, quiet: bool, transient: bool = False, counts: bool = True) -> Iterator[Progress]:
+    """Show tasks during the block: description, bar, count, rate, remaining time, then `fields` of the tasks.
+
+    `counts` is False where a field says count and rate better. `transient` removes the bars at the end.
+    """
+    with _show((_count_of, _rate_of) if counts else (), fields, quiet, transient) as progress:
+        yield progress
+
+
+@contextmanager
+def open_download_progress(*, quiet: bool) -> Iterator[Progress]:
+    """Show tasks whose amounts are bytes during the block, with rate and remaining time."""
+    with _show((_megabytes_of, _megabyte_rate_of), (), quiet, False) as progress:
+        yield progress
+
+
+@contextmanager
+def say_each_minute(describe: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Write the lines of `describe` on standard error each minute during the block. For commands without a terminal."""
+    has_ended = threading.Event()
+
+    def run() -> None:
+        while not has_ended.wait(SECONDS_BETWEEN_LINES):
+            for line in describe():
+                say(line, err=True)
+
+    thread = threading.Thread(target=run, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        thread.join()
+
+
+def say_above(progress: Progress, line: str) -> None:
+    """Write one line above the bars of a progress display."""
+    progress.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time as a person says it: `40 s`, `3 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def _show(
+    amounts: Sequence[Callable[[Task], str]], fields: Sequence[str], quiet: bool, transient: bool
+) -> Iterator[Progress]:
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class PhraseColumn(ProgressColumn):
+        """Shows what a function says about a task."""
+
+        def __init__(self, phrase: Callable[[Task], str]) -> None:
+            super().__init__(Column(no_wrap=True))
+            self._phrase = phrase
+
+        def render(self, task: Task) -> Text:
+            return Text(self._phrase(task))
+
+    def describe() -> Iterator[str]:
+        tasks = list(progress.tasks)
+        # When all amounts are complete, the last task may still write its results.
+        for task in [task for task in tasks if not _is_complete(task)] or tasks[-1:]:
+            phrases = [*(amount(task) for amount in amounts), *(str(task.fields[name]) for name in fields)]
+            yield f"{task.description}: {', '.join(filter(None, (*phrases, _time_of(task))))}"
+
+    columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False), BarColumn(14)]
+    columns += map(PhraseColumn, (*amounts, _time_of))
+    for name in fields:
+        cut_off = Column(no_wrap=True, overflow="ellipsis")
+        columns.append(TextColumn(f"{{task.fields[{name}]}}", markup=False, table_column=cut_off))
+    console = open_console(stderr=True)
+    progress = Progress(
+        *columns,
+        console=console,
+        disable=quiet or not console.is_terminal,
+        transient=transient,
+        speed_estimate_period=_SPEED_SECONDS,
+    )
+    with nullcontext() if quiet or console.is_terminal else say_each_minute(describe), progress:
+        yield progress
+
+
+def _is_complete(task: Task) -> bool:
+    return task.total is not None and task.completed >= task.total
+
+
+def _count_of(task: Task) -> str:
+    return "" if task.total is None else f"{task.completed:,.0f} of {task.total:,.0f}"
+
+
+def _megabytes_of(task: Task) -> str:
+    total = "" if task.total is None else f" of {task.total / 1e6:,.1f}"
+    return f"{task.completed / 1e6:,.1f}{total} MB"
+
+
+def _megabyte_rate_of(task: Task) -> str:
+    return f"{task.speed / 1e6:,.1f} MB per s" if task.speed else ""
+
+
+def _rate_of(task: Task) -> str:
+    """Return the rate, in the unit that gives a number above one."""
+    speed = task.speed
+    if task.total is None or not speed:
+        return ""
+    for per, seconds in (("s", 1), ("min", 60)):
+        if speed * seconds >= 1:
+            return f"{speed * seconds:,.0f} per {per}"
+    return f"{speed * 3600:,.0f} per h"
+
+
+def _time_of(task: Task) -> str:
+    """Return the remaining time if it is known, else the seconds so far."""
+    if task.total is not None and not _is_complete(task) and task.time_remaining is not None:
+        return f"{format_seconds(task.time_remaining)} left"
+    return f"{format_seconds(task.elapsed or 0)} so far"
