@@ -106,7 +106,6 @@ def add_documents(
     passages_per_batch: int = 8192,
     replace: bool = False,
     literature: bool | None = None,
-    on_step: Callable[[str], None] | None = None,
 ) -> ingest_batches.IngestReport:
     """Add new documents, replace changed ones, and report what was skipped and why.
 
@@ -121,17 +120,14 @@ def add_documents(
     patient then use all documents without a patient. `literature=False` skips such documents in a library of notes and
     refuses notes in a library of literature. `literature=None` allows both, and questions come with a notice.
 
-    A library that has grown too large for SQLite moves to LanceDB, if that is installed. `on_step` receives what the
-    move is doing.
+    A library that has grown too large for SQLite moves to LanceDB, if that is installed.
 
     Raise EncoderMismatch, StorageError, LibraryError, InputError if one patient id may mean two people, and the
     errors of `items`.
     """
     check_encoder(library.path, library.manifest, encoder.fingerprint)
     library.prepare_statements()
-    batch = ingest_batches.BatchWriter(
-        library, encoder, on_progress, seconds_between_commits, passages_per_batch, on_step or (lambda step: None)
-    )
+    batch = ingest_batches.BatchWriter(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
     reader = _ItemReader(batch, encoder, replace, literature)
     with closing(reader.first_hashes):
         for item in items:

@@ -56,6 +56,8 @@ class IngestProgress:
     skipped: int
     passages: int
     seconds: float
+    step: str = ""
+    """What the library is doing instead of adding documents: moving its passages to LanceDB."""
 
     @property
     def saved(self) -> int:
@@ -99,6 +101,8 @@ class IngestReport:
     remarks: tuple[str, ...] = ()
     """One line for each of the first files with a name or content that was already in the library."""
     more_remarks: int = 0
+    outgrown: bool = False
+    """Whether the library has too many passages for SQLite, and the extra `large` is missing."""
 
 
 class IngestCounts:
@@ -111,6 +115,8 @@ class IngestCounts:
         self.passages = self.statements = self.nameless = self.marked = self.renamed = 0
         self.already_there = self.of_unknown_file = self.cut_off = 0
         self.encode_seconds = 0.0
+        self.step = ""
+        self.outgrown = False
         self.skipped = 0
         self.first_skipped: tuple[Skipped, ...] = ()
         self.remarks: tuple[str, ...] = ()
@@ -162,7 +168,6 @@ class BatchWriter:
         on_progress: Callable[[IngestProgress], None] | None,
         max_seconds: float,
         max_passages: int,
-        on_step: Callable[[str], None],
     ) -> None:
         self.library = library
         self.counts = IngestCounts(library.path)
@@ -171,7 +176,6 @@ class BatchWriter:
         """Files recorded after the next commit as added completely."""
         self._encoder = encoder
         self._on_progress = on_progress
-        self._on_step = on_step
         self._max_seconds = max_seconds
         self._max_passages = max_passages
         self._started = time.monotonic()
@@ -278,7 +282,12 @@ class BatchWriter:
             self._passages = 0
         self.report_progress()
         # Not in the block above: Ctrl-C leaves the library as it is, and the next addition moves it.
-        self.library.move_if_large(self._on_step)
+        self.counts.outgrown = self.library.move_if_large(self._report_step)
+        self.counts.step = ""
+
+    def _report_step(self, step: str) -> None:
+        self.counts.step = step
+        self.report_progress()
 
     def _encode_batch(self, existing: Mapping[tuple[str, str], Vectors]) -> list[Vectors]:
         """Return the vectors `(n, d)` of each document. `existing` maps (title, text) of old passages to vectors."""

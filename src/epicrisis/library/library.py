@@ -101,9 +101,8 @@ class LibraryStore:
     ) -> Self:
         """Create an empty library and open it for writing. After a kill it can be created again.
 
-        `engine` holds the passages; a library in SQLite moves by itself when it has grown. Raise InputError for
-        impossible numbers, LibraryError if the folder is not empty or the engine is not installed, LibraryBusy or
-        StorageError.
+        A library in SQLite moves to the other engine when it has grown. Raise InputError for impossible numbers,
+        LibraryError if the folder is not empty or the engine is not installed, LibraryBusy or StorageError.
         """
         folder = local_path(path).absolute()
         if not max_tokens > overlap >= 0:
@@ -351,22 +350,24 @@ class LibraryStore:
             report_step("joining small files")
             self._table.compact()
             passages = self._table.count()
-            report = None
-            vectors = self._parts.vectors
+            report, vectors = None, self._parts.vectors
             if passages > EXACT_LIMIT and isinstance(vectors, VectorSearch):
                 report = refresh_index(self.path, vectors, passages, recall, rebuild, report_step)
             self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
         return report
 
-    def move_if_large(self, on_step: Callable[[str], None]) -> None:
-        """Move the passages to LanceDB if there are more than EXACT_LIMIT, and the extra `large` is installed.
+    def move_if_large(self, on_step: Callable[[str], None]) -> bool:
+        """Move more than EXACT_LIMIT passages to LanceDB. Return whether they stay, as the extra `large` is missing.
 
         After a kill the next call starts over. Raise LibraryError for a reader, StorageError or LibraryDamaged.
         """
         with self._thread_lock:
-            if self._parts.is_outgrown() and has_lance():
+            if not self._parts.is_outgrown():
+                return False
+            if has_lance():
                 self._settle()
                 self._parts.move_to_lance(on_step)
+            return not has_lance()
 
     def _settle(self) -> None:
         """Finish open batches: bring the word index and the journal in step with the table."""
@@ -422,8 +423,8 @@ class LibraryStore:
         if scope.patient is None:
             return ()
         with self._thread_lock:
-            stored_passages = self._parts.newest_table().select(sql_in("patient", [scope.patient]))
-        passages = [stored.passage for stored in stored_passages if scope.admits(stored.passage)]
+            rows = self._parts.newest_table().select(sql_in("patient", [scope.patient]))
+        passages = [stored.passage for stored in rows if scope.admits(stored.passage)]
         return tuple(sorted(passages, key=lambda passage: (passage.document_id, passage.ordinal)))
 
     def open_table(self) -> PassageTable:

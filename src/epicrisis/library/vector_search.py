@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.lance_table import LanceTable
+from epicrisis.library.lance_table import INSTALL, LanceTable
 from epicrisis.library.vector_matrix import IndexSearchParameters, MatrixSearch, scope_condition, score_exactly
 from epicrisis.protocols import Vectors
 from epicrisis.types import Scope
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 EXACT_LIMIT = 100_000
 """Libraries up to this many passages are searched in memory. Larger ones use an index or a scan."""
+OUTGROWN = (
+    f"more than {EXACT_LIMIT:,} passages are searched faster, and in less memory, by LanceDB: {INSTALL}, then run "
+    "`epicrisis library optimize`"
+)
+"""What to say of a larger library in SQLite."""
 MIN_INDEX_SHARE = 0.02
 """Scopes with a smaller share of the passages, or with at most EXACT_LIMIT of them, are scanned."""
 _SCAN_MARGIN = 64
