@@ -218,6 +218,8 @@ class LibraryParts:
     def read_hits(self, ranking: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
         """Return the hits of a ranking of (passage id, score). The caller reads from a snapshot."""
         stored = self.table.fetch([passage_id for passage_id, _ in ranking])
+        if len(stored) < len(ranking):
+            raise LibraryDamaged(f"{self.folder / self.table.name} lacks passages that it lists: {REPAIR}")
         return tuple(Hit(stored[passage_id].passage, score, rank) for rank, (passage_id, score) in enumerate(ranking))
 
     def checkpoint(self) -> Checkpoint:

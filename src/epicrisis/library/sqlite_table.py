@@ -32,6 +32,8 @@ from epicrisis.library.sqlite_files import connect
 NAME = "passages.sqlite"
 _COLUMNS = tuple(name for name in ALL_COLUMNS if name not in ("text", "vector"))
 """The columns of the table `passages`, without its row number."""
+_SEARCHED = ("id", "document_id", "patient", "last_day", "facets", "vector")
+"""What a search by vector reads: the checksum of the vector is over all of it."""
 _SCHEMA = """
 PRAGMA journal_mode=WAL;
 BEGIN;
@@ -159,9 +161,7 @@ class SqliteTable(PassageTable):
             selected = [*_COLUMNS, "text", "texts.checksum"]
             joins += " LEFT JOIN texts USING (row)"
         if "vector" in names:
-            if "vector" not in selected:
-                selected.append("vector")
-            selected.append("vectors.checksum")
+            selected = [*dict.fromkeys((*selected, *_SEARCHED)), "vectors.checksum"]
             joins += " LEFT JOIN vectors USING (row)"
         columns = ", ".join(f'"{name}"' if name in ("start", "end") else name for name in selected)
         query = f"SELECT {columns} FROM passages{joins}"
@@ -186,7 +186,8 @@ class SqliteTable(PassageTable):
             vectors = batch["vector"]
             if not all(type(vector) is bytes and len(vector) == 2 * self.dimensions for vector in vectors):
                 raise self._damage()
-            if list(map(zlib.crc32, vectors)) != batch["vectors.checksum"]:
+            rows = zip(*(batch[name] for name in _SEARCHED), strict=True)
+            if list(map(_vector_checksum, rows)) != batch["vectors.checksum"]:
                 raise self._damage()
 
     def _decode(self, batch: Columns, names: Sequence[str]) -> Columns:
@@ -230,7 +231,7 @@ class SqliteTable(PassageTable):
 
     def _insert(self, columns: Columns) -> None:
         blobs = [vector.tobytes() for vector in columns["vector"].astype("<f2")]
-        stored = {**columns, "facets": list(map(json.dumps, columns["facets"]))}
+        stored = {**columns, "facets": list(map(json.dumps, columns["facets"])), "vector": blobs}
         fields = list(zip(*(stored[name] for name in (*_COLUMNS, "text")), strict=True))
         first = self._db.execute("SELECT coalesce(max(row), 0) + 1 FROM passages").fetchone()[0]
         numbers = range(first, first + len(fields))
@@ -240,8 +241,8 @@ class SqliteTable(PassageTable):
         self._db.executemany(f"INSERT INTO passages(row, {names}) VALUES (?, {places})", rows)
         texts = ((number, values[-1], _checksum(values)) for number, values in zip(numbers, fields, strict=True))
         self._db.executemany("INSERT INTO texts VALUES (?, ?, ?)", texts)
-        rows_of_vectors = zip(numbers, blobs, map(zlib.crc32, blobs), strict=True)
-        self._db.executemany("INSERT INTO vectors VALUES (?, ?, ?)", rows_of_vectors)
+        checksums = map(_vector_checksum, zip(*(stored[name] for name in _SEARCHED), strict=True))
+        self._db.executemany("INSERT INTO vectors VALUES (?, ?, ?)", zip(numbers, blobs, checksums, strict=True))
         self._db.execute("UPDATE state SET rows = rows + ?", (len(fields),))
 
     @contextmanager
@@ -286,6 +287,11 @@ class SqliteTable(PassageTable):
 def _checksum(values: Sequence[Any]) -> int:
     """Return the CRC-32 of a row's values, of which each is text, a number, bytes or None."""
     return zlib.crc32(repr(tuple(values)).encode("utf-8", "surrogatepass"))
+
+
+def _vector_checksum(values: Sequence[Any]) -> int:
+    """Return the CRC-32 of the values of _SEARCHED."""
+    return zlib.crc32(values[-1], _checksum(values[:-1]))
 
 
 def _identify(path: Path) -> tuple[int, int]:
