@@ -1,8 +1,9 @@
 """Passages and vectors of a small library, in one SQLite file.
 
 The file is in WAL mode: readers and the writer do not wait for each other. Deleted rows are overwritten with zeros
-(`secure_delete`), and `purge` rewrites the file, because moved rows leave copies in unused parts of pages. Each row has
-checksums: SQLite itself does not notice changed bits in texts and vectors.
+(`secure_delete`), and the write-ahead log is emptied after them. `purge` also rewrites the file, which returns the
+space and does not depend on how SQLite moves rows within its pages. Each row has checksums: SQLite itself does not
+notice changed bits in texts and vectors.
 """
 
 from __future__ import annotations
