@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library import lance_table, manifest, vector_index, word_index
+from epicrisis.library import lance_table, manifest, sqlite_table, vector_index, word_index
 from epicrisis.library.engine_errors import translate_errors
 
 SMALL_BYTES = 16 << 20
@@ -188,7 +188,10 @@ def _list_data_files(folder: Path) -> dict[str, int]:
     """Map the library's data files to their sizes in bytes, without temporary files and Lance's hint."""
     sizes = {}
     with translate_errors(folder):
-        candidates = [folder / manifest.NAME, folder / vector_index.NAME, *(folder / lance_table.NAME).rglob("*")]
+        candidates = [folder / manifest.NAME, folder / vector_index.NAME]
+        # Beside a table in SQLite, which has checksums of its own, Lance's files are those of an unfinished move.
+        if not (folder / sqlite_table.NAME).exists():
+            candidates += (folder / lance_table.NAME).rglob("*")
         for path in candidates:
             is_data = not path.name.startswith(".") and "#" not in path.name and path.name != lance_table.HINT
             try:

@@ -172,8 +172,10 @@ class LibraryParts:
         # The next writer records the version of the table that it finds.
         self.journal.forget_table_version()
         self.table.close()
-        tables.remove_sqlite(self.folder)
-        self.use_table(copy)
+        try:
+            tables.remove_sqlite(self.folder)
+        finally:
+            self.use_table(tables.open_table(self.folder, copy.dimensions))
         self.acknowledge(sequence, [], [], self.checkpoint())
 
     def finish_batch(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:

@@ -272,12 +272,13 @@ class SqliteTable(PassageTable):
                 self._db.execute("PRAGMA busy_timeout=60000")
 
     def purge(self) -> None:
-        """Rewrite the file if rows were deleted since the last time. Takes twice the file's size for a moment."""
-        if self._read_state("must_purge"):
-            self.compact()
+        """Rewrite the file if rows were deleted since the last time. Needs its size again, in memory and on disk."""
+        self.compact()
 
     def compact(self) -> None:
-        """Rewrite the file without free space and without remnants of deleted rows."""
+        """Rewrite the file without free space and remnants of deleted rows, unless there are none."""
+        if not self._read_state("must_purge"):
+            return
         with translate_errors(self._folder):
             self._db.execute("VACUUM")
             # If a long-running reader keeps the old pages, the next writer purges again.
