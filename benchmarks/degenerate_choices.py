@@ -27,8 +27,8 @@ from epicrisis.answers import Quotation
 from epicrisis.components import open_library_search
 from epicrisis.configuration import load_settings
 from epicrisis.evaluation.analysis.statistics import wilson
+from epicrisis.evidence_selection import SENTENCE_PASSAGES
 from epicrisis.library.passage_lookup import read_document_passages
-from epicrisis.pipeline import SENTENCE_PASSAGES
 from epicrisis.types import Scope
 
 BLIND_CHOICES = (1, 2, 3)

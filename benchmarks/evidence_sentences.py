@@ -36,9 +36,9 @@ from epicrisis.components import open_library_search
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.readers import read_sources
 from epicrisis.evaluation.analysis.statistics import estimate_mean
+from epicrisis.evidence_selection import SENTENCE_PASSAGES
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
-from epicrisis.pipeline import SENTENCE_PASSAGES
 from epicrisis.types import CharacterSpan, Document, Scope, Sentence
 
 KS = (1, 3, 5, 10)

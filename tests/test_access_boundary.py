@@ -26,6 +26,7 @@ from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
 from epicrisis.prompts import fence_passages
 from epicrisis.protocols import ChatModel, ChatRequest, Vectors
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.serialization import to_json
 from epicrisis.settings import ROLES, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.stores import MemoryStore, build_stored_document
@@ -99,7 +100,7 @@ def seen(opened: LibrarySearch, patients: Sequence[int], **settings: Any) -> See
     answers = asked(opened, [question(number) for number in patients], model=model, **settings)
     if settings.get("strategy") == "evidence":
         assert model.requests == []
-        return find_words(str(answer) for answer in answers)
+        return find_words(json.dumps(to_json(answer)) for answer in answers)
     assert model.requests, "something was sent"
     return looked_at(model.requests)
 
@@ -147,7 +148,7 @@ def test_segmented_question_reads_only_its_patient(plain: LibrarySearch) -> None
     model = recorder()
     long = [question(n, " " + "and the stroke of the patient. " * 30) for n in FEW]
     answers = asked(plain, long, model=model, strategy="rag", by="dense")
-    assert all("segments" in str(answer.trace) for answer in answers)
+    assert all("segments" in json.dumps(to_json(answer.trace)) for answer in answers)
     assert (looked_at(model.requests).leaks, looked_at(model.requests).own) == ([], set(FEW))
 
 

@@ -22,25 +22,25 @@ FLOORS = {
     name: floor
     for floor, names in enumerate(
         [
-            ["dates", "printable", "question_options"],
+            ["dates", "notebook_display", "printable", "question_options"],
             ["types", "quantities"],
             ["study_types", "partitioning"],
             ["references"],
             ["answers"],
             ["errors", "serialization", "temporary_folders"],
             ["protocols"],
-            ["privacy", "model_services"],
+            ["extensions", "privacy", "model_services"],
             ["prompts", "settings_tables"],
             ["settings"],
             ["configuration"],
             ["logs"],
             ["corpus", "models", "testing"],
-            ["library"],
+            ["library", "literature"],
             ["retrieval"],
             ["answering"],
-            ["patient_data_policy", "evidence_selection", "overrides"],
+            ["patient_data_policy", "evidence_selection", "model_pool", "overrides"],
             ["components"],
-            ["additions", "passage_search", "pipeline"],
+            ["additions", "document_export", "passage_search", "pipeline"],
             ["api", "plan"],
             ["evaluation"],
             ["report"],
@@ -70,6 +70,7 @@ EDGE = {"__init__", "__main__"}
 ONLY = {
     name: {
         "dates",
+        "notebook_display",
         "quantities",
         "printable",
         "question_options",

@@ -98,6 +98,12 @@ def test_answer_without_encoder_cites_sentence_selected_by_words() -> None:
     assert (started.sentences, started.selected_by) == (3, "words")
 
 
+def test_trace_of_rotated_prompts_says_once_what_selected_the_sentences() -> None:
+    answer = answer_of(pipeline_of(rotations=2))
+    (started,) = [event for event in answer.trace if isinstance(event, AnswerStarted)]
+    assert (started.documents, started.sentences, started.selected_by) == (2, 6, "encoder")
+
+
 def test_trace_says_that_encoder_selected_sentences_of_each_part() -> None:
     answer = answer_of(pipeline_of(strategy="brief-context", partition=1))
     parts = [event for event in answer.trace if isinstance(event, MapStarted)]

@@ -331,9 +331,10 @@ def test_library_telemetry_is_disabled() -> None:
 
 
 def test_modules_with_processes_and_loggers_are_listed() -> None:
-    """Children do not pass the guard: pip, asked for its settings or refused, git, asked of the checkout, and readers
-    of files. A second logger would not pass the list of what may be logged: that of the server states the type and
-    place of a fault alone, and the MCP server keeps its package from the root logger."""
+    """Children do not pass the guard: pip, asked for its settings or refused, git, asked of the checkout, NVIDIA's
+    driver, asked for its cards, and readers of files. A second logger would not pass the list of what may be logged:
+    that of the server states the type and place of a fault alone, and the MCP server keeps its package from the root
+    logger."""
     imported: dict[str, set[str]] = {"subprocess": set(), "logging": set(), "multiprocessing": set()}
     source = Path(epicrisis.__file__).parent
     for path in source.rglob("*.py"):
@@ -344,6 +345,7 @@ def test_modules_with_processes_and_loggers_are_listed() -> None:
                 imported[name].add(str(PurePosixPath(path.relative_to(source))))
     assert imported == {
         "subprocess": {
+            "models/hardware.py",
             "models/model_files.py",
             "cli/doctor.py",
             "corpus/sandbox.py",

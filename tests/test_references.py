@@ -168,3 +168,10 @@ def test_joined_passages_keep_their_pages() -> None:
         "page_starts": [[30, 2], [60, 3]],
         "section_starts": [[40, "End"]],
     }
+
+
+def test_place_on_page_read_by_ocr_is_marked() -> None:
+    passage = Passage("d#0", "d", 0, 0, 4, "Text", "T", metadata={"page": 2, "pages_by_ocr": [2]})
+    assert build_reference(passage).describe_place() == "page 2 (read by OCR)"
+    passage = replace(passage, metadata={"page": 1, "pages_by_ocr": [2]})
+    assert build_reference(passage).describe_place() == "page 1"

@@ -1,8 +1,9 @@
 """Answer medical questions from long evidence, and quote the passages that support each answer.
 
     import epicrisis
-    answer = epicrisis.ask("~/lib", "Is aspirin of use in suspected myocardial infarction?", ["yes", "no"])
-    print(answer.choice, answer.text, answer.citations)
+    with epicrisis.Library.open("~/lib") as library:
+        answer = library.ask("Is aspirin of use in suspected myocardial infarction?")
+        print(answer.text, answer.citations)
 
 Not a medical device. The names in `__all__` are public and imported at first use.
 """
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from epicrisis.answers import Answer, Citation, Event
-    from epicrisis.api import ask, stream
+    from epicrisis.api import Library, ask, stream
+    from epicrisis.errors import EpicrisisError
+    from epicrisis.evaluation.analysis.dataframe import runs_to_dataframe
     from epicrisis.pipeline import Pipeline
     from epicrisis.serialization import to_json
     from epicrisis.settings import Settings
-    from epicrisis.types import Document, Passage, Question, Ranking, Scope
+    from epicrisis.types import Document, Hit, Passage, Question, Ranking, Scope, SentenceRanking
 
 __version__ = "0.2.0"
 
@@ -24,25 +27,32 @@ __all__ = [
     "Answer",
     "Citation",
     "Document",
+    "EpicrisisError",
     "Event",
+    "Hit",
+    "Library",
     "Passage",
     "Pipeline",
     "Question",
     "Ranking",
     "Scope",
+    "SentenceRanking",
     "Settings",
     "ask",
+    "runs_to_dataframe",
     "stream",
     "to_json",
 ]
 
 _MODULES = {
     "answers": ("Answer", "Citation", "Event"),
-    "api": ("ask", "stream"),
+    "api": ("Library", "ask", "stream"),
+    "errors": ("EpicrisisError",),
+    "evaluation.analysis.dataframe": ("runs_to_dataframe",),
     "pipeline": ("Pipeline",),
     "serialization": ("to_json",),
     "settings": ("Settings",),
-    "types": ("Document", "Passage", "Question", "Ranking", "Scope"),
+    "types": ("Document", "Hit", "Passage", "Question", "Ranking", "Scope", "SentenceRanking"),
 }
 
 

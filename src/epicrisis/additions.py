@@ -6,7 +6,7 @@ report = add_files(settings, Path("~/lib").expanduser(), [Path("papers")], AddOp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -15,7 +15,7 @@ from pathlib import Path
 from epicrisis.components import load_ingest_encoder
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import FileFingerprint
+from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
@@ -56,38 +56,47 @@ def add_files(
     sources: Sequence[Path],
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None = None,
-    encoder: tuple[Encoder, str] | None = None,
     *,
+    documents: Sequence[ReaderItem] = (),
+    encoder: tuple[Encoder, str] | None = None,
     files: ReadingProgress | None = None,
+    only: Collection[Path] | None = None,
 ) -> IngestReport:
     """Add the documents of files and folders to the library, which is created if necessary. Return what was done.
 
-    No other machine can be contacted meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder
-    and its name, by default that of the library or the settings. `files` counts the files as they are read. Raises
-    UserError for wrong arguments before a library is created, and StorageError.
+    `documents` are added after those of the files; there must be one or the other. No other machine can be contacted
+    meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder and its name, by default that of
+    the library or the settings. `files` counts the files as they are read. `only`: of folders, these files alone are
+    added. Raises UserError for wrong arguments before a library is created, and StorageError.
     """
+    read = None
+    if sources or not documents:
+        read = partial(read_sources, sources, options.format, columns=options.columns, only=only)
     with guard_network():
-        return _add_files(settings, library, sources, options, on_progress, encoder, files)
+        return _add_items(settings, library, read, options, on_progress, documents, encoder, files)
 
 
-def _add_files(
+def _add_items(
     settings: Settings,
     library: Path,
-    sources: Sequence[Path],
+    read: Callable[..., Iterator[ReaderItem]] | None,
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None,
+    documents: Sequence[ReaderItem],
     encoder: tuple[Encoder, str] | None,
     files: ReadingProgress | None,
 ) -> IngestReport:
     splitter, complete_files = _read_library(library)
-    read = partial(read_sources, sources, options.format, columns=options.columns)
-    items = read(complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
+    items: Iterator[ReaderItem] = iter(documents)
+    if read is not None:
+        in_files = read(previous=complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
+        items = chain(in_files, documents)
     # The first item is read now, so that wrong arguments fail before a library is created.
     first = list(islice(items, 1))
     ready_made = options.format == READY_MADE
     loaded, name = encoder or load_ingest_encoder(settings, library, ready_made)
     splitter = splitter or options.splitter or "tokens"
-    if splitter != "tokens" and not ready_made:
+    if splitter != "tokens" and not ready_made and read is not None:
         # An encoder that could not read all notes is refused before a library is created.
         recount = dataclasses.replace(options.cleaning, removal_log=RemovalLog())
         check_notes_fit_window(read(cleaning=recount, only_notes=True), splitter, loaded)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
+from epicrisis.notebook_display import NotebookDisplay
+from epicrisis.printable import count_noun, shorten
 from epicrisis.references import Reference
 from epicrisis.study_types import StudyTypeMatch
 from epicrisis.types import (
@@ -276,7 +278,7 @@ Narrowing: TypeAlias = Literal["none", "kept", "lifted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NotebookDisplay):
     """The outcome of a question, with everything that led to it."""
 
     question: Question
@@ -311,6 +313,16 @@ class Answer:
     """Disagreements of the evidence. Empty if the sources agree, or if nothing could be compared."""
     confidence: Confidence | None = None
     """None if nothing is known, and for answers of strategies that were not asked through a pipeline."""
+
+    def __repr__(self) -> str:
+        """Return one short line. `epicrisis.to_json` has everything."""
+        outcome = self.text
+        if self.choice:
+            outcome = f"{self.choice}. {self.question.options.get(self.choice, '')}"
+        if self.state != "answered":
+            outcome = self.failure.message if self.failure else self.text
+        sources = count_noun(len(self.citations), "citation")
+        return f"<Answer {self.state} by {self.strategy}: {shorten(outcome)} ({sources})>"
 
 
 @dataclass(frozen=True, slots=True)

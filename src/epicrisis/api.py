@@ -1,26 +1,351 @@
-"""Ask one question in one call, for scripts and notebooks: `stream` yields events, `ask` returns the answer."""
+"""The Python API: open a library once, then add, search and ask.
+
+with epicrisis.Library.open("~/lib", model="http://127.0.0.1:8000/v1#qwen") as library:
+    answer = library.ask("Does aspirin prevent pre-eclampsia?", ["yes", "no"])
+
+`ask` and `stream` answer one question in one call.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import string
-from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
 
+from epicrisis.additions import AddOptions, add_files
 from epicrisis.answers import Answer, Answered, Event, Notice
-from epicrisis.configuration import load_settings
-from epicrisis.errors import InputError, SettingsError
+from epicrisis.components import LibrarySearch, load_ingest_encoder, open_library_search
+from epicrisis.configuration import load_settings, merge_tables
+from epicrisis.corpus.note_documents import NoteCleaning
+from epicrisis.corpus.note_tables import NoteColumns
+from epicrisis.corpus.note_times import check_time_format
+from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.errors import InputError, LibraryError, SettingsError
+from epicrisis.library.ingest import DEFAULT_OVERLAP, open_or_create
+from epicrisis.library.ingest_batches import IngestProgress, IngestReport
+from epicrisis.library.library import LibraryStore
+from epicrisis.library.manifest import complete_manifest, read_manifest
+from epicrisis.library.patients import PatientRecord, Roster, holds_patients
+from epicrisis.model_pool import ModelPool, OwnKind
+from epicrisis.passage_search import search_passages, search_sentences
 from epicrisis.pipeline import Pipeline
+from epicrisis.privacy import local_path
+from epicrisis.protocols import ChatModel, Encoder, Reranker
 from epicrisis.settings import ROLES, ModelSettings, Settings
-from epicrisis.types import Question
+from epicrisis.types import Document, Question, Ranking, SentenceRanking, SplitterName
 
 NO_MODEL = (
     "no chat model is named, so these are the best sentences of the library and no written answer; --model URL or "
     "--model FILE.gguf names one"
 )
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Library:
+    """An open library: add to it, search it and ask it, without loading anything twice.
+
+    Use `open` or `create`, and close it (`with`, `async with` or `close`). Every method has a twin for asynchronous
+    code, with the prefix `a`. The others also work where an event loop runs, as in a notebook. Thread-safe.
+
+    Keyword arguments are the settings of `epicrisis settings`, with tables as dictionaries (`votes={"n": 20}`), for all
+    calls of a library, or for one. In addition, `model`, `encoder` and `reranker` take a name or an object: a
+    `ChatModel`, `Encoder` or `Reranker` of `epicrisis.protocols`. An object is closed with the library.
+    """
+
+    def __init__(self, path: Path, pool: ModelPool, flags: Mapping[str, Any]) -> None:
+        """Use `open` or `create` instead."""
+        self.path = path
+        self._pool = pool
+        self._flags = flags
+        self._searches: list[tuple[Settings, LibrarySearch]] = []
+        self._pipelines: list[tuple[Settings, Pipeline]] = []
+        self._has_patients = holds_patients(path)
+        self._lock = threading.RLock()
+        self._loop = _EventLoopThread()
+        self._is_closed = False
+        self._finalizer = weakref.finalize(self, _EventLoopThread.stop, self._loop)
+
+    @classmethod
+    def open(cls, path: Path | str, **settings: Any) -> Self:
+        """Open an existing library. Models are loaded at their first use.
+
+        Raises LibraryMissing, LibraryDamaged, and SettingsError for wrong settings.
+        """
+        pool = ModelPool(remembers=True)
+        flags = _read_flags(settings, pool)
+        load_settings(flags)
+        folder = local_path(path).absolute()
+        read_manifest(folder)
+        return cls(folder, pool, flags)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path | str,
+        *,
+        splitter: SplitterName | None = None,
+        overlap: int = DEFAULT_OVERLAP,
+        chunk_tokens: int | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Create an empty library and open it. `splitter`, `overlap` and `chunk_tokens` say how documents are cut.
+
+        Raises LibraryError if there is one already, InputError for impossible numbers, ModelMissing and StorageError.
+        """
+        pool = ModelPool(remembers=True)
+        flags = _read_flags(settings, pool)
+        folder = local_path(path).absolute()
+        if complete_manifest(folder) is not None:
+            raise LibraryError(f"{folder} is a library already: use Library.open")
+        encoder, name = load_ingest_encoder(load_settings(flags), folder, precomputed=False, pool=pool)
+        open_or_create(folder, encoder, name, overlap, splitter, chunk_tokens=chunk_tokens).close()
+        return cls(folder, pool, flags)
+
+    def add(
+        self,
+        *sources: Path | str | Document,
+        format: str | None = None,
+        replace: bool = False,
+        literature: bool = False,
+        columns: Mapping[str, Any] | None = None,
+        time_format: str = "",
+        keep_boilerplate: bool = False,
+        keep_superseded: bool = False,
+        on_progress: Callable[[IngestProgress], None] | None = None,
+    ) -> IngestReport:
+        """Add files, folders and documents. Return what was added, and what was skipped and why.
+
+        The arguments are the options of `epicrisis library add`; `columns` maps roles to columns of a CSV file, such as
+        `{"patient": "subject_id", "time": ["charttime"]}`. Raises InputError and LibraryBusy.
+        """
+        if not sources:
+            raise InputError("nothing to add: give a file, a folder or a Document")
+        paths: list[Path] = []
+        documents: list[Document] = []
+        for source in sources:
+            if isinstance(source, Document):
+                documents.append(source)
+            else:
+                paths.append(local_path(source))
+        if time_format:
+            check_time_format(time_format)
+        options = AddOptions(
+            format=format,
+            replace=replace,
+            literature=literature,
+            columns=_read_columns(columns),
+            cleaning=NoteCleaning(keep_boilerplate, time_format, RemovalLog(keep_texts=True), keep_superseded),
+        )
+        with self._lock:
+            self._check_open()
+            settings = load_settings(self._flags)
+            encoder = None
+            if format is None:
+                encoder = load_ingest_encoder(settings, self.path, precomputed=False, pool=self._pool)
+            report = add_files(settings, self.path, paths, options, on_progress, documents=documents, encoder=encoder)
+            if not self._has_patients and holds_patients(self.path):
+                # What is open was allowed to contact other machines.
+                self._has_patients = True
+                self._close_searches()
+        return report
+
+    def search(self, query: str, *, patient: str | None = None, **settings: Any) -> Ranking:
+        """Return the passages nearest to a query, best first. `k` is their number, and `by` the kind of search.
+
+        `patient` is an id or a record number. Raises InputError for an empty query or an unknown patient.
+        """
+        checked = self._read_settings({"strategy": "rag", **settings})
+        return search_passages(checked, self._open_search(checked), query, patient)
+
+    def evidence(self, question: str, *, patient: str | None = None, **settings: Any) -> SentenceRanking:
+        """Return the sentences that bear on a question, best first. `sentences` is their number. No model writes.
+
+        The errors are those of `search`.
+        """
+        checked = self._read_settings({**settings, "strategy": "evidence"})
+        return search_sentences(checked, self._open_search(checked), question, patient)
+
+    def ask(
+        self,
+        question: str | Question,
+        options: Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        patient: str | None = None,
+        **settings: Any,
+    ) -> Answer:
+        """Return the answer to a question. Without a model and a strategy it is the best sentences of the library.
+
+        A failure of a model is an answer in state `failed`. Raises UserError for what only the user can correct.
+        """
+        future = self._submit(self._answer(question, options, patient, settings))
+        try:
+            return future.result()
+        except BaseException:
+            # Ctrl-C stops the calls in flight.
+            future.cancel()
+            raise
+
+    def patients(self) -> tuple[PatientRecord, ...]:
+        """Return the patients of the library, without text of their notes. Empty for literature."""
+        self._check_open()
+        with LibraryStore.open(self.path) as store:
+            return tuple(Roster(store).patients().values())
+
+    @classmethod
+    async def aopen(cls, path: Path | str, **settings: Any) -> Self:
+        """Open an existing library, as `open` does."""
+        return await asyncio.to_thread(cls.open, path, **settings)
+
+    @classmethod
+    async def acreate(cls, path: Path | str, **arguments: Any) -> Self:
+        """Create a library and open it, as `create` does."""
+        return await asyncio.to_thread(cls.create, path, **arguments)
+
+    async def aadd(self, *sources: Path | str | Document, **arguments: Any) -> IngestReport:
+        """Add files, folders and documents, as `add` does."""
+        return await asyncio.to_thread(self.add, *sources, **arguments)
+
+    async def asearch(self, query: str, *, patient: str | None = None, **settings: Any) -> Ranking:
+        """Return the passages nearest to a query, as `search` does."""
+        return await asyncio.to_thread(self.search, query, patient=patient, **settings)
+
+    async def aevidence(self, question: str, *, patient: str | None = None, **settings: Any) -> SentenceRanking:
+        """Return the sentences that bear on a question, as `evidence` does."""
+        return await asyncio.to_thread(self.evidence, question, patient=patient, **settings)
+
+    async def aask(
+        self,
+        question: str | Question,
+        options: Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        patient: str | None = None,
+        **settings: Any,
+    ) -> Answer:
+        """Return the answer to a question, as `ask` does. Cancelling the task stops the calls in flight."""
+        return await asyncio.wrap_future(self._submit(self._answer(question, options, patient, settings)))
+
+    async def apatients(self) -> tuple[PatientRecord, ...]:
+        """Return the patients of the library, as `patients` does."""
+        return await asyncio.to_thread(self.patients)
+
+    def close(self) -> None:
+        """Close the library and stop the models. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._close_searches()
+            self._loop.submit(self._pool.aclose()).result()
+            self._finalizer()
+
+    async def aclose(self) -> None:
+        """Close the library, as `close` does."""
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._is_closed else ""
+        return f"<Library {self.path}{state}>"
+
+    async def _answer(
+        self,
+        question: str | Question,
+        options: Sequence[str] | Mapping[str, str] | None,
+        patient: str | None,
+        flags: Mapping[str, Any],
+    ) -> Answer:
+        asked = _build_question(question, options, patient)
+        checked, notices = choose_strategy(check_settings(self._read_settings(flags)))
+        pipeline = await asyncio.to_thread(self._open_pipeline, checked, notices)
+        return await pipeline.answer(asked)
+
+    def _read_settings(self, flags: Mapping[str, Any]) -> Settings:
+        self._check_open()
+        return load_settings(merge_tables(self._flags, _read_flags(flags, self._pool)))
+
+    def _open_search(self, settings: Settings) -> LibrarySearch:
+        """Return the search with these settings, which is opened once."""
+        with self._lock:
+            self._check_open()
+            for known, search in self._searches:
+                if known == settings:
+                    return search
+            search = open_library_search(settings, self.path, pool=self._pool)
+            self._searches.append((settings, search))
+            return search
+
+    def _open_pipeline(self, settings: Settings, notices: Sequence[Notice]) -> Pipeline:
+        """Return the pipeline with these settings, which is opened once."""
+        with self._lock:
+            self._check_open()
+            for known, pipeline in self._pipelines:
+                if known == settings:
+                    return pipeline
+            # One handle on the log is enough for all pipelines.
+            logged = settings.model_copy(update={"log": None}) if self._pipelines else settings
+            pipeline = Pipeline.open(logged, self.path, notices=notices, pool=self._pool)
+            self._pipelines.append((settings, pipeline))
+            return pipeline
+
+    def _close_searches(self) -> None:
+        """Close what is open of the library. The models stay."""
+        for _, search in self._searches:
+            search.close()
+        for _, pipeline in self._pipelines:
+            pipeline.resources.close()
+        self._searches, self._pipelines = [], []
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        if self._is_closed:
+            work.close()
+        self._check_open()
+        return self._loop.submit(work)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LibraryError(f"{self.path} is closed: open it again with Library.open")
+
+
+class _EventLoopThread:
+    """An event loop in a thread of its own: models belong to one loop, and a notebook's is running already."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="epicrisis", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start the work, and return its future."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def stop(self) -> None:
+        """Stop the loop. What still runs is not finished."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 async def stream(
@@ -34,21 +359,14 @@ async def stream(
     """Yield the events of one question; the last one is `Answered`.
 
     Without a model and a strategy, the answer is the best sentences of the library (`choose_strategy`). `patient` is
-    the patient whose record is read. `settings` are those of `epicrisis.settings.Settings`; `model` names
-    the writer. Raises InputError if the question names another patient.
+    the patient whose record is read. The settings are those of `Library`. Raises InputError if the question names
+    another patient.
     """
-    if not isinstance(question, Question):
-        question = build_question(question, options, patient)
-    if patient is not None and question.patient not in (None, patient):
-        raise InputError("the question is about another patient than patient=: leave out one of them")
-    if patient is not None:
-        question = replace(question, patient=patient)
-    model = settings.pop("model", None)
-    if model is not None:
-        settings["models"] = {"writer": {"name": str(model)}}
-    checked, notices = choose_strategy(check_settings(load_settings(settings)))
-    async with Pipeline.open(checked, library, notices=notices) as pipeline:
-        async for event in pipeline.events(question):
+    asked = _build_question(question, options, patient)
+    pool = ModelPool()
+    checked, notices = choose_strategy(check_settings(load_settings(_read_flags(settings, pool))))
+    async with Pipeline.open(checked, library, notices=notices, pool=pool) as pipeline:
+        async for event in pipeline.events(asked):
             yield event
 
 
@@ -60,7 +378,7 @@ def ask(
     patient: str | None = None,
     **settings: Any,
 ) -> Answer:
-    """Return the answer to one question. The arguments are those of `stream`."""
+    """Return the answer to one question, with the arguments of `stream`. For several questions, open a `Library`."""
 
     async def last_answer() -> Answer:
         async for event in stream(library, question, options, patient=patient, **settings):
@@ -68,9 +386,60 @@ def ask(
                 return event.answer
         raise RuntimeError("a pipeline's last event is its answer")
 
-    # In a notebook an event loop is already running, so the question gets a thread of its own.
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(asyncio.run, last_answer()).result()
+    loop = _EventLoopThread()
+    try:
+        return loop.submit(last_answer()).result()
+    finally:
+        loop.stop()
+
+
+def _read_flags(settings: Mapping[str, Any], pool: ModelPool) -> dict[str, Any]:
+    """Return keyword arguments as settings. Objects go to the pool, under the name that the settings then have."""
+    flags = dict(settings)
+    model, reranker = flags.pop("model", None), flags.pop("reranker", None)
+    if model is not None:
+        flags = merge_tables(flags, {"models": {"writer": {"name": _register(pool, "chat model", model)}}})
+    if reranker is not None:
+        flags = merge_tables(flags, {"rerank": {"name": _register(pool, "reranker", reranker)}})
+    if flags.get("encoder") is not None:
+        flags["encoder"] = _register(pool, "encoder", flags["encoder"])
+    return flags
+
+
+def _register(pool: ModelPool, kind: OwnKind, model: str | Path | ChatModel | Encoder | Reranker) -> str:
+    """Return the name of a model. An object is added to the pool under its own name, its fingerprint or its class."""
+    if isinstance(model, str | Path):
+        return str(model)
+    name = getattr(model, "name", None) or getattr(model, "fingerprint", None)
+    if not isinstance(name, str):
+        name = type(model).__name__
+    pool.add(kind, name, model)
+    return name
+
+
+def _read_columns(columns: Mapping[str, Any] | None) -> NoteColumns | None:
+    """Return the columns of notes. Raises InputError for an unknown role."""
+    if not columns:
+        return None
+    names = {role.replace("-", "_"): value for role, value in columns.items()}
+    time = names.pop("time", ())
+    try:
+        return NoteColumns(time=(time,) if isinstance(time, str) else tuple(time), **names)
+    except TypeError:
+        raise InputError(
+            f"columns {', '.join(columns)}: `epicrisis library add --help` lists the roles of --column"
+        ) from None
+
+
+def _build_question(
+    question: str | Question, options: Sequence[str] | Mapping[str, str] | None, patient: str | None
+) -> Question:
+    """Return the question about this patient. Raises InputError if it names another one."""
+    if not isinstance(question, Question):
+        return build_question(question, options, patient)
+    if patient is not None and question.patient not in (None, patient):
+        raise InputError("the question is about another patient than patient=: leave out one of them")
+    return question if patient is None else replace(question, patient=patient)
 
 
 def build_question(

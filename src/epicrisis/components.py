@@ -5,59 +5,45 @@ Opening contacts no endpoint and loads no weights of a chat model.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pydantic import TypeAdapter
-
-from epicrisis.answering.confidence import ConfidenceCalibration
-from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS
-from epicrisis.answering.structured_request import Sampling
-from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
-from epicrisis.answering.verifiers import NliVerifier
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import ModelMissing, SettingsError, StorageError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
-from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.library.word_index import analyze_words
-from epicrisis.models.catalogue import get_measurement, is_demo
-from epicrisis.models.chat.cache import ReplyCache
-from epicrisis.models.chat.layers import Budget
-from epicrisis.models.chat.loading import add_limits, add_records, load_chat
-from epicrisis.models.encoders import PrecomputedEncoder, load_cached_encoder, load_encoder
-from epicrisis.models.pair_models import load_nli, load_reranker, load_reward_model
+from epicrisis.model_pool import ModelPool
+from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, Encoder, RewardModel, Verifier
-from epicrisis.retrieval.examples import choose_examples
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
-from epicrisis.settings import ExampleSettings, ModelsByRole, ModelSettings, RerankSettings, ScopeSettings, Settings
+from epicrisis.settings import ExampleSettings, ModelsByRole, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Question, Scope
+
+if TYPE_CHECKING:
+    from epicrisis.answering.confidence import ConfidenceCalibration
+    from epicrisis.answering.structured_request import Sampling
+    from epicrisis.models.chat.cache import ReplyCache
 
 DEFAULT_ENCODER = "minilm"
 WITH_SENTENCES = frozenset({"evidence", "focused"})
 """Strategies that select sentences with the encoder."""
-EMBEDDED_CONCURRENCY = 1
-"""Concurrent calls of an embedded model. More would wait inside it."""
 PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
-_CALIBRATION = TypeAdapter(ConfidenceCalibration)
 _MIN_EXAMPLE_DEPTH = 20
 """The fewest passages to search for the examples of one question."""
-_REQUEST_PARAMETERS = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
-"""Parameters of single requests. Roles that differ only in them share a model."""
 # fmt: off
 _REPLY_SETTINGS = {
     "context_tokens", "temperature", "top_p", "max_reasoning_tokens", "json_schema", "option_logprobs", "extra",
@@ -66,50 +52,6 @@ _REPLY_SETTINGS = {
 # fmt: on
 
 T = TypeVar("T")
-
-
-class ModelPool:
-    """Models that the libraries of one process share: each is loaded once.
-
-    A chat model is shared with its limits, and all chat models share one budget. Closing one of the pipelines closes
-    the chat models of all. With `remembers`, encoders remember their last vectors.
-    """
-
-    def __init__(self, *, remembers: bool = False) -> None:
-        self._load_encoder = load_cached_encoder if remembers else load_encoder
-        self._models: dict[tuple[object, ...], Any] = {}
-        self._chat_models: list[tuple[ModelSettings, ChatModel]] = []
-        self._budget: Budget | None = None
-
-    def load(self, load: Callable[[str, Path, int | None], T], name: str, settings: Settings) -> T:
-        """Return the model with this name from `load`, such as `load_encoder`. Raises UserError as `load` does."""
-        key = (load, name, settings.home, settings.threads)
-        if key not in self._models:
-            self._models[key] = load(name, settings.home, settings.threads)
-        model: T = self._models[key]
-        return model
-
-    def load_encoder(self, name: str, settings: Settings) -> Encoder:
-        """Return the encoder with this name. Raises UserError as `load_encoder` does."""
-        return self.load(self._load_encoder, name, settings)
-
-    def load_chat_model(self, model: ModelSettings, settings: Settings) -> ChatModel:
-        """Return the chat model with its limits. Those that differ only in sampling are one.
-
-        Raises SettingsError for a budget in dollars with an unknown price.
-        """
-        model = model.model_copy(update=_REQUEST_PARAMETERS)
-        for other, shared in self._chat_models:
-            if other == model:
-                return shared
-        if self._budget is None:
-            self._budget = Budget(settings.budget)
-        limits = model
-        if not limits.is_endpoint:
-            limits = limits.model_copy(update={"concurrency": EMBEDDED_CONCURRENCY})
-        limited = add_limits(load_chat(model, settings.home, settings.threads), limits, self._budget)
-        self._chat_models.append((model, limited))
-        return limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +93,9 @@ class ExampleSearch:
 
         Raises InputError if the library contains other documents.
         """
+        from epicrisis.library.passage_lookup import sample_passages
+        from epicrisis.retrieval.examples import choose_examples
+
         k = self.settings.k
         depth = max(_MIN_EXAMPLE_DEPTH, k * self.settings.rerank_times)
         while True:
@@ -198,10 +143,7 @@ def open_library_search(
         return LibrarySearch(whole_library, retriever, rosters=(Roster(whole_library),))
     needs_encoder = settings.by != "bm25" or sentences or settings.strategy in WITH_SENTENCES
     needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
-    rerank, reranker = settings.rerank, None
-    if rerank.name is not None:
-        model = load_reranker(rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env))
-        reranker = rerank.name, model
+    reranker = pool.load_reranker(settings.rerank, settings)
 
     def open_one(path: Path, encoder_name: str | None = None) -> tuple[LibraryStore, Encoder | None]:
         if not needs_encoder:
@@ -226,7 +168,7 @@ def open_library_search(
         remedy=settings.long_questions,
         sentences=find_sentences,
         reranker=reranker,
-        rerank_depth=rerank.depth,
+        rerank_depth=settings.rerank.depth,
         fusion_times=settings.fusion_times,
         analyze=analyze_words,
     )
@@ -271,6 +213,8 @@ def open_models(settings: Settings, cache: ReplyCache | None, pool: ModelPool | 
     Roles that differ only in sampling share a model, and all share the budget. Raises SettingsError for a budget in
     dollars with an unknown price.
     """
+    from epicrisis.models.chat.loading import add_records
+
     pool = pool or ModelPool()
     models_by_limits: dict[ChatModel, ChatModel] = {}
     models: dict[str, ChatModel] = {}
@@ -297,6 +241,8 @@ def open_cached_models(
 
 def read_sampling(settings: Settings) -> dict[str, Sampling]:
     """Return the sampling parameters of each role."""
+    from epicrisis.answering.structured_request import Sampling
+
     sampling: dict[str, Sampling] = {}
     for role in settings.roles:
         model = settings.model_for(role)
@@ -318,6 +264,8 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
     replay = settings.cache.mode == "replay"
     if settings.cache.mode == "off":
         return None, None
+    from epicrisis.models.chat.cache import ReplyCache
+
     path = reply_cache_path(settings, None if search is None else search.library.path)
     try:
         return ReplyCache(path, replay=replay), None
@@ -335,8 +283,12 @@ def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, 
     path = settings.calibration
     if path is None:
         return None, ()
+    from pydantic import TypeAdapter
+
+    from epicrisis.answering.confidence import ConfidenceCalibration
+
     try:
-        calibration = _CALIBRATION.validate_json(path.read_bytes())
+        calibration = TypeAdapter(ConfidenceCalibration).validate_json(path.read_bytes())
     except (OSError, ValueError):
         raise SettingsError(
             f"setting calibration: {path} is no file of `epicrisis calibrate confidence`: name one, or leave it out"
@@ -351,7 +303,9 @@ def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, 
     return None, (Notice("calibration", message),)
 
 
-def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) -> tuple[Encoder, str]:
+def load_ingest_encoder(
+    settings: Settings, library: Path, precomputed: bool, pool: ModelPool | None = None
+) -> tuple[Encoder, str]:
     """Return the encoder for additions to this library, and its name.
 
     For precomputed vectors of MedCPT, and for a library of them, the encoder need not be installed: a placeholder then
@@ -363,7 +317,7 @@ def load_ingest_encoder(settings: Settings, library: Path, precomputed: bool) ->
         default = PRECOMPUTED_ENCODER if precomputed else DEFAULT_ENCODER
         name = manifest.encoder_name if manifest else default
     try:
-        return load_encoder(name, settings.home, settings.threads), name
+        return (pool or ModelPool()).load_encoder(name, settings), name
     except ModelMissing:
         if manifest is not None:
             precomputed = manifest.encoder_fingerprint.startswith(PRECOMPUTED)
@@ -405,6 +359,9 @@ def describe_optional_prompts(settings: Settings, search: LibrarySearch | None =
 
     `sentences_by` is added where no encoder selects the numbered sentences.
     """
+    from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS
+    from epicrisis.answering.verifiers import PROMPTS as CHECK_PROMPTS
+
     hashes: dict[str, str] = {}
     if settings.citing == "numbers":
         hashes["numbered_prompts"] = hash_prompts(NUMBERED_PROMPTS)
@@ -443,25 +400,32 @@ def open_verifier(settings: Settings, pool: ModelPool | None = None) -> Verifier
     """
     if settings.check != "nli" or settings.check_model is None:
         return None
+    from epicrisis.answering.verifiers import NliVerifier
+    from epicrisis.models.pair_models import load_nli
+
     return NliVerifier((pool or ModelPool()).load(load_nli, settings.check_model, settings), settings.check_model)
 
 
 def open_reward_model(settings: Settings, pool: ModelPool | None = None) -> RewardModel | None:
     """Return the reward model of the settings, or None without one. Raises UserError if it is not installed."""
+    from epicrisis.models.pair_models import load_reward_model
+
     name = settings.refine.reward_model
     return None if name is None else (pool or ModelPool()).load(load_reward_model, name, settings)
 
 
 def list_notices(settings: Settings, roles: Sequence[str], remote: Sequence[str]) -> list[Notice]:
     """Return the notices for every question: of machines that may receive notes, and of small models in these roles."""
+    from epicrisis.models.catalogue import get_measurement, is_demo
+
     notices: list[Notice] = []
     if remote:
         notices.append(Notice("remote-allowed", f"by --allow-remote patients' notes may reach {', '.join(remote)}"))
     for name in dict.fromkeys(settings.model_for(role).name for role in roles):
         if is_demo(name):
             message = (
-                f"{name} is a small model for demonstration only: choose a better one with --model (the URL of an "
-                "OpenAI-compatible endpoint, or a .gguf file)"
+                f"{name} is a small model for demonstration only: choose a better one with --model (`epicrisis "
+                "models recommend` names some)"
             )
             notices.append(Notice("demo-model", message))
         elif measurement := get_measurement(name):

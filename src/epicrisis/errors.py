@@ -58,6 +58,10 @@ class EpicrisisError(Exception):
         """The message as one printable line."""
         return str(self)
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the message alone: IPython shows it in place of a traceback."""
+        return [f"{type(self).__name__}: {self.message}"]
+
     def as_failure(self) -> Failure:
         """Return this error as a value for an answer or a map result."""
         return Failure(kind=type(self).__name__, message=self.message)

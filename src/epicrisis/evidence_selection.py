@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from epicrisis.answering.document_answers import build_documents_request
-from epicrisis.answering.strategy_context import Context
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
 from epicrisis.partitioning import mark_largest_gap
 from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
-from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
-from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences, prefer_studies
-from epicrisis.retrieval.time_expressions import find_time_expressions
-from epicrisis.retrieval.timeline import resolve
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Question, Ranking, Scope, SentenceRanking
 
+if TYPE_CHECKING:
+    from epicrisis.answering.strategy_context import Context
+
+SENTENCE_PASSAGES = 16
+"""Passages whose sentences are ranked: with the search, 0.35 s on two cores (benchmarks/evidence_speed.py)."""
 RETRY_MESSAGE = "the remaining notes do not answer the question: asking again with the whole record"
 BY_WORDS = SentenceRanker(None, find_sentences, analyze_words)
 """Ranks sentences without a library, whose encoder is unknown."""
@@ -75,6 +75,12 @@ def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passa
 
     `read_record` is not called if the question has no time expression.
     """
+    # Their patterns take a tenth of a second to compile, and only questions about a patient need them.
+    from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+    from epicrisis.retrieval.hospital_stays import NoteTime
+    from epicrisis.retrieval.time_expressions import find_time_expressions
+    from epicrisis.retrieval.timeline import resolve
+
     if not find_time_expressions(text):
         return NO_RESTRICTION
     record = read_record()
@@ -128,6 +134,8 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
 
     Notes are not cut, and a remark names the excluded ones. The best note is kept however long it is.
     """
+    from epicrisis.answering.document_answers import build_documents_request
+
     if tokens is None:
         notes = ranking.passages
         while notes:

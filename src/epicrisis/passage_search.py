@@ -1,4 +1,4 @@
-"""Search an open library for the passages nearest to a query, for the command line and for other programs.
+"""Search an open library for the passages or sentences nearest to a query, for the command line and for other programs.
 
 with open_library_search(settings, "~/lib") as search:
     ranking = search_passages(settings, search, "aspirin in pregnancy")
@@ -13,14 +13,17 @@ from epicrisis.errors import InputError
 from epicrisis.evidence_selection import (
     EMPTY_MESSAGE,
     NO_RESTRICTION,
+    SENTENCE_PASSAGES,
+    TimeRestriction,
     find_evidence,
     order_evidence,
+    rank_sentences,
     resolve_time_restriction,
 )
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE
 from epicrisis.settings import Settings
-from epicrisis.types import Question, Ranking
+from epicrisis.types import Question, Ranking, Scope, SentenceRanking
 
 
 def search_passages(settings: Settings, search: LibrarySearch, query: str, patient: str | None = None) -> Ranking:
@@ -30,6 +33,42 @@ def search_passages(settings: Settings, search: LibrarySearch, query: str, patie
     found in them, all notes are searched. Raises InputError for an empty query, and for one that does not fit the
     patients of the library.
     """
+    scope, time, mixed = _restrict(settings, search, query, patient)
+    narrowed = replace(scope, hidden=scope.hidden | time.hidden)
+    ranking = order_evidence(settings, scope.patient, find_evidence(settings, search.retriever, query, narrowed))
+    notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
+    if time.hidden and not ranking.hits:
+        ranking = order_evidence(settings, scope.patient, find_evidence(settings, search.retriever, query, scope))
+        notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
+    return replace(ranking, notes=notes)
+
+
+def search_sentences(
+    settings: Settings, search: LibrarySearch, query: str, patient: str | None = None
+) -> SentenceRanking:
+    """Return the best `settings.sentences` sentences of the best passages. Remarks of the search are in `notes`.
+
+    The arguments are those of `search_passages`, as are the treatment of time expressions and the errors.
+    """
+    scope, time, mixed = _restrict(settings, search, query, patient)
+    retriever, k = search.retriever, settings.sentences
+    narrowed = replace(scope, hidden=scope.hidden | time.hidden)
+    ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, narrowed)
+    notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
+    if time.hidden and not ranking.hits:
+        ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, scope)
+        notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
+    sentences = rank_sentences(settings, retriever.sentence_ranker, query, ranking, k)
+    return replace(sentences, notes=(*notes, *sentences.notes))
+
+
+def _restrict(
+    settings: Settings, search: LibrarySearch, query: str, patient: str | None
+) -> tuple[Scope, TimeRestriction, tuple[str, ...]]:
+    """Return the scope of a query, its restriction by time, and a remark on a library of notes and other documents.
+
+    Raises InputError for an empty query, and for one that does not fit the patients of the library.
+    """
     if not query.strip():
         raise InputError("the query is empty: give the words to look for")
     patient = resolve_patient(search.rosters, patient)
@@ -38,11 +77,5 @@ def search_passages(settings: Settings, search: LibrarySearch, query: str, patie
     time = NO_RESTRICTION
     if patient is not None and settings.timeline:
         time = resolve_time_restriction(query, lambda: search.retriever.record(scope).passages)
-    narrowed = replace(scope, hidden=scope.hidden | time.hidden)
-    ranking = order_evidence(settings, patient, find_evidence(settings, search.retriever, query, narrowed))
-    mixed = (MIXED_NOTICE,) if patient is not None and search.rosters[0].is_mixed() else ()
-    notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
-    if time.hidden and not ranking.hits:
-        ranking = order_evidence(settings, patient, find_evidence(settings, search.retriever, query, scope))
-        notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
-    return replace(ranking, notes=notes)
+    mixed = (MIXED_NOTICE,) if patient is not None and search.rosters and search.rosters[0].is_mixed() else ()
+    return scope, time, mixed

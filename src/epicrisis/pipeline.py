@@ -49,6 +49,7 @@ from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
+from epicrisis.model_pool import ModelPool
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs
@@ -85,8 +86,6 @@ WITHOUT_MODEL = frozenset({"evidence"})
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 CONCURRENT_SEARCHES = 2
-SENTENCE_PASSAGES = 16
-"""Passages whose sentences are ranked: with the search, 0.35 s on two cores (benchmarks/evidence_speed.py)."""
 
 # fmt: off
 _ANSWER_SETTINGS = {
@@ -138,14 +137,14 @@ class Pipeline:
         library: Path | str | None,
         strategies: Collection[str] = (),
         notices: Sequence[Notice] = (),
-        pool: components.ModelPool | None = None,
+        pool: ModelPool | None = None,
     ) -> Self:
         """Open the components for the strategy of the settings and for these strategies, and nothing else.
 
         `library` may be None for strategies without a library. Raises UserError (no such library, another encoder, no
         such model) before any call of a model. Pipelines of one `pool` share their models.
         """
-        needed, pool = {settings.strategy, *strategies}, pool or components.ModelPool()
+        needed, pool = {settings.strategy, *strategies}, pool or ModelPool()
         silence_dependency_logs()
         if not needed - WITHOUT_MODEL:
             # No chat model is called, so its address does not count.
@@ -179,7 +178,7 @@ class Pipeline:
                 search,
                 examples,
                 reward,
-                notices=(*notices, *cache_notices, *remarks),
+                notices=(*notices, *cache_notices, *remarks, *pool.list_notices(settings)),
                 calibration=calibration,
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
@@ -339,9 +338,9 @@ class Pipeline:
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", evidence_selection.RETRY_MESSAGE))
         context_of_record = self.build_context(watch, scope, restriction.without_hidden())
-        whole = apply_overrides(context_of_record, without_narrowing(overrides))
+        record_context = apply_overrides(context_of_record, without_narrowing(overrides))
         # Both attempts share one deadline.
-        again = await ask(replace(whole, deadline=context.deadline))
+        again = await ask(replace(record_context, deadline=context.deadline))
         return replace(again, narrowing="lifted")
 
     async def _check_claims(self, answer: Answer, context: Context) -> Answer:
@@ -437,7 +436,9 @@ class Pipeline:
         """Return the best `k` sentences of the ranking, or of a search without a ranking."""
         if ranking is None:
             retriever = self._retriever()
-            ranking = await self._offload(retriever.rank, question.text, SENTENCE_PASSAGES, self.settings.by, scope)
+            ranking = await self._offload(
+                retriever.rank, question.text, evidence_selection.SENTENCE_PASSAGES, self.settings.by, scope
+            )
             _emit_notes(ranking, emit)
         select = evidence_selection.rank_sentences
         return await self._offload(select, self.settings, self._sentence_ranker, question.text, ranking, k)

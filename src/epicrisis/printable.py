@@ -49,6 +49,12 @@ def printable_json(text: str) -> str:
     return _SUSPECT.sub(lambda match: match[0] if match[0] == "\n" or _is_safe(match[0]) else _escape(match[0]), text)
 
 
+def shorten(text: str, limit: int = 80) -> str:
+    """Return the text as one printable line of at most `limit` characters, with an ellipsis if it was longer."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
 def quote_for_shell(*words: str | os.PathLike[str]) -> str:
     r"""Return a command line that a shell reads back as these words. Unsafe characters are escaped ($'\x1b')."""
     return " ".join(_quote(os.fspath(word)) for word in words)

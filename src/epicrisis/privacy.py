@@ -105,10 +105,9 @@ def guard_network() -> Iterator[None]:
 
 @contextmanager
 def permit_host(host: str) -> Iterator[None]:
-    """Let the block contact this host although the guard is on. For hosts that receive no text of a library.
+    """Permit connections to a host inside the block, despite the guard. For hosts without access to library text.
 
-    Names are looked up in other threads, which do not know the block. So the look-up of the name stays permitted, which
-    tells nobody more than the name; connections are permitted inside the block only.
+    The look-up of the name runs in other threads, so it stays permitted after the block. It reveals only the name.
     """
     _permitted_hosts.add(host.lower())
     token = _may_connect.set(True)

@@ -6,15 +6,16 @@ C-contiguous float32; `n` texts in `d` dimensions give the shape `(n, d)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from epicrisis.answers import Usage
-from epicrisis.types import CharacterSpan, Hit, Origin, Passage, Scope
+from epicrisis.types import CharacterSpan, Document, Hit, Origin, Passage, Scope
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -153,6 +154,20 @@ class StoredDocument:
     """See `Document.revision`."""
     origin: Origin | None = None
     """The source file, if known and without a revision. A store may ignore it."""
+
+
+class FileReader(Protocol):
+    """Reads documents from the files of one format, for a format of another package."""
+
+    @property
+    def suffixes(self) -> Sequence[str]:
+        """The endings of its files, in lower case: `.abc`. Endings that epicrisis reads itself are never used."""
+
+    def read(self, path: Path, name: str) -> Iterator[Document | str]:
+        """Yield the documents of a file, or a text that says why it, or a part, was not read (without its content).
+
+        `name` is the path without the folder that the user named; an id made from it is `file:<name>`.
+        """
 
 
 class PassageStore(Protocol):

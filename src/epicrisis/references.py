@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +19,8 @@ _PMCID = re.compile(r"pmc:(PMC\d{1,9})")
 _NUMBER = re.compile(r"\d{1,9}")
 _PMC_NUMBER = re.compile(r"PMC\d{1,9}")
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
+_CSL_TYPE = re.compile(r"[a-z]+(?:-[a-z]+)*")
+_URL = re.compile(r"https?://[^\s<>\"{}\\^`|]+")
 _LABELLED_URLS = {
     "PMID": "https://pubmed.ncbi.nlm.nih.gov/{}/",
     "PMCID": "https://pmc.ncbi.nlm.nih.gov/articles/{}/",
@@ -34,6 +36,31 @@ class Link:
     """`PMID`, `PMCID` or `DOI`."""
     identifier: str
     url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """Where an article or a chapter appeared. Empty fields are unknown."""
+
+    type: str = ""
+    """A type of CSL, such as `article-journal`."""
+    journal: str = ""
+    """The full title."""
+    volume: str = ""
+    issue: str = ""
+    page_range: str = ""
+    """The pages, or the number of an article without pages."""
+    book: str = ""
+    """The book of which the document is a chapter."""
+    edition: str = ""
+    editors: tuple[str, ...] = ()
+    publisher: str = ""
+    publisher_place: str = ""
+    isbn: str = ""
+    issn: str = ""
+    url: str = ""
+    group_authors: tuple[str, ...] = ()
+    """Those of the authors that are organisations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +80,32 @@ class Reference:
     """The heading above the cited words, in a full text or a note."""
     page: int | None = None
     """The page of a PDF file on which the cited words begin, from 1."""
+    is_page_by_ocr: bool = False
+    """Whether this page was read by OCR, which makes mistakes."""
+    publication: Publication = field(default_factory=Publication)
+    """Empty for notes of a record."""
 
     def describe(self, title: str, source: str, date: str | None) -> str:
-        """Return the reference on one line: authors, title, journal or source, year or date of the note."""
-        when = (date or "") if self.note_type else self.year
-        pieces = (_shorten_authors(self.authors), title.rstrip("."), self.journal or source, when)
+        """Return the reference on one line: authors, title, journal or source, year or date of the note, pages.
+
+        For example `Pucciani F et al. Endosonography in dyschesia. Dis Colon Rectum. 2002;45(1):12-9`.
+        """
+        when = (date or "") if self.note_type else self.year + self._describe_pages()
+        journal = self.journal or self.publication.book or source
+        pieces = (_shorten_authors(self.authors), title.rstrip("."), journal, when)
         return ". ".join(filter(None, pieces))
+
+    def _describe_pages(self) -> str:
+        """Return volume, issue and pages behind a year, such as `;378(20):1865-76`; empty without a year and volume."""
+        volume, issue = self.publication.volume, self.publication.issue
+        if not (self.year and volume):
+            return ""
+        pages = f":{self.publication.page_range}" if self.publication.page_range else ""
+        return f";{volume}{f'({issue})' if issue else ''}{pages}"
 
     def describe_place(self) -> str:
         """Return the place in the document, such as `section Results, page 3`; empty if unknown."""
-        page = "" if self.page is None else f"page {self.page}"
+        page = "" if self.page is None else f"page {self.page}{' (read by OCR)' if self.is_page_by_ocr else ''}"
         section = f"section {self.section}" if self.section else ""
         return ", ".join(filter(None, (section, page)))
 
@@ -77,8 +120,9 @@ def build_reference(passage: Passage, start: int | None = None) -> Reference:
     offset = passage.start if start is None else start
     page, section = _find_value(metadata, "page", offset), _find_value(metadata, "section", offset)
     is_record = passage.patient is not None
+    by_ocr = metadata.get("pages_by_ocr")
     return Reference(
-        authors=_authors(metadata),
+        authors=_list_texts(metadata, "authors"),
         journal=_text(metadata, "journal_abbreviation") or _text(metadata, "journal"),
         year=(passage.date or "")[:4],
         links=() if is_record else _links(passage),
@@ -86,6 +130,31 @@ def build_reference(passage: Passage, start: int | None = None) -> Reference:
         note_type=note_type if is_record else "",
         section=" ".join(section.split()) if isinstance(section, str) else "",
         page=page if isinstance(page, int) and not isinstance(page, bool) else None,
+        is_page_by_ocr=isinstance(by_ocr, list) and page in by_ocr,
+        publication=Publication() if is_record else _build_publication(metadata),
+    )
+
+
+def _build_publication(metadata: Metadata) -> Publication:
+    journal, book, url = _text(metadata, "journal"), _text(metadata, "book"), _text(metadata, "url")
+    kind = _text(metadata, "reference_type")
+    if not _CSL_TYPE.fullmatch(kind):
+        kind = "chapter" if book else "article-journal" if journal else ""
+    return Publication(
+        type=kind,
+        journal=journal,
+        volume=_text(metadata, "volume"),
+        issue=_text(metadata, "issue"),
+        page_range=_text(metadata, "page_range"),
+        book=book,
+        edition=_text(metadata, "edition"),
+        editors=_list_texts(metadata, "editors"),
+        publisher=_text(metadata, "publisher"),
+        publisher_place=_text(metadata, "publisher_place"),
+        isbn=_text(metadata, "isbn"),
+        issn=_text(metadata, "issn"),
+        url=url if _URL.fullmatch(url) else "",
+        group_authors=_list_texts(metadata, "group_authors"),
     )
 
 
@@ -166,8 +235,9 @@ def _text(metadata: Metadata, key: str) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-def _authors(metadata: Metadata) -> tuple[str, ...]:
-    values = metadata.get("authors")
+def _list_texts(metadata: Metadata, key: str) -> tuple[str, ...]:
+    """Return the texts of a list, or the one text that stands for a list."""
+    values = metadata.get(key)
     if isinstance(values, str):
         values = [values]
     return tuple(filter(lambda value: isinstance(value, str), values if isinstance(values, list) else ()))
@@ -199,7 +269,7 @@ def _shorten_authors(authors: tuple[str, ...]) -> str:
     """Return the authors with initials: `Walsh PR, Jones A`; from the fourth on `et al.`."""
     names: list[str] = []
     for author in authors:
-        family, _, given = author.partition(",")
-        initials = "".join(word[0].upper() for word in given.replace("-", " ").split())
+        family, _, given_names = author.partition(",")
+        initials = "".join(word[0].upper() for word in given_names.replace("-", " ").split())
         names.append(f"{family.strip()} {initials}".strip())
     return ", ".join(names) if len(names) <= _MAX_AUTHORS else f"{names[0]} et al"

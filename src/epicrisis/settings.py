@@ -17,6 +17,7 @@ from epicrisis.settings_tables import (
     Date,
     DefenceSettings,
     EnergySettings,
+    LiteratureSettings,
     LocalPath,
     ModelName,
     NameOrPath,
@@ -371,6 +372,7 @@ class Settings(_Table):
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
+    literature: LiteratureSettings = _key(LiteratureSettings(), "", omit=LiteratureSettings())
     calibration: LocalPath | None = _key(
         None, "File of `epicrisis calibrate confidence`. Answers then show the calibrated confidence.", "path"
     )
@@ -489,7 +491,7 @@ def _list_places(table: BaseModel, prefix: str = "") -> Iterator[tuple[str, str 
     """Yield every value that may name a place, with its dotted key. Texts of a scope name documents, not places."""
     for name in type(table).model_fields:
         value = getattr(table, name)
-        if isinstance(value, BaseModel) and not isinstance(value, ScopeSettings):
+        if isinstance(value, BaseModel) and not isinstance(value, (ScopeSettings, LiteratureSettings)):
             yield from _list_places(value, f"{prefix}{name}.")
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, (str, PurePath)):

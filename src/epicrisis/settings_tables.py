@@ -156,3 +156,18 @@ class PlanSettings(SettingsTable):
     ask_above_tokens: int = define_key(
         20_000_000, "Ask first if a run at an unknown price may use more.", "tokens", ge=0
     )
+
+
+class LiteratureSettings(SettingsTable):
+    """Services that `library add --pmid, --doi, --search` asks. No other command contacts them."""
+
+    pubmed: NameOrUrl = define_key(
+        "https://eutils.ncbi.nlm.nih.gov/entrez/eutils", "Address of NCBI's E-utilities, or of a mirror.", "URL"
+    )
+    europe_pmc: NameOrUrl = define_key(
+        "https://www.ebi.ac.uk/europepmc/webservices/rest", "Address of Europe PMC's REST API, or of a mirror.", "URL"
+    )
+    email: str | None = define_key(None, "Your e-mail address, which NCBI asks programs to send with each request.")
+    cache_days: float = define_key(
+        7.0, "Age up to which responses in the home folder are used again. 0 fetches everything anew.", "days", ge=0
+    )

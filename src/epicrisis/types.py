@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.dates import first_day, last_day
+from epicrisis.notebook_display import NotebookDisplay
+from epicrisis.printable import count_noun, shorten
 
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON data about a document, as its source provides it."""
@@ -297,8 +299,8 @@ class SearchTops:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """Hits in order, best first. Ties are ordered by passage id."""
+class Ranking(NotebookDisplay):
+    """Hits in order, best first. Ties are ordered by passage id. Iterating yields the hits."""
 
     hits: tuple[Hit, ...]
     retriever: str
@@ -309,6 +311,14 @@ class Ranking:
     """Remarks for the reader, such as a question cut at the encoder's window."""
     tops: SearchTops | None = None
     """Of a hybrid search, for the reader. No order depends on it."""
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        first = f": {shorten(self.hits[0].passage.title or self.hits[0].passage.text)}" if self.hits else ""
+        return f"<Ranking by {self.retriever}: {count_noun(len(self.hits), 'passage')}{first}>"
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -362,8 +372,8 @@ class SentenceHit:
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceRanking:
-    """Sentences in order, best first, without near-duplicates."""
+class SentenceRanking(NotebookDisplay):
+    """Sentences in order, best first, without near-duplicates. Iterating yields the hits."""
 
     hits: tuple[SentenceHit, ...]
     parameters: Metadata = field(default_factory=dict)
@@ -372,6 +382,14 @@ class SentenceRanking:
     """Remarks for the reader."""
     tops: SearchTops | None = None
     """Of the hybrid search that found the passages, if they were searched for."""
+
+    def __iter__(self) -> Iterator[SentenceHit]:
+        return iter(self.hits)
+
+    def __repr__(self) -> str:
+        """Return one short line."""
+        first = f": {shorten(self.hits[0].sentence.text)}" if self.hits else ""
+        return f"<SentenceRanking of {count_noun(len(self.hits), 'sentence')}{first}>"
 
     @property
     def sentences(self) -> tuple[Sentence, ...]:

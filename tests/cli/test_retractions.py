@@ -154,4 +154,4 @@ def test_add_retraction_list_reports_counts(library: Path, run: Run, tmp_path: P
     assert report.exit_code == 0, report.stderr
     assert "2 entries on retractions, concerns and corrections read, 1 of them without a PMID or DOI" in report.stdout
     assert "1 document of the library received a new mark" in report.stdout
-    assert "1 of 2 documents are retracted" in run("library", "check", library).stdout
+    assert "1 of 2 documents retracted" in run("library", "check", library).stdout

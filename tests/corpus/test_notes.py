@@ -263,7 +263,7 @@ def test_rows_with_wrong_width_or_nul_bytes_are_reported(tmp_path: Path) -> None
         (b"10083814,2150-03-04,Fever since a week\n", OWN, "its first line is no header"),
         (b"Muster,March,Fever\n", OWN, "no column is called 'pid'; its first line has 3 columns"),
         ("pid,grö\n".encode("cp1252"), OWN, "iconv -f WINDOWS-1252"),
-        ("pid,body\n".encode("utf-16"), OWN, "iconv -f UTF-16"),
+        ("pid,body\n".encode("utf-16-le"), OWN, "iconv -f UTF-16"),
         (b"PK\x03\x04xxxx", OWN, "save the sheet as CSV"),
         (b"", OWN, "the file is empty"),
         (b'"pid"x,body\n', OWN, "quotes within a field must be doubled"),

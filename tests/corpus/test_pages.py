@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus import html, pdf
-from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus import html, ocr, pdf
+from epicrisis.corpus.reader_base import FileRemark, Skipped
 from epicrisis.types import Document
 
 
@@ -52,7 +52,7 @@ def _file(objects: Sequence[bytes], trailer: bytes) -> bytes:
 
 def pdf_document(path: Path, data: bytes) -> Document:
     path.write_bytes(data)
-    (item,) = pdf.read_document(path, path.name)
+    item, *_ = pdf.read_document(path, path.name)
     assert isinstance(item, Document)
     return item
 
@@ -72,13 +72,18 @@ def reason(path: Path, data: bytes) -> str:
     return item.reason
 
 
+@pytest.fixture(autouse=True)
+def _no_tesseract(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "list_languages", lambda: ())
+
+
 # -- PDF ------------------------------------------------------------------------------------------------------------
 
 
 def test_pdf_text_is_read_by_page(tmp_path: Path) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(made_pdf([["Café – one (p < 0.05).", "Two."], [], ["Three."]], "The title"))
-    (item,) = pdf.read_document(path, "folder/a.pdf")
+    item, remark = pdf.read_document(path, "folder/a.pdf")
     assert item == Document(
         "file:folder/a.pdf",
         "Café – one (p < 0.05).\nTwo.\n\n\n\nThree.",
@@ -86,6 +91,7 @@ def test_pdf_text_is_read_by_page(tmp_path: Path) -> None:
         "folder/a.pdf",
         metadata={"pages": [0, 29, 31], "pages_without_text": [2]},
     )
+    assert remark == FileRemark("folder/a.pdf", "page", f"without text: {ocr.INSTALL}", 1)
 
 
 def test_pdf_page_offsets_are_starts_of_pages(tmp_path: Path) -> None:
@@ -103,7 +109,7 @@ def test_pdf_hyphenated_word_is_joined_only_if_certain(tmp_path: Path) -> None:
 
 def test_pdf_without_text_is_reported(tmp_path: Path) -> None:
     assert reason(tmp_path / "a.pdf", made_pdf([[], []])) == (
-        "no text on any of its 2 pages, only pictures perhaps: OCR it first"
+        f"no text on any of its 2 pages, only pictures perhaps: {ocr.INSTALL}"
     )
 
 
@@ -140,7 +146,7 @@ def test_pdf_with_random_mutations_never_raises(tmp_path: Path) -> None:
             at = dice.randrange(len(data))
             data[at : at + dice.choice([0, 1, 9])] = dice.randbytes(dice.choice([0, 1, 1, 5]))
         path.write_bytes(data)
-        (item,) = pdf.read_document(path, "a.pdf")
+        item, *_ = pdf.read_document(path, "a.pdf")
         if isinstance(item, Document):
             documents += 1
             item.text.encode()
@@ -212,7 +218,7 @@ def test_html_encodings_are_detected(tmp_path: Path, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"<p>na\xefve", "not utf-8 at byte 6; save it as UTF-8 with a declaration of UTF-8"),
+        (b"<meta charset=utf-8><p>na\xefve", "not utf-8 at byte 26; save it as UTF-8 with a declaration of UTF-8"),
         (b"<meta charset=klingon>x", "names an unknown encoding; save it as UTF-8"),
         (b"<meta charset=hex>x", "names an unknown encoding; save it as UTF-8"),
         (b"<meta charset=punycode>" + b"x" * 500_000, "names an unknown encoding; save it as UTF-8"),

@@ -53,7 +53,7 @@ def put(folder: Path, pages: Sequence[Sequence[Line]], **more: object) -> tuple[
 
 def read(path: Path) -> tuple[Document, Passage]:
     """Return the document of a file, and its text as one passage with the pages as a library keeps them."""
-    (item,) = pdf.read_document(path, path.name)
+    item, *_ = pdf.read_document(path, path.name)
     assert isinstance(item, Document)
     starts = item.metadata["pages"]
     assert isinstance(starts, list)

@@ -70,7 +70,7 @@ def test_unreadable_files_in_folder_are_reported(tmp_path: Path) -> None:
     _put(tmp_path, "good.txt", "good")
     _put(tmp_path, "blank.txt", " \n")
     _put(tmp_path, "empty.txt", "")
-    _put(tmp_path, "latin.txt", b"na\xefve")
+    _put(tmp_path, "latin.txt", "naïve\n".encode() + b"na\xefve")
     _put(tmp_path, "nul.txt", "a\0b")
     _put(tmp_path, "scan.dcm", "DICM")
     _put(tmp_path, "other.xml", "<plist/>")
@@ -88,7 +88,7 @@ def test_unreadable_files_in_folder_are_reported(tmp_path: Path) -> None:
         "pipe.txt",
         "gone.txt",
     }
-    assert reasons["latin.txt"] == "not UTF-8 at byte 3; save the file as UTF-8"
+    assert reasons["latin.txt"] == "two encodings are mixed, one of them UTF-8; save all of it as UTF-8"
     assert reasons["nul.txt"] == "contains a NUL character: not a text file"
     assert reasons["blank.txt"] == "holds no text"
     assert reasons["empty.txt"].startswith("the file is empty")

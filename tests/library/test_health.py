@@ -106,7 +106,7 @@ def test_check_health_sound_library_has_no_findings(folder: Path) -> None:
     # Undated ones, and that notes and documents of no patient are mixed.
     assert len(report.notices) == 2
     assert report.notices[1] == MIXED_NOTICE
-    assert f"{len(undated)} of {DOCUMENTS} documents have no date" in report.notices[0]
+    assert f"{len(undated)} of {DOCUMENTS} documents without a date" in report.notices[0]
 
 
 def test_check_health_empty_library_has_no_findings(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from epicrisis.answers import (
     Answer,
-    Citation,
     Claim,
     Conflict,
     ConflictSide,
@@ -21,33 +20,12 @@ from epicrisis.answers import (
     WithheldAnswer,
 )
 from epicrisis.cli.event_display import EventDisplay, describe_path
-from epicrisis.references import Link, Reference
+from epicrisis.references import Reference
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_files import escape_markdown, to_html, to_markdown
-from epicrisis.study_types import StudyTypeMatch
 from epicrisis.types import ArticleMark, Question
+from tests.support.citations import TRIAL
 
-TRIAL = Citation(
-    1,
-    "pubmed:1#0",
-    "pubmed:1",
-    "Aspirin and pre-eclampsia.",
-    "PubMed",
-    "2017-08",
-    0,
-    40,
-    "Aspirin lowered the risk.",
-    True,
-    reference=Reference(
-        ("Rolnik, Daniel L",),
-        "N Engl J Med",
-        "2017",
-        (Link("PMID", "28657417", "https://pubmed.ncbi.nlm.nih.gov/28657417/"),),
-        StudyTypeMatch("randomised-trial", "publication type"),
-        section="Results",
-        page=3,
-    ),
-)
 OTHER = replace(
     TRIAL,
     number=2,

@@ -12,25 +12,16 @@ import pytest
 from docx import Document
 from lxml import etree
 
-from epicrisis.answers import Answer, Citation, Claim, Conflict, ConflictSide, Failure, Notice, PartialAnswer
+from epicrisis.answers import Answer, Claim, Conflict, ConflictSide, Failure, Notice, PartialAnswer
 from epicrisis.references import Link, Reference
 from epicrisis.report.answer_content import AnswerContent, build_answer_content
 from epicrisis.report.answer_files import to_markdown
 from epicrisis.report.answer_word import is_word_answer, to_word
 from epicrisis.types import Question
+from tests.support.citations import ADDRESS, TRIAL
 
-ADDRESS = "https://pubmed.ncbi.nlm.nih.gov/28657417/"
-TRIAL = Citation(
-    1,
-    "pubmed:1#0",
-    "pubmed:1",
-    "Aspirin and pre-eclampsia.",
-    "PubMed",
-    "2017-08",
-    0,
-    40,
-    "Aspirin lowered the risk.",
-    True,
+RETRACTED = replace(
+    TRIAL,
     reference=Reference(journal="N Engl J Med", year="2017", links=(Link("PMID", "28657417", ADDRESS),), page=3),
     marks=("retracted",),
 )
@@ -42,7 +33,7 @@ ANSWER = Answer(
     "answered",
     "It does. [1]",
     choice="A",
-    citations=(TRIAL,),
+    citations=(RETRACTED,),
     claims=CLAIMS,
     conflicts=(Conflict("parts", SIDES, "votes"),),
     partials=(PartialAnswer(0, (), "failed", failure=Failure("endpoint", "no reply")),),
@@ -104,7 +95,7 @@ def test_only_identifiers_are_links() -> None:
 
 def test_hostile_text_is_no_field_no_link_and_breaks_nothing() -> None:
     reference = Reference(journal=EVIL)
-    evil = replace(TRIAL, title=EVIL, quotation=EVIL, document_id=EVIL, reference=reference)
+    evil = replace(RETRACTED, title=EVIL, quotation=EVIL, document_id=EVIL, reference=reference)
     answer = replace(ANSWER, question=Question(EVIL), citations=(evil,), claims=(Claim(EVIL, (1,)),), choice=None)
     answer = replace(answer, trace=(Notice("search", EVIL),))
     data = to_word(build_answer_content(answer), [EVIL])

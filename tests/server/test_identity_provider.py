@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 import pytest
@@ -25,6 +25,8 @@ from epicrisis.server.public_address import PublicAddress
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.types import Document
 from tests.support.hospital_provider import AUDIENCE, CLIENT_ID, SECRET, HospitalProvider, encode_part, make_key
+from tests.support.pages import Page
+from tests.support.reviews import OURS, RIVAL, make_two_runs
 from tests.support.servers import BASE, connect, open_library, open_resources, read_access_log
 
 ROLES = {"clinic-doctor": "patient-reader", "clinic-student": "literature-reader", "clinic-admin": "administrator"}
@@ -41,7 +43,7 @@ class Clinic:
         self.seconds = 0.0
         options = {"issuer": hospital.address, "client_id": CLIENT_ID, "roles": ROLES, "audience": AUDIENCE, **changes}
         guard = options.pop("guard", GuardOptions())
-        documents = options.pop("documents", None)
+        documents, self.runs = options.pop("documents", None), options.pop("runs", None)
         settings = IdentityProviderSettings.model_validate(options)
         self.provider = IdentityProvider(settings, SECRET, clock=lambda: self.seconds)
         self.resources = open_resources(open_library(folder / "lib", documents=documents))
@@ -49,11 +51,13 @@ class Clinic:
 
     def make_app(self, guard: GuardOptions) -> FastAPI:
         """Return the application with these checks of requests."""
-        return create_app(self.resources, ServerOptions(folder=self.folder, guard=guard, provider=self.provider))
+        return create_app(
+            self.resources, ServerOptions(folder=self.folder, guard=guard, provider=self.provider, runs=self.runs)
+        )
 
-    async def start(self, client: httpx2.AsyncClient, user: str) -> str:
+    async def start(self, client: httpx2.AsyncClient, user: str, address: str = "/sign-in/provider") -> str:
         """Start a sign-in and pass the provider. Return the address of the callback."""
-        response = await client.get("/sign-in/provider")
+        response = await client.get(address)
         assert response.status_code == 302, response.text
         async with httpx2.AsyncClient() as browser:
             passed = await browser.get(f"{response.headers['location']}&user={user}")
@@ -104,6 +108,28 @@ def test_user_of_provider_reads_after_sign_in_and_not_after_sign_out(tmp_path: P
         assert "epicrisis_session" not in client.cookies
         stolen = await client.get(LIBRARIES, headers={"cookie": f"epicrisis_session={cookie}"})
         assert stolen.status_code == 401
+
+    run(tmp_path, steps)
+
+
+def test_sign_in_leads_back_to_the_page_that_was_asked_for(tmp_path: Path) -> None:
+    async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
+        page = await client.get("/libraries?x=1", headers={"accept": "text/html"}, follow_redirects=True)
+        start = Page(page.text).one("a", "primary").attributes["href"]
+        location = await clinic.start(client, "maria", start)
+        assert (await client.get(location)).headers["location"] == "/libraries?x=1"
+        # The page of an earlier sign-in is forgotten.
+        await client.post("/sign-out")
+        assert (await clinic.sign_in(client)).headers["location"] == "/"
+
+    run(tmp_path, steps)
+
+
+@pytest.mark.parametrize("place", ["https://evil.example/", "//evil.example", "/\\evil.example", "/\t/evil.example"])
+def test_sign_in_leads_to_no_other_site(place: str, tmp_path: Path) -> None:
+    async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
+        location = await clinic.start(client, "maria", f"/sign-in/provider?{urlencode({'next': place})}")
+        assert (await client.get(location)).headers["location"] == "/"
 
     run(tmp_path, steps)
 
@@ -597,3 +623,25 @@ def test_public_name_is_in_redirect_and_cookies_are_secure_behind_proxy(tmp_path
         assert "secure" in started.headers["set-cookie"].lower()
 
     run(tmp_path, steps, guard=GuardOptions(hosts, address=address))
+
+
+def test_users_of_provider_are_listed_as_reviewers_for_a_day(tmp_path: Path) -> None:
+    runs = make_two_runs(tmp_path)
+
+    async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
+        clinic.hospital.people["boss"] = {"name": "Boss", "roles": ["clinic-admin"]}
+        await clinic.sign_in(client)
+        await clinic.sign_in(client, "boss")
+        form = Page((await client.get("/reviews/new")).text)
+        choices = [field.attributes["value"] for field in form.all("input") if field.attributes["name"] == "reviewer"]
+        assert "Maria Weber" in form.one("main").text
+        fields = {"ours": OURS, "rival": RIVAL, "reviewer": choices[0]}
+        started = await client.post("/reviews", data=fields)
+        assert started.status_code == 303, started.text
+        assert "Maria Weber" in (await client.get(started.headers["location"])).text
+        clinic.seconds += 24 * 3600 + 1
+        await clinic.sign_in(client, "boss")
+        assert "Maria Weber" not in (await client.get("/reviews/new")).text
+        assert (await client.post("/reviews", data=fields)).status_code == 422
+
+    run(tmp_path / "clinic", steps, runs=runs)

@@ -134,7 +134,7 @@ def test_check_finds_passage_without_vector_and_names_cure(tmp_path: Path) -> No
             return await check_fully(client, "lib")
 
     text = asyncio.run(run())
-    assert "1 passages have no usable vector" in text
+    assert "1 passage without a usable vector" in text
     assert "paper:2#0" in text
     assert "add the files again" in text
 
@@ -148,7 +148,7 @@ def test_check_of_notes_names_no_note(tmp_path: Path) -> None:
             return await check_fully(client, "ward")
 
     text = asyncio.run(run())
-    assert "1 passages have no usable vector" in text
+    assert "1 passage without a usable vector" in text
     assert "note:" not in text
 
 

@@ -122,6 +122,29 @@ def test_citation_of_pdf_shows_its_page_with_the_sentence_marked(tmp_path: Path)
     visit(tmp_path, steps)
 
 
+def test_document_of_list_shows_all_pages_of_its_file(tmp_path: Path) -> None:
+    make_files(tmp_path / "files")
+
+    async def steps(client: httpx2.AsyncClient, _: str) -> None:
+        listed = await open_page(client, "/libraries/lib")
+        (href,) = [link.attributes["href"] for link in listed.all("a") if "pre-eclampsia" in link.text]
+        page = await open_page(client, href)
+        assert [sheet.page for sheet in read_boxes(page)] == [1, 2]
+        assert "could not be found" not in page.one("main").text
+        for image in page.all("img"):
+            response = await client.get(image.attributes["src"])
+            assert (response.status_code, response.headers["content-type"]) == (200, "image/png")
+        (text,) = [link.attributes["href"] for link in listed.all("a") if "leaflet" in link.attributes["href"]]
+        assert (await client.get(f"{text}/pages/1.png")).status_code == 404
+        assert (await client.get(f"{href}/pages/3.png")).status_code == 404
+        (tmp_path / "files" / "trial.pdf").unlink()
+        page = await open_page(client, href)
+        assert page.all("img") == []
+        assert "The pages of the PDF are not shown" in page.one("main").text
+
+    visit(tmp_path, steps)
+
+
 def test_sentence_across_two_pages_is_marked_on_both(tmp_path: Path) -> None:
     path = make_files(tmp_path / "files")
 

@@ -195,6 +195,17 @@ def test_browser_without_key_signs_in_and_wrong_keys_are_limited(tmp_path: Path)
             wrong = await client.post("/sign-in", data={"key": "epicrisis-wrong"})
             assert wrong.status_code == 401
             assert "set-cookie" not in wrong.headers
+            asked = await client.get("/runs")
+            assert asked.headers["location"] == "/sign-in?next=%2Fruns"
+            form = Page((await client.get(asked.headers["location"])).text)
+            assert [
+                field.attributes["value"] for field in form.all("input") if field.attributes["type"] == "hidden"
+            ] == ["/runs"]
+            back = await client.post("/sign-in", data={"key": key, "next": "/runs"})
+            assert back.headers["location"] == "/runs"
+            other = await client.post("/sign-in", data={"key": key, "next": "//evil.example"})
+            assert other.headers["location"] == "/"
+            client.cookies.clear()
             right = await client.post("/sign-in", data={"key": key})
             cookie = right.headers["set-cookie"].lower()
             assert "httponly" in cookie

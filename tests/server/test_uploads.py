@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from epicrisis.errors import StorageError
 from epicrisis.library.document_list import DocumentFilter, list_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.server.app import ServerOptions, create_app
@@ -306,6 +308,21 @@ def test_library_of_notes_takes_no_upload(tmp_path: Path) -> None:
     assert "Notes are not taken as uploads" in page
 
 
+def test_refused_upload_to_library_of_notes_is_in_the_access_log(tmp_path: Path) -> None:
+    ward = Ward(tmp_path)
+    library = open_existing(tmp_path / "ward")
+    app = create_app(open_resources(library), ServerOptions(folder=ward.folder, uploads=UploadLimits(free_bytes=0)))
+
+    async def run() -> int:
+        async with connect(app, headers={"authorization": f"Bearer {ward.keys['reader']}"}) as client:
+            sent = await client.post("/api/v1/libraries/ward/documents", files=[("files", ("a.txt", TEXT))])
+            return sent.status_code
+
+    assert asyncio.run(run()) == 403
+    (entry,) = ward.entries()
+    assert (entry["action"], entry["outcome"]) == ("upload", "refused")
+
+
 def many(count: int) -> bytes:
     lines = [json.dumps({"id": f"m:{n}", "title": f"T{n}", "text": f"Drug {n} helped."}) for n in range(count)]
     return "\n".join(lines).encode()
@@ -372,6 +389,30 @@ def test_busy_library_stops_import_with_cure_and_resume_finishes_it(tmp_path: Pa
     assert str(tmp_path) not in stopped["problem"]
     assert (done["state"], done["result"]["added"], removed) == ("done", 1, 204)
     assert list((tmp_path / "server" / "uploads").iterdir()) == []
+
+
+def test_deleted_upload_leaves_no_pdf_of_its_own_and_keeps_those_of_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_and_fail(_: object, items: Iterable[object], *__: object, **___: object) -> None:
+        list(items)
+        raise StorageError("the disk is full: free some space")
+
+    async def run() -> tuple[str, list[str], list[str]]:
+        async with connect(make_app(tmp_path)) as client:
+            await send(client, ("added.pdf", made_pdf([["Zinc shortened colds by two days in adults."]])))
+            before = stored_files(tmp_path)
+            monkeypatch.setattr("epicrisis.server.upload_import.add_documents", read_and_fail)
+            stopped = await send(client, ("stopped.pdf", made_pdf([["Iron raised haemoglobin in women."]])))
+            during = stored_files(tmp_path)
+            await client.delete(f"/api/v1/uploads/{stopped['id']}")
+            return stopped["state"], before, during
+
+    state, before, during = asyncio.run(run())
+    assert state == "stopped"
+    assert len(before) == 1
+    assert len(during) == 2
+    assert stored_files(tmp_path) == before
 
 
 def test_cancelled_upload_keeps_its_files_and_resumes(tmp_path: Path) -> None:

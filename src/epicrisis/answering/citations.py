@@ -168,12 +168,12 @@ def add_document_studies(answer: Answer, passages: Iterable[Passage]) -> Answer:
 
     Words of an abstract may show the type in another passage than the quoted one.
     """
-    read = tuple(passages)
+    evidence = tuple(passages)
     citations: list[Citation] = []
     for citation in answer.citations:
         reference = citation.reference
         if reference.study is None and not reference.note_type:
-            study = find_document_study(citation.document_id, read)
+            study = find_document_study(citation.document_id, evidence)
             citation = replace(citation, reference=replace(reference, study=study))
         citations.append(citation)
     return replace(answer, citations=tuple(citations))

@@ -113,7 +113,6 @@ async def answer_by_rotations(
         context.emit(Notice("rotations", message))
     if len(orders) == 1:
         return await answer_from_documents(question, context, passages, strategy)
-    context.emit(AnswerStarted("rag", documents=len(passages)))
     calls = [_answer_rotated(question, context, number, order, strategy) for number, order in enumerate(orders)]
     ballots = await gather_all(calls)
     votes = tuple(map(itemgetter(0), ballots))
@@ -128,10 +127,11 @@ async def _answer_rotated(
     """Return the vote of one order, with its answer. Never raises ChatError or Unreadable."""
 
     def emit(event: Event) -> None:
-        """Emit the events of one vote of several: no streamed text, and no start of its own."""
+        """Emit the events of one vote of several: no streamed text, and only the start of the first vote."""
         if isinstance(event, ModelCalled):
             event = replace(event, stage=f"vote {number}")
-        if not isinstance(event, AnswerStarted | TextDelta):
+        is_repetition = isinstance(event, AnswerStarted) and number > 0
+        if not (is_repetition or isinstance(event, TextDelta)):
             context.emit(event)
 
     about = context.about

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from epicrisis.errors import InputError, StorageError
 
@@ -84,13 +87,36 @@ def write_private_text(path: Path, text: str) -> None:
 
 
 def _write_private(path: Path, content: bytes) -> None:
+    with _replacement(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def open_new_file(path: Path) -> Iterator[TextIO]:
+    """Open a text file for writing that appears complete or not at all, readable by its owner only.
+
+    Raises InputError if the file exists, and StorageError.
+    """
+    if path.exists():
+        raise InputError(f"{path} exists: choose another file, or remove it")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder: choose a file in an existing folder")
+    with _replacement(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+        yield text
+        text.detach()
+
+
+@contextmanager
+def _replacement(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file that takes the place of `path` when the block ends without an exception. Raises StorageError."""
     from epicrisis.privacy import open_private
 
     temporary = path.with_name(f".{path.name}.new")
     try:
         descriptor = open_private(temporary, os.O_WRONLY | os.O_TRUNC)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

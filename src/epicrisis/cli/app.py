@@ -21,6 +21,7 @@ from epicrisis.cli import (
     grade_run,
     library,
     library_add,
+    library_documents,
     mcp,
     models,
     plan,
@@ -111,8 +112,11 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
         (
             library_add.add,
             library.info,
+            library_documents.list_contents,
+            library_documents.show,
             library.patients,
             library.delete,
+            library_documents.export,
             library.check,
             library.optimize,
             library.repair,
@@ -138,7 +142,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
     ),
     "users": (SERVER, "Add, list and remove users of the server.", (users.add, users.list_users, users.remove)),
     "audit": (SERVER, "Verify the access log of the server.", (users.verify,)),
-    "models": (MODELS, "List and download models.", (models.list_models, models.pull)),
+    "models": (MODELS, "List, download and recommend models.", (models.list_models, models.pull, models.recommend)),
     "cache": (MODELS, "Inspect and clear cached replies of chat models.", (models.info, models.clear)),
 }
 for panel, commands in COMMANDS.items():

@@ -25,6 +25,7 @@ from epicrisis.privacy import TELEMETRY_OFF, parse_host, remote_host, strip_secr
 
 if TYPE_CHECKING:
     from epicrisis.settings import Settings
+    from epicrisis.settings_tables import LiteratureSettings
 
 PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "openai", "numpy", "torch")
 DECLARED = ("context_tokens", "json_schema", "option_logprobs")
@@ -90,7 +91,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "ask_calls_model": choose_strategy(settings)[0].strategy not in WITHOUT_MODEL,
         "local_only": settings.local_only,
         "contacts": _contacts(settings),
-        "pulls": _pulls(settings.local_only),
+        "pulls": _pulls(settings.local_only, settings.literature),
         "telemetry_off": sorted(TELEMETRY_OFF),
         "written": file_rows,
     }
@@ -149,8 +150,8 @@ def _proxy(url: str) -> str | None:
     return parse_host(proxy if "://" in proxy else f"http://{proxy}")
 
 
-def _pulls(refused: bool) -> list[dict[str, Any]]:
-    """Return the hosts of `models pull` (from pip's settings; none is contacted) and of `questions pull`."""
+def _pulls(refused: bool, literature: LiteratureSettings) -> list[dict[str, Any]]:
+    """Return the hosts of `models pull` (of pip's settings), `questions pull` and `library add`; none is contacted."""
     from epicrisis.evaluation.datasets.load import load_catalogue
     from epicrisis.models.hub import get_hub_url
 
@@ -178,6 +179,8 @@ def _pulls(refused: bool) -> list[dict[str, Any]]:
             (parse_host(get_hub_url()),),
         ),
         ("`epicrisis questions pull`: question sets", question_hosts),
+        ("`epicrisis library add --pmid, --search`: PubMed's records", (parse_host(literature.pubmed),)),
+        ("`epicrisis library add --doi, --full-text`: Europe PMC", (parse_host(literature.europe_pmc),)),
     )
     rows: list[dict[str, Any]] = []
     for purpose, hosts in purposes:

@@ -7,7 +7,8 @@ models are made printable, and their further lines begin with `GUTTER`, so that 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -35,8 +36,10 @@ from epicrisis.answers import (
 from epicrisis.cli.run_progress import usage_line
 from epicrisis.cli.terminal import open_console
 from epicrisis.printable import GUTTER, count_noun, printable, split_printable_lines
-from epicrisis.report.answer_content import AnswerSection, build_answer_content, describe_marks
-from epicrisis.types import Preflight, Ranking
+from epicrisis.types import ArticleMark, Preflight, Ranking
+
+if TYPE_CHECKING:
+    from epicrisis.report.answer_content import AnswerSection
 
 SNIPPET = 90
 MAX_IDS = 5
@@ -119,7 +122,7 @@ class EventDisplay:
         self._notices.clear()
         for hit in ranking.hits:
             passage = hit.passage
-            marks = f"  [{describe_marks(passage.marks)}]" if passage.marks else ""
+            marks = f"  [{_describe_marks(passage.marks)}]" if passage.marks else ""
             self._line(f"{hit.rank + 1:>4}  {hit.score:.4f}  {passage.id}{marks}")
             date = f" ({passage.date})" if passage.date else ""
             source = f", {passage.source}" if passage.source and "beside" in ranking.parameters else ""
@@ -193,6 +196,8 @@ class EventDisplay:
 
     def show_answer(self, answer: Answer, *, quiet: bool = False, with_usage: bool = False) -> None:
         """Show the answer: verdict and claims, and unless `quiet` the sources, disagreements and gaps."""
+        from epicrisis.report.answer_content import build_answer_content
+
         content = build_answer_content(answer)
         first, *rest = content.verdict
         if content.failed:
@@ -262,6 +267,12 @@ def _first_ids(ids: Sequence[str]) -> str:
     """Return the first ids and the number of the others, or `(nothing)`."""
     others = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
     return f"{', '.join(ids[:MAX_IDS])}{others}" if ids else "(nothing)"
+
+
+def _describe_marks(marks: Iterable[ArticleMark]) -> str:
+    from epicrisis.report.answer_content import describe_marks
+
+    return describe_marks(marks)
 
 
 def _snippet(text: str) -> str:

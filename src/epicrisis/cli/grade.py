@@ -48,10 +48,10 @@ def correctness(
     flags: Flags,
     json: Json = False,
 ) -> None:
-    """Let a model mark each open answer as correct, incorrect or undecidable, against the question's reference.
+    """Mark each open answer against its reference with a model: correct, incorrect or undecidable.
 
-    The model sees question, reference and answer, but not who wrote it. Use several judges, and none that wrote the
-    answers or their examples. After an interruption, the same command continues. `--show` compares the judges.
+    The model does not see the author. Use several judges, none of them an author of the answers or their examples.
+    After an interruption, the same command continues. `--show` compares the judges.
     """
     if show or files:
         _show_correctness(run, files, json)
@@ -127,8 +127,8 @@ def pairs(
 ) -> None:
     """Pair the answers of RAG and BriefContext for blind comparison by reviewers.
 
-    Give pairs.csv (a spreadsheet) or pairs.jsonl to the reviewers, and keep pairs.key.json, which says who wrote which
-    answer. A verdict is 1, 2 or tie.
+    Give pairs.csv (a spreadsheet) or pairs.jsonl to the reviewers. Keep pairs.key.json: it names the authors. A verdict
+    is 1, 2 or tie.
     """
     from epicrisis.evaluation.experiments.open_ended import ARMS, JUDGING
     from epicrisis.evaluation.grading.blind_pairs import KEY, make_pairs, write_pairs
@@ -165,7 +165,7 @@ def preference(
     flags: Flags,
     json: Json = False,
 ) -> None:
-    """Let a model choose the better answer of each pair, in both orders.
+    """Choose the better answer of each pair with a model, in both orders.
 
     After an interruption, the same command continues.
     """

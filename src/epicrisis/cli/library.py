@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from epicrisis.cli.command import command, fail
+from epicrisis.cli.library_documents import find_file_documents
 from epicrisis.cli.options import Json, LibraryPath
 from epicrisis.cli.progress import open_progress
+from epicrisis.cli.run_progress import confirm
 from epicrisis.cli.terminal import counted, say, say_lines, show_json
-from epicrisis.printable import count_noun
+from epicrisis.printable import count_noun, printable
 from epicrisis.privacy import local_path
 from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
     from epicrisis.library.remote_consent import RemoteConsent
     from epicrisis.library.vector_index import IndexReport
+
+_NAMED_IDS = 10
+"""Deleted documents named on the screen."""
 
 
 @command(examples=["epicrisis library info ~/lib --json"])
@@ -90,34 +97,62 @@ def patients(library: LibraryPath, json: Json = False) -> None:
     say(f"{counted(len(records), 'patient')}, {counted(notes, 'note')}")
 
 
-@command(examples=["epicrisis library delete ~/lib pubmed:12377809"])
+@command(
+    examples=["epicrisis library delete ~/lib pubmed:12377809", "epicrisis library delete ~/lib --file papers/old.pdf"]
+)
 def delete(
-    library: LibraryPath, documents: Annotated[list[str], Argument(help="Ids of the documents.")], json: Json = False
+    library: LibraryPath,
+    documents: Annotated[list[str] | None, Argument(help="Ids of the documents.")] = None,
+    file: Annotated[Path | None, Option("--file", help="Delete all documents of this file.")] = None,
+    yes: Annotated[bool, Option("--yes", help="Delete the documents of a file without asking first.")] = False,
+    json: Json = False,
 ) -> None:
-    """Delete documents. Searches in progress no longer return them either.
+    """Delete documents, by id or by file. Searches in progress no longer return them either.
 
     When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
+    from epicrisis.library.inventory import LibraryInventory
     from epicrisis.library.library import LibraryStore
     from epicrisis.library.patients import forget_patients, read_document_patients
 
+    if bool(documents) == (file is not None):
+        fail("give either ids of documents, or --file with one file")
     with LibraryStore.open(library, write=True) as store:
+        ids = documents or []
+        if file is not None:
+            ids = find_file_documents(store, file)
+            confirm(None if yes else _ask_deletion(file, read_document_patients(store, ids)), "no document was deleted")
         # Opening the library completed a deletion that was killed after its commit.
-        existing = {*store.content_hashes(documents), *store.settled_deletions}
+        existing = {*store.content_hashes(ids), *store.settled_deletions}
         owners = set(filter(None, read_document_patients(store, list(existing)).values()))
-        store.delete(documents)
+        store.delete(ids)
         forget_patients(store, owners)
-    deleted = [document for document in documents if document in existing]
-    unknown = [document for document in documents if document not in existing]
+        if file is not None:
+            with LibraryInventory.open(store) as inventory:
+                inventory.forget_sources(inventory.sources_of_file(str(file.expanduser().resolve())))
+    deleted = [document for document in ids if document in existing]
+    unknown = [document for document in ids if document not in existing]
     if json:
         show_json({"deleted": deleted, "unknown": unknown})
     else:
-        say(f"{count_noun(len(deleted), 'document')} deleted")
+        of_file = f" of {file}" if file is not None else ""
+        say(f"{count_noun(len(deleted), 'document')}{of_file} deleted")
+        if file is not None:
+            say_lines(deleted[:_NAMED_IDS])
+            if len(deleted) > _NAMED_IDS:
+                say(f"and {len(deleted) - _NAMED_IDS:,} more (--json lists all)")
     if unknown:
         fail(
             f"not in the library: {', '.join(unknown)}. They were deleted before, or the ids are wrong: check them "
-            "with `epicrisis search --json`"
+            "with `epicrisis library list --documents`"
         )
+
+
+def _ask_deletion(file: Path, patients: Mapping[str, str | None]) -> str:
+    """Return the question before the documents of a file are deleted. `patients` maps each to its patient, if any."""
+    owners = set(filter(None, patients.values()))
+    notes = f", notes of {count_noun(len(owners), 'patient')}" if owners else ""
+    return f"delete {count_noun(len(patients), 'document')} of {printable(str(file))}{notes}. Go on?"
 
 
 @command(examples=["epicrisis library check ~/pubmed --json"])

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from epicrisis.cli.article_options import Dois, FullText, Limit, Pmids, Searches, fetch_items, read_request
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.ingest_progress import show_ingest
-from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, Json, LibraryPath
+from epicrisis.cli.library_watch import watch_folders
+from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, SETTING, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped
 from epicrisis.cli.terminal import counted, say, say_lines, show_json
 from epicrisis.errors import InputError
@@ -70,8 +72,15 @@ _Literature = Annotated[
 ]
 
 
+_Watch = Annotated[
+    bool,
+    Option("--watch", help="Go on adding files of the folders as they appear or change, until Ctrl-C."),
+]
+
+
 @command(
     ENCODER,
+    SETTING,
     CONFIG,
     LOCAL_ONLY,
     examples=[
@@ -80,11 +89,13 @@ _Literature = Annotated[
         "epicrisis library add ~/ward NOTEEVENTS.csv.gz bundle.json",
         "epicrisis library add ~/ward notes.csv --column patient=subject_id --column time=charttime "
         "--column type=note_type --column text=text",
+        "epicrisis library add ~/lib --pmid 12377809 --doi 10.1056/NEJMoa1715274 --search 'aspirin preeclampsia'",
+        "epicrisis library add ~/lib --watch ~/papers",
     ],
 )
 def add(
     library: LibraryPath,
-    sources: Annotated[list[Path], Argument(help=_SOURCES)],
+    sources: Annotated[list[Path] | None, Argument(help=_SOURCES)] = None,
     format: Annotated[str | None, Option(help="Read every source as this format.")] = None,
     replace: Annotated[
         bool, Option("--replace", help="Also replace documents of the same id from other files.")
@@ -97,6 +108,12 @@ def add(
     keep_boilerplate: _KeepBoilerplate = False,
     keep_superseded: _KeepSuperseded = False,
     literature: _Literature = False,
+    pmid: Pmids = None,
+    doi: Dois = None,
+    search: Searches = None,
+    limit: Limit = 100,
+    full_text: FullText = False,
+    watch: _Watch = False,
     *,
     flags: Flags,
     json: Json = False,
@@ -112,10 +129,15 @@ def add(
     from epicrisis.corpus.note_times import check_time_format
     from epicrisis.corpus.removal_log import RemovalLog
 
-    settings = flags.settings()
+    settings, path = flags.settings(), local_path(library)
+    request = read_request(pmid or (), doi or (), search or (), limit, full_text)
+    if not sources and request is None:
+        raise InputError("nothing to add: give files or folders, or --pmid, --doi or --search")
+    if watch and request is not None:
+        raise InputError("--watch takes folders alone: add the articles with a command of their own")
+    articles = fetch_items(settings, path, request, quiet=json) if request is not None else []
     # The sources may hold notes of patients, and adding them needs no other machine.
     set_local_only(True)
-    path = local_path(library)
     if time_format:
         check_time_format(time_format)
     options = AddOptions(
@@ -128,8 +150,18 @@ def add(
         columns=_columns(column or (), format),
         cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
     )
+    if watch:
+        watch_folders(settings, path, sources or (), options, json=json)
+        return
     with show_ingest("Adding", quiet=json) as display:
-        report = add_files(settings, path, sources, options, display.show, files=display.files)
+        report = add_files(
+            settings, path, sources or (), options, display.show, files=display.files, documents=articles
+        )
+    _show_report(report, path, json)
+
+
+def _show_report(report: IngestReport, path: Path, json: bool) -> None:
+    """Show what was added, remarks, and what was skipped. End the command with an error if nothing was read."""
     if json:
         show_json(report)
     else:
@@ -196,15 +228,16 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
 
 def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:
     """Yield what was removed from notes, or left out with them."""
-    from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE, WHOLE_NOTE_KINDS
+    from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE, RUNNING_LINE, WHOLE_NOTE_KINDS
 
     if removed.kinds:
         parts = []
         for name, kind in removed.kinds.items():
-            characters, notes = counted(kind.characters, "character"), counted(kind.notes, "note")
+            noun = "file" if name == RUNNING_LINE else "note"
+            characters, notes = counted(kind.characters, "character"), counted(kind.notes, noun)
             parts.append(f"{name} {characters} of {notes} ({counted(kind.texts, 'text')})")
         line = f"removed: {'; '.join(parts)}; listed in {library / REMOVAL_LOG_FILE}"
-        boilerplate = [name for name in removed.kinds if name not in WHOLE_NOTE_KINDS]
+        boilerplate = [name for name in removed.kinds if name not in (*WHOLE_NOTE_KINDS, RUNNING_LINE)]
         if boilerplate:
             line += f"; --keep-boilerplate keeps: {', '.join(boilerplate)}"
         if "superseded" in removed.kinds:

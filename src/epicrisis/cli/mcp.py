@@ -40,8 +40,8 @@ LogFolder = Annotated[
 def mcp(library: LibraryPath, patient: Patients = None, folder: LogFolder = None, *, flags: Flags) -> None:
     """Offer a library to an assistant as an MCP server on standard input and output.
 
-    An assistant starts this command itself; its documentation says where to name it. The tools are search, ask and
-    evidence. Without --model and --strategy, ask gives the sentences of the library alone.
+    Name this command in the settings of the assistant. The tools are search, ask and evidence. Without --model and
+    --strategy, ask gives the sentences of the library alone.
     """
     from epicrisis.api import check_settings, choose_strategy
     from epicrisis.privacy import local_path

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument
+from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
 from epicrisis.cli.progress import open_download_progress
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import InputError
+from epicrisis.models.recommendations import ModelRecommendation, ModelUse, load_recommendations
 from epicrisis.privacy import local_path
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.cache import ReplyCache
 
+SHOWN_MODELS = 4
+"""How many recommendations fit on a screen."""
 CacheOwner = Annotated[
     Path | None,
     Argument(metavar="[LIBRARY]", help="Library with the cache. Default: the cache shared by all libraries."),
@@ -79,6 +83,75 @@ def pull(
         return
     for name, folder in folders.items():
         say(f"{name}: {folder}")
+
+
+@command(examples=["epicrisis models recommend", "epicrisis models recommend --memory 24 --for judge --json"])
+def recommend(
+    memory: Annotated[
+        float | None,
+        Option(
+            help="Memory for the model in GB. Default: that of the largest graphics card, else what is free.", min=0
+        ),
+    ] = None,
+    use: Annotated[
+        ModelUse, Option("--for", help="What the model is for: answers, judge, or tests of the program.")
+    ] = "answers",
+    json: Json = False,
+) -> None:
+    """Recommend chat models that fit this machine: size, licence, what was measured, how to start them.
+
+    Reads the memory of this machine and of NVIDIA cards, and contacts nothing.
+    """
+    from epicrisis.models.hardware import list_graphics_cards, measure_available_memory
+
+    free, cards = measure_available_memory(), list_graphics_cards()
+    largest = max((card.memory_bytes for card in cards), default=0)
+    memory_gb = (largest or free) / 1e9 if memory is None else memory
+    models = load_recommendations().select(use, memory_gb)
+    if json:
+        machine = {"free_bytes": None if isinf(free) else int(free), "cards": cards}
+        sources = load_recommendations().sources
+        shown_memory = None if isinf(memory_gb) else memory_gb
+        show_json({"machine": machine, "memory_gb": shown_memory, "use": use, "models": models, "sources": sources})
+        return
+    for card in cards:
+        say(f"{card.name}: {card.memory_bytes / 1e9:.0f} GB")
+    if not cards:
+        say("no NVIDIA card visible (others are not looked for)")
+    say("memory of this machine: unknown" if isinf(free) else f"memory of this machine: {free / 1e9:.1f} GB free")
+    if not models:
+        say(f"no model for {use} is known to fit in {memory_gb:.1f} GB: an endpoint may run elsewhere (--model URL)")
+        return
+    fit = "" if isinf(memory_gb) else f" that fit in {memory_gb:.1f} GB"
+    say(f"chat models for {use}{fit} with 8,192 tokens, largest first:")
+    shown = models[:SHOWN_MODELS]
+    marks: set[str] = set()
+    for model in shown:
+        _show_recommendation(model)
+        marks |= {scores.source for scores in (model.published, model.also_published) if scores is not None}
+    say("")
+    for mark in sorted(marks):
+        say(f"[{mark}] {load_recommendations().sources[mark]}")
+    if len(models) > SHOWN_MODELS:
+        say(f"{len(models) - SHOWN_MODELS} smaller models: --json")
+    if not cards:
+        say("Without a card large models are slow: one of 1.1 GB took 19 s a question here.")
+    say("Published figures are of unquantised models and other tasks: measure a model on")
+    say("your own questions before you rely on it (epicrisis evaluate, epicrisis probe).")
+
+
+def _show_recommendation(model: ModelRecommendation) -> None:
+    say("")
+    say(f"{model.name}, {model.quantisation}: {model.file_gb:g} GB file, {model.licence}")
+    say(f"    measured here: {model.measured}" if model.measured else "    not run here")
+    for scores in (model.published, model.also_published):
+        if scores is not None:
+            say(f"    published [{scores.source}]: {scores}")
+    if model.start:
+        say(f"    {model.start}")
+        say(f"    then {model.option}")
+    else:
+        say(f"    {load_recommendations().sources[model.sources[0]]}")
 
 
 @command(CONFIG, examples=["epicrisis cache info ~/lib"])

@@ -125,7 +125,7 @@ def _remarks(case: Case, answer: Answer, notices: set[str]) -> list[str]:
 
 
 def _say_long_questions(cases: Sequence[Case], long_cases: Set[str], settings: Settings) -> None:
-    """Say on standard error how many questions the encoder could not read completely."""
+    """Print the number of questions beyond the encoder's window to standard error."""
     questions = {case.question.key for case in cases}
     long_questions = {case.question.key for case in cases if case.key in long_cases}
     if n := len(long_questions):
@@ -137,7 +137,7 @@ def _say_long_questions(cases: Sequence[Case], long_cases: Set[str], settings: S
 
 
 def warn_about_demo_models(settings: Settings, roles: Sequence[str]) -> None:
-    """Say on standard error which models of `roles` are for demonstration only."""
+    """Print the demonstration models among `roles` to standard error."""
     from epicrisis.models.catalogue import is_demo
 
     names = dict.fromkeys(settings.model_for(role).name for role in roles)
@@ -174,8 +174,8 @@ def say_report_skipped(report: IngestReport, library: Path) -> None:
         fail("nothing was added: all that was read was skipped, for the reasons above")
 
 
-def confirm(question: str | None) -> None:
-    """Return if there is no question, or a person answers yes; else end the command.
+def confirm(question: str | None, refused: str = "nothing was asked") -> None:
+    """Return if there is no question, or a person answers yes; else end the command with `refused`.
 
     Without a terminal no answer is possible: the command ends with a hint at `--yes`.
     """
@@ -188,9 +188,9 @@ def confirm(question: str | None) -> None:
             agreed = typer.confirm(question, err=True)
     except typer.Abort:
         say(err=True)
-        fail("stopped; nothing was asked", exit_code())
+        fail(f"stopped; {refused}", exit_code())
     if not agreed:
-        fail("nothing was asked")
+        fail(refused)
 
 
 def show_runs(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from epicrisis.corpus import reader_base
+from epicrisis.corpus.encodings import detect_file_encoding, open_as_utf8
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.errors import InputError
 
@@ -121,12 +122,12 @@ def read_header(path: Path) -> tuple[list[str], str]:
     reader_base.check_file(path)
     shown_path = reader_base.printable_path(path)
     try:
-        with reader_base.open_packed(path) as file:
+        with open_as_utf8(path, detect_file_encoding(path)) as file:
             raw = file.readline(_PIECE_BYTES).removeprefix(_BOM)
     except reader_base.READ_ERRORS as error:
         raise InputError(f"{shown_path}: {reader_base.describe_read_error(error)}") from error
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw:
-        raise InputError(f"{shown_path}: not UTF-8; if it is UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW")
+    if b"\0" in raw:
+        raise InputError(f"{shown_path}: its first line has NUL characters; if it is UTF-16: iconv -f UTF-16 -t UTF-8")
     if raw.startswith(b"PK\x03\x04"):
         raise InputError(f"{shown_path}: a ZIP or Excel file; save the sheet as CSV (UTF-8)")
     try:
@@ -186,7 +187,7 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_ROW_BYTES))
     lines: _LineSource | None = None
     try:
-        with reader_base.open_packed(path) as file:
+        with open_as_utf8(path, detect_file_encoding(path)) as file:
             lines = _LineSource(file)
             reader = csv.reader(lines, delimiter=layout.delimiter, strict=True)
             next(reader)

@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from epicrisis.corpus.reader_base import Skipped, read_limited, skip
+from epicrisis.corpus.encodings import decode_text, encoding_remark
+from epicrisis.corpus.html_metadata import read_metadata
+from epicrisis.corpus.reader_base import FileRemark, Skipped, read_limited, skip
 from epicrisis.types import Document
 
 if TYPE_CHECKING:
@@ -73,63 +75,85 @@ def text_encoding(name: str) -> str:
     return encoding
 
 
-def read_document(path: Path, name: str) -> Iterator[Document | Skipped]:
+def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
     """Yield the only document, or why it was skipped.
 
-    `name` becomes the id (`file:<name>`) and the source. The title is the page's, else its first heading, else the
-    file's stem. Runs of white space become one space; blocks and line breaks begin a new line. A table's row is one
-    line with ` | ` between its cells, unless a cell has several lines. A numeric superscript after a digit is preceded
-    by `^` (`10^9`, `10^-3`), a subscript by `_`. The encoding is that of the byte order mark, else the declared one,
-    else UTF-8.
+    `name` becomes the id (`file:<name>`) and the source. The title is that of the page's metadata, else the page's,
+    else its first heading, else the file's stem. Runs of white space become one space; blocks and line breaks begin a
+    new line. A table's row is one line with ` | ` between its cells, unless a cell has several lines. A numeric
+    superscript after a digit is preceded by `^` (`10^9`, `10^-3`), a subscript by `_`. The encoding is that of the byte
+    order mark, else the declared one, else UTF-8, else it is told from the text. See `html_metadata` for metadata.
     """
     try:
-        title, text = _parse_page(read_limited(path, MAX_FILE_BYTES))
-        if not text:
+        page = _parse_page(read_limited(path, MAX_FILE_BYTES))
+        if not page.text:
             raise ValueError("holds no text")
     except ValueError as error:
         yield skip(path, "", str(error))
         return
-    yield Document(id=f"file:{name}", text=text, title=title or Path(name).stem, source=name)
+    yield Document(
+        id=f"file:{name}",
+        text=page.text,
+        title=page.title or Path(name).stem,
+        source=name,
+        date=page.date,
+        metadata=page.metadata,
+    )
+    if page.encoding:
+        yield encoding_remark(name, page.encoding)
 
 
 def page_text(data: bytes) -> str:
     """Return the text of a page as in `read_document`, empty if it has none. Raises ValueError with the reason."""
-    return _parse_page(data)[1]
+    return _parse_page(data).text
 
 
-def _decode_page(data: bytes) -> str:
+class _ParsedPage(NamedTuple):
+    title: str
+    date: str | None
+    text: str
+    metadata: dict[str, Any]
+    encoding: str
+    """Empty unless it was told from the text."""
+
+
+def _decode_page(data: bytes) -> tuple[str, str]:
+    """Return the page, and its encoding if it names none and is not UTF-8. Raises ValueError with the reason."""
     mark, encoding = next((bom for bom in _BOMS if data.startswith(bom[0])), (b"", ""))
     data = data.removeprefix(mark)
     if not encoding:
         declaration = _DECLARATION.search(data, 0, _DECLARATION_BYTES)
+        if declaration is None:
+            return decode_text(data)
         try:
-            encoding = text_encoding(declaration[1].decode() if declaration else "utf-8")
+            encoding = text_encoding(declaration[1].decode())
         except LookupError as error:
             raise ValueError("names an unknown encoding; save it as UTF-8") from error
         encoding = _EFFECTIVE.get(encoding, encoding)
     try:
-        return data.decode(encoding)
+        return data.decode(encoding), ""
     except UnicodeDecodeError as error:
         place = f"at byte {error.start + 1}"
         raise ValueError(f"not {encoding} {place}; save it as UTF-8 with a declaration of UTF-8") from error
 
 
-def _parse_page(data: bytes) -> tuple[str, str]:
-    """Return title and text, empty if there are none. Raises ValueError with the reason."""
+def _parse_page(data: bytes) -> _ParsedPage:
+    """Return title, date, text and metadata, empty if there are none. Raises ValueError with the reason."""
     from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-    page = _decode_page(data)
+    page, encoding = _decode_page(data)
     _check_tags(page)
     try:
         tree = LexborHTMLParser(page)
     except (SelectolaxError, UnicodeEncodeError) as error:
         raise ValueError("the HTML parser rejects it; save it as text") from error
     if tree.body is None:
-        return "", ""
+        return _ParsedPage("", None, "", {}, encoding)
     lines = _LineCollector()
     lines.walk(tree.body)
-    title = _first_text(tree.head, "title") or _first_text(tree.body, "h1")
-    return title, "\n".join(lines.lines)
+    title, date, metadata = read_metadata(tree)
+    title = title or _first_text(tree.head, "title") or _first_text(tree.body, "h1")
+    return _ParsedPage(title, date, "\n".join(lines.lines), metadata, encoding)
 
 
 def _first_text(root: LexborNode | None, tag: str) -> str:

@@ -6,12 +6,12 @@ References, author notes and the licence are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epicrisis.corpus.pubmed_record import parse_printed_date
 from epicrisis.corpus.reader_base import Skipped, skip
+from epicrisis.corpus.sectioned_text import SectionedText
 from epicrisis.corpus.xml_text import BrokenXML, element_text, parse_file
 from epicrisis.dates import last_day
 from epicrisis.types import Document
@@ -66,7 +66,7 @@ def _build_document(article: _Element, name: str) -> Document | None:
     number = (ids.get("pmcid") or ids.get("pmc") or "").upper().removeprefix("PMC")
     pmcid, doi = f"PMC{number}" if number else "", ids.get("doi")
     article_type = article.get("article-type")
-    text = _SectionedText()
+    text = SectionedText("Text")
     for abstract in (*meta.iterchildren("abstract"), *meta.iterchildren("trans-abstract")):
         kind = (abstract.get("abstract-type") or "").replace("-", " ")
         title = _first_text(abstract, "title") or (f"Abstract ({kind})" if kind else "Abstract")
@@ -150,34 +150,7 @@ def _publication_date(meta: _Element) -> str | None:
     return min(filter(None, dates), key=last_day, default=None)
 
 
-@dataclass(slots=True)
-class _SectionedText:
-    """Lines of text, with a heading at each change of the path of titles."""
-
-    lines: list[str] = field(default_factory=list)
-    sections: list[list[int | str]] = field(default_factory=list)
-    length: int = 0
-    """Characters of the joined lines, including the last line end."""
-    path: tuple[str, ...] | None = None
-
-    def add_text(self, path: tuple[str, ...], text: str) -> None:
-        """Add a line to the section with this path of titles, unless it is empty."""
-        path = path or ("Text",)
-        if text and path != self.path:
-            self.path = path
-            title = " / ".join(path)
-            self.sections.append([self.length, self.length, title])
-            self.add_line(title)
-        if text:
-            self.add_line(text)
-
-    def add_line(self, text: str) -> None:
-        self.lines.append(text)
-        self.length += len(text) + 1
-        self.sections[-1][1] = self.length - 1
-
-
-def _write_bodies(article: _Element, path: tuple[str, ...], text: _SectionedText) -> None:
+def _write_bodies(article: _Element, path: tuple[str, ...], text: SectionedText) -> None:
     for part in article:
         if part.tag in ("body", "back", "floats-group"):
             _write_content(part, path, text)
@@ -186,7 +159,7 @@ def _write_bodies(article: _Element, path: tuple[str, ...], text: _SectionedText
             _write_bodies(part, (*path, title), text)
 
 
-def _write_content(parent: _Element, path: tuple[str, ...], text: _SectionedText) -> None:
+def _write_content(parent: _Element, path: tuple[str, ...], text: SectionedText) -> None:
     """Write everything below the parent line by line; unknown elements are searched, so that nothing is lost."""
     for child in parent:
         if child.tag in _IGNORED or not isinstance(child.tag, str):
@@ -208,7 +181,7 @@ def _write_content(parent: _Element, path: tuple[str, ...], text: _SectionedText
             _write_content(child, path, text)
 
 
-def _write_paragraph(element: _Element, path: tuple[str, ...], text: _SectionedText) -> None:
+def _write_paragraph(element: _Element, path: tuple[str, ...], text: SectionedText) -> None:
     """Write a paragraph, then the figures, lists and others within it."""
     lifted = element.makeelement("lifted")
     for inner in list(element.iter(*_LIFTED)):

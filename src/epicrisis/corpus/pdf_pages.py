@@ -81,13 +81,13 @@ def fold_letters(text: str) -> str:
 
 def find_words(path: Path, sha256: str, places: Sequence[PageWords]) -> tuple[PageBoxes, ...]:
     """Return the boxes around the words of each place. Raises ValueError with the reason if the file cannot be used."""
-    found: list[PageBoxes] = []
+    pages: list[PageBoxes] = []
     with _open(path, sha256) as document:
         for place in places:
             with _load(document, place.page) as page:
                 width, height = page.get_size()
-                found.append(PageBoxes(place.page, width, height, tuple(_find_boxes(page, place))))
-    return tuple(found)
+                pages.append(PageBoxes(place.page, width, height, tuple(_find_boxes(page, place))))
+    return tuple(pages)
 
 
 def render_page(path: Path, sha256: str, number: int) -> bytes:
@@ -145,16 +145,16 @@ def _load(document: Any, number: int) -> Iterator[Any]:
 
 def _find_boxes(page: Any, place: PageWords) -> list[PageBox]:
     """Return the boxes around the words on the page, none if they are not there."""
-    wanted = fold_letters(place.words)
-    if not wanted:
+    target = fold_letters(place.words)
+    if not target:
         return []
     with closing(page.get_textpage()) as text:
         characters = _read_characters(text)
         letters, indexes = _fold_characters(characters)
-        start = _find_nearest(letters, wanted, place.letters_before)
+        start = _find_nearest(letters, target, place.letters_before)
         if start is None:
             return []
-        first, last = indexes[start], indexes[start + len(wanted) - 1]
+        first, last = indexes[start], indexes[start + len(target) - 1]
         before, after = _split_signs(place.words)
         first -= _count_equal(characters[:first][::-1], before[::-1])
         last += _count_equal(characters[last + 1 :], after)
@@ -186,14 +186,14 @@ def _fold_characters(characters: Sequence[str]) -> tuple[str, list[int]]:
     return "".join(letters), indexes
 
 
-def _find_nearest(letters: str, wanted: str, expected: int) -> int | None:
-    """Return where the wanted letters begin, the place nearest to the expected one, or None if they are not there."""
+def _find_nearest(letters: str, target: str, expected: int) -> int | None:
+    """Return the place of the target letters nearest to the expected one, or None if they are absent."""
     best: int | None = None
-    start = letters.find(wanted)
+    start = letters.find(target)
     while start >= 0:
         if best is None or abs(start - expected) < abs(best - expected):
             best = start
-        start = letters.find(wanted, start + 1)
+        start = letters.find(target, start + 1)
     return best
 
 
@@ -205,13 +205,13 @@ def _split_signs(words: str) -> tuple[str, str]:
 
 def _count_equal(characters: Sequence[str], signs: str) -> int:
     """Return how many characters at the beginning of a sequence are these signs, white space aside."""
-    wanted = [sign for sign in signs if not sign.isspace()]
+    target = [sign for sign in signs if not sign.isspace()]
     count = 0
     for index, character in enumerate(characters):
-        if not wanted or not (character == wanted[0] or character.isspace()):
+        if not target or not (character == target[0] or character.isspace()):
             break
-        if character == wanted[0]:
-            del wanted[0]
+        if character == target[0]:
+            del target[0]
             count = index + 1
     return count
 

@@ -36,6 +36,28 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class FileRemark:
+    """What a reader should know of a file that was read. `noun` and `text` are one line for all files of an addition:
+    `3 pages without text (a.pdf, b.pdf)`. Contains none of the file's text, so that it may be logged."""
+
+    path: str
+    noun: str
+    """What `count` counts: `page`."""
+    text: str
+    """The rest of the line, with the cure."""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OmittedText:
+    """Texts of one kind that the reader of a file left out of a document, for the removal log."""
+
+    document: str
+    kind: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeletedDocument:
     """A document withdrawn by its source, as of `revision`; without one, it is deleted if it belongs to `patient`."""
 
@@ -106,6 +128,7 @@ ReaderItem: TypeAlias = (
     | PatientIdentity
     | ArticleStatement
     | Skipped
+    | FileRemark
     | FileFingerprint
 )
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, questions, retractions, sandbox
+from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
     FileDocument,
     FileFingerprint,
+    FileRemark,
+    OmittedText,
     ReaderItem,
     Skipped,
     append_fingerprint,
@@ -29,27 +32,29 @@ from epicrisis.corpus.reader_base import (
     skip,
 )
 from epicrisis.corpus.reading_progress import ReadingProgress
+from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_pubmed_export
+from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
+from epicrisis.extensions import list_extensions, make_extension
+from epicrisis.protocols import FileReader
 from epicrisis.types import Document, Origin
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 
 
-def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
+def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
     """Yield the only document of a plain text or Markdown file, or why it was skipped.
 
     `name` becomes the id (`file:<name>`) and the source, so no folder of this machine enters a passage. Line ends
     become line feeds; the title is the first Markdown heading, else the file's stem.
     """
     try:
-        text = read_limited(path, MAX_TEXT_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        yield skip(path, "", f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
-        return
+        text, encoding = decode_text(read_limited(path, MAX_TEXT_BYTES))
     except ValueError as error:
         yield skip(path, "", str(error))
         return
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         yield skip(path, "", "contains a NUL character: not a text file")
     elif not text.strip():
@@ -57,6 +62,8 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped]:
     else:
         heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
+        if encoding:
+            yield encoding_remark(name, encoding)
 
 
 def _find_heading(text: str) -> str:
@@ -75,21 +82,25 @@ def _find_heading(text: str) -> str:
     return ""
 
 
-_READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem]]] = {
+_READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | OmittedText]]] = {
     "text": _read_text,
     "pdf": partial(sandbox.read_file, "pdf"),
     "html": partial(sandbox.read_file, "html"),
     "nxml": partial(sandbox.read_file, "nxml"),
+    "office": partial(sandbox.read_file, "office"),
+    "spreadsheet": partial(sandbox.read_file, "spreadsheet"),
 }
 """Readers that need the file's name, because it becomes the id if nothing in the file does."""
 _RETRACTION_WATCH = "retraction-watch"
-_READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem]]] = {
+_REFERENCES = "references"
+"""Files of reference managers, which describe other files of the same addition."""
+_READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
     "jsonl": jsonl.read_documents,
     "medrag": medrag.read_snippets,
     "statpearls": partial(sandbox.read_file, "statpearls"),
     _RETRACTION_WATCH: retractions.read_retraction_watch,
 }
-FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, "notes", "fhir")
+FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", "fhir")
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
 _FORMAT_BY_SUFFIX = {
@@ -99,6 +110,9 @@ _FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".nxml", ".nxml.gz", ".xml", ".xml.gz"), _XML),
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
+    **dict.fromkeys((".docx", ".pptx", ".odt", ".odp", ".rtf"), "office"),
+    **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
+    **dict.fromkeys((".nbib", ".ris", ".bib", ".csljson"), _REFERENCES),
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
     **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
@@ -129,12 +143,13 @@ def read_sources(
     with_origins: bool = False,
     names: Mapping[Path, str] | None = None,
     progress: ReadingProgress | None = None,
+    only: Collection[Path] | None = None,
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
     A part that cannot be read is `Skipped`, in its place. The last item of a completely read file is its fingerprint.
     A folder stands for every visible file below it in the order of the paths; files with other suffixes, and empty
-    files, are skipped.
+    files, are skipped. Entries of reference managers that describe no other file come last.
 
     * `format`: one of `FORMATS`, for files with any suffix; `medcpt` takes folders of NCBI's chunks.
     * `previous`: PubMed's XML files and MedCPT's chunks with these fingerprints are omitted. Their documents have
@@ -145,24 +160,42 @@ def read_sources(
       library can distinguish files with equal names.
     * `names`: the names of files that are stored under other ones. They become ids and titles, never paths.
     * `progress` counts the files as they are read.
+    * `only`: of folders, these files alone are read, if there is one among them that can be.
 
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
     """
-    if format is not None and format not in FORMATS:
-        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(FORMATS)}")
+    formats = (*FORMATS, *list_extensions("reader"))
+    if format is not None and format not in formats:
+        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(formats)}")
     if not paths:
         raise InputError("no path was given; give at least one file or folder")
     if format == "medcpt":
         chunks = list(itertools.chain.from_iterable(map(medcpt.find_chunks, paths)))
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
-    files = _find_files(paths, format, with_origins, names or {})
+    files = _find_files(paths, format, with_origins, names or {}, only)
     if only_notes:
         files = [file for file in files if file.format in ("notes", "fhir")]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins)
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
     return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
+
+
+@cache
+def _find_own_reader(name: str) -> FileReader | None:
+    """Return the reader that an installed package offers for this format, or None."""
+    reader: FileReader | None = make_extension("reader", name)
+    return reader
+
+
+def _find_own_format(path: Path) -> str | None:
+    """Return the format of an installed package for a file with this ending, or None."""
+    for name in list_extensions("reader"):
+        reader = _find_own_reader(name)
+        if reader is not None and path.name.lower().endswith(tuple(reader.suffixes)):
+            return name
+    return None
 
 
 def detect_format(path: Path) -> str | None:
@@ -176,13 +209,17 @@ def find_suffix(name: str) -> str | None:
 
 
 def _find_files(
-    paths: Sequence[Path], format: str | None, with_origins: bool, names: Mapping[Path, str]
+    paths: Sequence[Path],
+    format: str | None,
+    with_origins: bool,
+    names: Mapping[Path, str],
+    only: Collection[Path] | None,
 ) -> list[_SourceFile]:
     """Return all files to read. A file whose name becomes its id is returned only once."""
     files: list[_SourceFile] = []
     path_by_key: dict[str, Path] = {}
     for path in paths:
-        for file in _list_folder(path, format) if is_folder(path) else [_describe_file(path, format, names)]:
+        for file in _list_folder(path, format, only) if is_folder(path) else [_describe_file(path, format, names)]:
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
                 if key not in path_by_key:
@@ -218,26 +255,42 @@ def _choose_readers(
 ) -> list[tuple[list[Path], _Reader]]:
     """Return the readers with their files: one for consecutive PubMed files, one for all FHIR files, one for others."""
     notes_reader = partial(_notes_reader, columns, cleaning)
+    # An entry describes files that may precede it, so the entries themselves come last.
+    described = [file for file in files if file.format == _REFERENCES]
+    others = [file for file in files if file.format != _REFERENCES]
+    references = ReferenceFiles([file[:2] for file in described], [file.path for file in others])
     # Each FHIR file may describe patients of the others.
     fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
     readers: list[tuple[list[Path], _Reader]] = []
-    for format, group in itertools.groupby(files, key=lambda file: file.format):
+    for format, group in itertools.groupby(others, key=lambda file: file.format):
         if format == "fhir":
             if fhir_files:
                 paths = [file.path for file in fhir_files]
                 readers.append((paths, partial(fhir.read_files, [file[:2] for file in fhir_files], cleaning)))
-            readers += [([file.path], _reader(file, notes_reader)) for file in group if not file.path.stat().st_size]
+            empty = [file for file in group if not file.path.stat().st_size]
+            readers += [([file.path], _reader(file, notes_reader, cleaning.removal_log)) for file in empty]
             fhir_files = []
         elif format == "pubmed":
             paths = [file.path for file in group]
             readers.append((paths, partial(_read_pubmed, paths, previous)))
         else:
             for file in group:
-                reader = _reader(file, notes_reader)
+                reader = _reader(file, notes_reader, cleaning.removal_log)
+                if described and format in _READERS_WITH_NAME:
+                    reader = partial(_add_references, file, reader, references)
                 if with_origins and format not in (None, "notes"):
                     reader = partial(_add_origins, file, reader)
                 readers.append(([file.path], reader))
+    for file in described:
+        reader = partial(references.read_rest, file.path)
+        readers.append(([file.path], partial(_add_origins, file, reader) if with_origins else reader))
     return readers
+
+
+def _add_references(file: _SourceFile, reader: _Reader, references: ReferenceFiles) -> Iterator[ReaderItem]:
+    """Yield the items of a file, its documents with the metadata of the reference that describes it."""
+    for item in reader():
+        yield references.describe(file.path, item) if isinstance(item, Document) else item
 
 
 def _add_origins(file: _SourceFile, reader: _Reader) -> Iterator[ReaderItem]:
@@ -248,7 +301,9 @@ def _add_origins(file: _SourceFile, reader: _Reader) -> Iterator[ReaderItem]:
             yield item
             continue
         origin = Origin(str(file.path.resolve()))
-        if file.format in _READERS_WITH_NAME and (item.id == file_id or item.id.startswith(f"{file_id}#")):
+        if file.format in (*_READERS_WITH_NAME, _REFERENCES) and (
+            item.id == file_id or item.id.startswith(f"{file_id}#")
+        ):
             sha256 = sha256 or fingerprint_file(file.path).sha256
             origin = Origin(origin.path, file.name, sha256)
         yield FileDocument(item, origin)
@@ -274,7 +329,7 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
     suffixes = filter(path.name.lower().endswith, _FORMAT_BY_SUFFIX)
-    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, ""))
+    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, "")) or _find_own_format(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -283,7 +338,11 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
                 return _RETRACTION_WATCH
             return "notes" if note_tables.has_known_header(path) else defaults.get(_CSV)
         if format == _JSON:
+            if path.suffix != ".gz" and is_csl_json(path):
+                return _REFERENCES
             return "fhir" if fhir.is_fhir(path) else defaults.get(_JSON)
+        if format == "text" and override is None and is_pubmed_export(path):
+            return _REFERENCES
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
             return format if fhir.is_fhir(path) or not path.stat().st_size else None
@@ -292,8 +351,8 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
     return format
 
 
-def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
-    """Return every visible file below the folder by name. Raises InputError if none can be read."""
+def _list_folder(folder: Path, override: str | None, only: Collection[Path] | None) -> list[_SourceFile]:
+    """Return every visible file below the folder by name, or `only` these. Raises InputError if none can be read."""
 
     def refuse(error: OSError) -> None:
         raise path_error(error.filename, f"{os_error_reason(error)}; check the folder's permissions") from error
@@ -302,11 +361,11 @@ def _list_folder(folder: Path, override: str | None) -> list[_SourceFile]:
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if not name.startswith("."):
-                path = Path(parent, name)
+            path = Path(parent, name)
+            if not name.startswith(".") and (only is None or path in only):
                 format = _detect_format(path, override, {})
                 files.append(_SourceFile(path, path.relative_to(folder).as_posix(), format))
-    if not any(file.format for file in files):
+    if only is None and not any(file.format for file in files):
         suffixes = ", ".join(_FORMAT_BY_SUFFIX)
         raise path_error(folder, f"no file below it that can be read ({suffixes}); check the path")
     return sorted(files, key=lambda file: file.name)
@@ -323,10 +382,13 @@ def _notes_reader(columns: NoteColumns | None, cleaning: NoteCleaning, path: Pat
         if damage := describe_damage(path):
             return partial(_skip, path, damage)
         raise
-    return lambda: append_fingerprint(path, note_tables.read_notes(path, name, columns, cleaning))
+    notes = note_tables.read_notes(path, name, columns, cleaning)
+    encoding = detect_file_encoding(path)
+    remarks = [encoding_remark(name, encoding)] if encoding else []
+    return lambda: append_fingerprint(path, itertools.chain(notes, remarks))
 
 
-def _reader(file: _SourceFile, notes_reader: _NotesReader) -> _Reader:
+def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _Reader:
     path, name, format = file
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
@@ -345,8 +407,29 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader) -> _Reader:
             name.encode()
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
-        return lambda: append_fingerprint(path, _READERS_WITH_NAME[format](path, name))
-    return lambda: append_fingerprint(path, _READERS[format](path))
+        return lambda: append_fingerprint(path, _log_removed(file, log, _READERS_WITH_NAME[format](path, name)))
+    if (own := None if format in _READERS else _find_own_reader(format)) is not None:
+        return lambda: append_fingerprint(path, _read_own(own, path, name))
+    return lambda: append_fingerprint(path, _log_removed(file, log, _READERS[format](path)))
+
+
+def _log_removed(file: _SourceFile, log: RemovalLog, items: Iterable[ReaderItem | OmittedText]) -> Iterator[ReaderItem]:
+    """Yield the items, and record the texts that the reader removed."""
+    for item in items:
+        if isinstance(item, OmittedText):
+            log.record(log.begin_source(file.path, file.name), item.kind, item.document, item.texts)
+        else:
+            yield item
+
+
+def _read_own(reader: FileReader, path: Path, name: str) -> Iterator[Document | Skipped]:
+    """Yield what the reader of another package finds. A reader that fails skips the file."""
+    try:
+        for item in reader.read(path, name):
+            yield item if isinstance(item, Document) else skip(path, "", item)
+    except Exception as error:  # noqa: BLE001 - a reader's error costs one file only
+        # The message may quote the file.
+        yield skip(path, "", f"its reader failed ({type(error).__name__}); report it to the reader's author")
 
 
 def _skip(path: Path, reason: str) -> Iterator[ReaderItem]:

@@ -19,6 +19,8 @@ from epicrisis.privacy import open_private
 REMOVAL_LOG_FILE = "removed.jsonl"
 WHOLE_NOTE_KINDS = frozenset(("duplicate", "marked-as-error", "superseded"))
 """Kinds of complete notes; the other kinds are boilerplate."""
+RUNNING_LINE = "running-line"
+"""The kind of running heads, feet and page numbers of PDF files."""
 _BATCH = 1000
 """Lines written together, and documents listed on one line of a recurring text."""
 

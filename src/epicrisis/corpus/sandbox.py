@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus.pdf_pages import PageBox, PageBoxes, PageWords
-from epicrisis.corpus.reader_base import Skipped, skip
+from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, skip
+from epicrisis.corpus.reference_entries import ReferenceEntry
 from epicrisis.types import Document
 
 SECONDS = 60
@@ -44,7 +45,18 @@ OUT_OF_MEMORY = 3
 
 _ROOT = Path(__file__).parents[2]
 _START = "import sys; sys.path.append(sys.argv[1]); from epicrisis.corpus.sandbox_worker import main; main()"
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "TMPDIR")
+_ENVIRONMENT = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONUTF8",
+    "TMPDIR",
+    "TESSDATA_PREFIX",
+)
 """The only environment variables of the child: no keys of endpoints."""
 _LENGTH_BYTES = 8
 
@@ -53,7 +65,7 @@ class _ParserError(Exception):
     """The child could not read the file. The message says why and what to do."""
 
 
-def read_file(kind: str, path: Path, name: str = "") -> Iterator[Document | Skipped]:
+def read_file(kind: str, path: Path, name: str = "") -> Iterator[Document | Skipped | FileRemark | OmittedText]:
     """Yield the items of the reader of this kind for a file. A file that exceeds a limit, or crashes, is `Skipped`."""
     size = 0
     with suppress(OSError):
@@ -66,6 +78,10 @@ def read_file(kind: str, path: Path, name: str = "") -> Iterator[Document | Skip
     for item in items:
         if "reason" in item:
             yield Skipped(item["path"], item["where"], item["reason"])
+        elif "noun" in item:
+            yield FileRemark(**item)
+        elif "texts" in item:
+            yield OmittedText(item["document"], item["kind"], tuple(item["texts"]))
         else:
             fields = {field: item[field] for field in ("id", "text", "title", "source", "date", "metadata")}
             yield Document(**fields)
@@ -79,6 +95,16 @@ def page_text(data: bytes) -> str:
 def sheet_rows(path: Path) -> list[list[str]]:
     """Return the rows of the first sheet of a spreadsheet, cells as text. Raises ValueError with the reason."""
     return list(_request_value({"kind": "sheet", "path": str(path)}, b"", path.stat().st_size, "rows"))
+
+
+def read_references(path: Path) -> tuple[list[ReferenceEntry], list[tuple[str, str]], str]:
+    """Return the entries of a reference manager's file, (place, reason) of those that cannot be read, the encoding.
+
+    The encoding is empty for UTF-8. Raises ValueError with the reason if nothing can be read.
+    """
+    reply = _request_value({"kind": "references", "path": str(path)}, b"", path.stat().st_size, "references")
+    entries = [ReferenceEntry(**{**entry, "files": tuple(entry["files"])}) for entry in reply["entries"]]
+    return entries, [(where, reason) for where, reason in reply["skipped"]], str(reply["encoding"])
 
 
 def find_words(path: Path, sha256: str, places: Sequence[PageWords]) -> tuple[PageBoxes, ...]:
@@ -96,9 +122,9 @@ def render_page(path: Path, sha256: str, number: int) -> bytes:
 
 
 def _view(request: Mapping[str, Any], path: Path, sha256: str, key: str) -> Any:
-    whole = {**request, "path": str(path), "sha256": sha256}
+    message = {**request, "path": str(path), "sha256": sha256}
     try:
-        (reply,) = _VIEWER.ask_within(VIEW_SECONDS, VIEW_MEMORY, whole)
+        (reply,) = _VIEWER.ask_within(VIEW_SECONDS, VIEW_MEMORY, message)
     except _ParserError as error:
         raise ValueError("drawing it took too much time or memory, or failed") from error
     if "error" in reply:

@@ -10,21 +10,26 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus import html, jats, medrag, pdf, pdf_pages
-from epicrisis.corpus.reader_base import Skipped, skip
+from epicrisis.corpus import html, jats, medrag, ocr, office, pdf, pdf_pages
+from epicrisis.corpus.encodings import decode_text
+from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
+from epicrisis.corpus.reference_entries import parse_references
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
 
 MAX_SHEET_BYTES = 64 * 1024 * 1024
 _REPLACE_BYTES = 512 * 1024**2
 """Memory in use after which a child is replaced, so that the remains of one file cannot make the next fail."""
-_READERS: dict[str, Callable[[Path, str], Iterable[Document | Skipped]]] = {
-    "pdf": pdf.read_document,
+_READERS: dict[str, Callable[[Path, str], Iterable[Document | Skipped | FileRemark | OmittedText]]] = {
+    "pdf": partial(pdf.read_document, before_ocr=lambda: signal.alarm(2 * ocr.PAGE_SECONDS)),
     "html": html.read_document,
     "nxml": jats.read_articles,
+    "office": office.read_document,
+    "spreadsheet": office.read_spreadsheet,
     "statpearls": lambda path, name: medrag.read_statpearls(path),
 }
 
@@ -68,6 +73,8 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
         path = Path(request["path"])
         if request["kind"] == "sheet":
             return [{"rows": _read_sheet(path)}]
+        if request["kind"] == "references":
+            return [{"references": _read_references(path)}]
         if request["kind"] == "words":
             places = [pdf_pages.PageWords(**place) for place in request["places"]]
             return [{"pages": list(map(asdict, pdf_pages.find_words(path, request["sha256"], places)))}]
@@ -85,6 +92,12 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
     except Exception as error:  # noqa: BLE001 - a parser's error costs one file only
         reason = f"its parser failed ({type(error).__name__}); save the file as text, or recreate it"
         return [asdict(skip(path, "", reason))]
+
+
+def _read_references(path: Path) -> dict[str, Any]:
+    text, encoding = decode_text(read_limited(path, MAX_SHEET_BYTES))
+    entries, skipped = parse_references(text)
+    return {"entries": list(map(asdict, entries)), "skipped": skipped, "encoding": encoding}
 
 
 def _read_sheet(path: Path) -> list[list[str]]:

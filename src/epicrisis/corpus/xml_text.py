@@ -133,11 +133,15 @@ def _describe_error(error: Any) -> str:
         return describe_read_error(error)
     if error.code in (etree.ErrorTypes.ERR_ENTITY_LOOP, etree.ErrorTypes.ERR_RESOURCE_LIMIT):
         return "its entities, texts or nesting exceed the parser's limits; fetch the file from its publisher"
+    if error.code in _ENCODING_ERRORS:
+        return "its bytes are not in the encoding that it declares (UTF-8 if it declares none); save it as UTF-8"
     line, column = error.position
     place = f" at line {line}, column {column}" if line else ""
     return f"not well-formed XML{place}, or cut off there; fetch it again or recreate it"
 
 
+_ENCODING_ERRORS = (9, 31, 32, 81)
+"""libxml2's codes for invalid characters, unknown and unsupported encodings, and invalid bytes."""
 _SPACES = re.compile(r"[ \t\r\n]+")
 _POWER = re.compile(r"[+\-−–]?\d")
 _CHARGE = re.compile(r"\d*[+\-−–]+")

@@ -20,7 +20,7 @@ from epicrisis.study_types import StudyType, find_study_type
 from epicrisis.types import RETRACTED, Metadata
 
 PAGE_DOCUMENTS = 50
-COUNTED_DOCUMENTS = 5_000
+COUNTED_DOCUMENTS = 20_000
 """The most documents whose study type is counted."""
 SCANNED_DOCUMENTS = 20_000
 """Documents read after the page to count the other matches. Also the most that a search by study type reads."""
@@ -74,7 +74,7 @@ class DocumentCounts:
     """Documents by study type, the most frequent first."""
     unknown_types: int
     counted_types: int
-    """Documents whose study type was looked for: all, or the first 5,000."""
+    """Documents whose study type was looked for: all, or the first COUNTED_DOCUMENTS."""
     retracted: int
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from epicrisis.library.checksums import Damage
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.vector_index import IndexReport
-from epicrisis.printable import count_noun, printable
+from epicrisis.printable import agree, count_noun, printable
 
 MAX_LISTED = 5
 """Maximum number of ids in a finding."""
@@ -21,8 +21,7 @@ _AGAIN = "delete their documents (`epicrisis library delete`) and add the files 
 _REFILL = f"{_REPAIR}, then add the files again"
 _RESTORE = "restore the folder from a backup, or create the library again"
 _SUPERSEDED = (
-    "damaged files belong to earlier versions and are no longer in use: ten minutes after the last change "
-    "`epicrisis library optimize` removes them"
+    "of earlier versions, no longer in use: ten minutes after the last change `epicrisis library optimize` cleans up"
 )
 MARKS_DUE = (
     "an addition stopped before it marked all articles that a list or a notice calls retracted, doubted or corrected, "
@@ -131,19 +130,19 @@ class HealthReport:
 def find_problems(library: LibraryInfo, rows: Rows, agreement: IndexAgreement, files: Damage) -> tuple[str, ...]:
     """Return a sentence with its cure for each problem."""
     problems = [*library.problems, *describe_damaged_files(files)]
-    for finding, fault, cure in (
-        (rows.wrong_ids, "passages have an id that does not match their document and ordinal", _AGAIN),
-        (rows.repeated_ids, "passages have the id of another passage", _AGAIN),
-        (rows.broken, "documents lack passages, or hold some of another version", _AGAIN),
-        (rows.offsets, "passages have a start and end that do not match their text", _AGAIN),
-        (rows.no_vector, "passages have no usable vector, so vector search never finds them", _AGAIN),
-        (agreement.not_in_words, "passages are missing or outdated in the word index", _REPAIR),
-        (agreement.only_in_words, "entries of the word index belong to no current passage", _REPAIR),
-        (agreement.not_in_journal, "documents have passages that were not acknowledged", _REPAIR),
-        (agreement.only_in_journal, "documents were acknowledged and have lost passages since", _REFILL),
+    for finding, noun, fault, cure in (
+        (rows.wrong_ids, "passage", "with an id that does not match document and ordinal", _AGAIN),
+        (rows.repeated_ids, "passage", "with the id of another passage", _AGAIN),
+        (rows.broken, "document", "without all passages, or with some of another version", _AGAIN),
+        (rows.offsets, "passage", "with a start and end that do not match the text", _AGAIN),
+        (rows.no_vector, "passage", "without a usable vector, which vector search cannot find", _AGAIN),
+        (agreement.not_in_words, "passage", "missing or outdated in the word index", _REPAIR),
+        (agreement.only_in_words, "row", "of the word index without a current passage", _REPAIR),
+        (agreement.not_in_journal, "document", "with passages that were not acknowledged", _REPAIR),
+        (agreement.only_in_journal, "document", "acknowledged, with passages lost since", _REFILL),
     ):
         if finding.count:
-            problems.append(f"{_describe(finding, fault)}: {cure}")
+            problems.append(f"{_describe(finding, noun, fault)}: {cure}")
     return tuple(problems)
 
 
@@ -152,14 +151,14 @@ def describe_damaged_files(files: Damage) -> tuple[str, ...]:
     index_files = tuple(name for name in files.changed if "/_indices/" in name)
     data_files = tuple(name for name in files.changed if name not in index_files)
     sentences = []
-    for names, fault, cure in (
-        (data_files, "data files changed after they were written (a damaged disk?)", _RESTORE),
-        (index_files, "index files changed after they were written", "run `epicrisis library optimize --rebuild`"),
-        (files.missing, "data files are missing", _RESTORE),
-        (files.words, "files of the word index are damaged", _REPAIR),
+    for names, noun, fault, cure in (
+        (data_files, "data file", "changed after the writing (a damaged disk?)", _RESTORE),
+        (index_files, "index file", "changed after the writing", "run `epicrisis library optimize --rebuild`"),
+        (files.missing, "data file", "missing", _RESTORE),
+        (files.words, "damaged file", "of the word index", _REPAIR),
     ):
         if names:
-            sentences.append(f"{_describe(Finding(len(names), names), fault)}: {cure}")
+            sentences.append(f"{_describe(Finding(len(names), names), noun, fault)}: {cure}")
     return tuple(sentences)
 
 
@@ -172,19 +171,17 @@ def find_notices(
             "a writer is at work, or was stopped, so the parts of the library were not compared: check again after it "
             "has ended, or after the next `epicrisis library add`"
         )
-    passages, documents = f"of {contents.passages:,} passages", f"of {contents.documents:,} documents"
-    for finding, fact in (
-        (texts.empty, f"{passages} have no text, or only say so"),
-        (texts.markup, f"{passages} contain markup"),
-        (rows.odd_vector, f"{passages} have a vector much longer or shorter than the others"),
-        (contents.undated, f"{documents} have no date, so searches as of a date do not find them"),
-        (
-            contents.retracted,
-            f"{documents} are retracted: searches skip them without the setting scope.include=retracted",
-        ),
+    passages = f"of {count_noun(contents.passages, 'passage')}"
+    documents = f"of {count_noun(contents.documents, 'document')}"
+    for finding, total, fact in (
+        (texts.empty, passages, "without text, or with a remark that it is missing"),
+        (texts.markup, passages, "with markup"),
+        (rows.odd_vector, passages, "with a vector much longer or shorter than the others"),
+        (contents.undated, documents, "without a date, which searches as of a date do not find"),
+        (contents.retracted, documents, "retracted, which searches skip without the setting scope.include=retracted"),
     ):
         if finding.count:
-            yield _describe(finding, fact)
+            yield f"{finding.count:,} {total} {fact}{_list_examples(finding.count, finding.first)}"
     yield from _notices_of_duplicates(texts, contents.passages)
     if library.index is not None and not library.index.good:
         yield (
@@ -195,19 +192,21 @@ def find_notices(
         passages = count_noun(library.unindexed, "passage")
         yield f"{passages} not in the index and scanned: run `epicrisis library optimize`"
     if files.superseded:
-        yield _describe(Finding(len(files.superseded), files.superseded), _SUPERSEDED)
+        yield _describe(Finding(len(files.superseded), files.superseded), "damaged file", _SUPERSEDED)
     if not files.recorded:
         yield _NOT_RECORDED
 
 
 def _notices_of_duplicates(texts: Texts, passages: int) -> Iterator[str]:
-    of_passages = f"of {passages:,} passages"
+    of_passages = f"of {count_noun(passages, 'passage')}"
     if texts.repeated.count:
         examples = _list_pairs(texts.repeated)
-        yield f"{texts.repeated.count:,} {of_passages} repeat one of another document word for word{examples}"
-    fact = f"repeat one of another document nearly or completely{_list_pairs(texts.near)}"
+        yield f"{texts.repeated.count:,} {of_passages} with the words of one of another document{examples}"
+    fact = f"with nearly or completely the words of one of another document{_list_pairs(texts.near)}"
     if texts.compared < passages:
-        sample = f"of {texts.compared:,} passages examined (a sample, with near duplicates selected together)"
+        sample = (
+            f"of {count_noun(texts.compared, 'passage')} examined (a sample, with near duplicates selected together)"
+        )
         yield f"{sample}, {texts.near.count:,} {fact}"
     elif texts.near.count:
         yield f"{texts.near.count:,} {of_passages} {fact}"
@@ -216,8 +215,8 @@ def _notices_of_duplicates(texts: Texts, passages: int) -> Iterator[str]:
         yield f"{crowded} had too many candidates to compare them all, so there may be more"
 
 
-def _describe(finding: Finding, text: str) -> str:
-    return f"{finding.count:,} {text}{_list_examples(finding.count, finding.first)}"
+def _describe(finding: Finding, noun: str, fact: str) -> str:
+    return f"{count_noun(finding.count, noun)} {fact}{_list_examples(finding.count, finding.first)}"
 
 
 def _list_pairs(pairs: Pairs) -> str:
@@ -249,7 +248,10 @@ def format_report(report: HealthReport) -> list[str]:
     if library.index is not None:
         method = "exact, the index is not used: it finds" if library.exact else "by an index that finds"
         search = f"{method} {_format_recall(library.index)}, {count_noun(library.unindexed, 'passage')} not in it"
-    checksums = f"{files.files:,} data files compared, {len(files.changed) + len(files.missing):,} changed or missing"
+    checksums = (
+        f"{count_noun(files.files, 'data file')} compared, "
+        f"{len(files.changed) + len(files.missing):,} changed or missing"
+    )
     ordered = sorted(contents.by_source.items(), key=lambda item: (-item[1], item[0]))
     sources = ", ".join(f"{printable(name) or '(no source named)'} {count:,}" for name, count in ordered[:MAX_LISTED])
     if len(ordered) > MAX_LISTED:
@@ -258,7 +260,11 @@ def format_report(report: HealthReport) -> list[str]:
         ("holds", f"{count_noun(contents.documents, 'document')}, {count_noun(contents.passages, 'passage')}"),
         ("from", sources),
         ("published", published),
-        ("retracted", f"{contents.retracted.count:,}; {contents.deleted:,} deletions are recorded"),
+        (
+            "retracted",
+            f"{contents.retracted.count:,}; {count_noun(contents.deleted, 'deletion')} "
+            f"{agree(contents.deleted, 'is', 'are')} recorded",
+        ),
         ("encoder", f"{manifest.encoder_name}, {manifest.dimensions} dimensions ({manifest.encoder_fingerprint})"),
         ("splitter", f"{manifest.splitter}, up to {count_noun(manifest.max_tokens, 'token')}{overlap}"),
         ("created", f"{manifest.created} by {software}"),

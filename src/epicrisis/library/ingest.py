@@ -162,6 +162,9 @@ class _ItemReader:
         if isinstance(item, readers.FileFingerprint):
             self._batch.whole_files.append(item)
             return
+        if isinstance(item, readers.FileRemark):
+            self._counts.add_file_remark(item)
+            return
         self._counts.documents += 1
         if isinstance(item, readers.Skipped):
             self._counts.add_skipped(item)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, Skipped
+from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, FileRemark, Skipped
 from epicrisis.corpus.removal_log import RemovalSummary
 from epicrisis.corpus.retractions import extract_statements
 from epicrisis.library.journal import IngestedFile
@@ -26,6 +26,7 @@ from epicrisis.library.passage_table import replace_marks
 from epicrisis.library.patients import PatientRegistration, read_document_patients
 from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
+from epicrisis.printable import count_noun, printable
 from epicrisis.protocols import Encoder, StoredDocument, Vectors
 from epicrisis.types import Document, Origin, Passage
 
@@ -36,6 +37,7 @@ SAME_ID_OTHER_NOTE = (
     "same id, but another note or another patient's: choose a column with an id unique to each note (--column "
     "note-id=NAME), or none; for FHIR, add sources with their own ids to a separate library"
 )
+_NAMED_FILES = 3
 _FIRST_BATCH = 16
 _MARGIN = 0.6
 _MAX_ORIGINS = 10_000
@@ -121,6 +123,7 @@ class IngestCounts:
         self.first_skipped: tuple[Skipped, ...] = ()
         self.remarks: tuple[str, ...] = ()
         self.more_remarks = 0
+        self._file_remarks: dict[tuple[str, str], list[FileRemark]] = {}
 
     def skip(self, document_id: str, reason: str) -> None:
         """Count a skipped document."""
@@ -140,10 +143,27 @@ class IngestCounts:
         else:
             self.more_remarks += 1
 
+    def add_file_remark(self, remark: FileRemark) -> None:
+        """Add a remark of a reader. Remarks of many files that say the same become one line."""
+        self._file_remarks.setdefault((remark.noun, remark.text), []).append(remark)
+
+    def file_remark_lines(self) -> tuple[str, ...]:
+        """Return one line for each kind of remark, with the sum of the counts and the first files."""
+        lines: list[str] = []
+        for (noun, text), remarks in self._file_remarks.items():
+            total = count_noun(sum(remark.count for remark in remarks), noun)
+            names = [printable(Path(remark.path).name) for remark in remarks[:_NAMED_FILES]]
+            more = f" and {len(remarks) - len(names):,} more" if len(remarks) > len(names) else ""
+            lines.append(f"{total} {text} ({', '.join(names)}{more})")
+        return tuple(lines)
+
     def build(self, kind: type[_Result], seconds: float) -> _Result:
         """Return the progress or the report after so many seconds."""
         names = vars(self).keys() & {field.name for field in fields(kind)}
-        return kind(seconds=seconds, **{name: getattr(self, name) for name in names})
+        values = {name: getattr(self, name) for name in names}
+        if "remarks" in values:
+            values["remarks"] = (*self.file_remark_lines(), *self.remarks)
+        return kind(seconds=seconds, **values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -473,7 +473,7 @@ class LibraryStore:
             return self._journal.count()
 
     def info(self) -> LibraryInfo:
-        """Return a summary, and whether the parts agree. Counting takes seconds for millions of passages."""
+        """Return a summary, with the agreement of the parts. Takes seconds for millions of passages."""
         with self._thread_lock:
             return self._parts.info(self.manifest)
 
@@ -481,8 +481,8 @@ class LibraryStore:
     def repair(cls, path: Path | str) -> LibraryInfo:
         """Rebuild the word index and the table of documents from the passages. After a kill, repeat the call.
 
-        A library with an interrupted creation becomes an empty one. Raise LibraryDamaged if passages are lost, which
-        cannot be rebuilt, LibraryBusy or StorageError.
+        An incomplete new library becomes an empty one. Raises LibraryDamaged for lost passages, LibraryBusy and
+        StorageError.
         """
         folder = local_path(path).absolute()
         manifests.read_manifest(folder)

@@ -25,6 +25,7 @@ from epicrisis.library.vector_index import IndexReport, read_report
 from epicrisis.library.vector_matrix import MatrixSearch
 from epicrisis.library.vector_search import EXACT_LIMIT
 from epicrisis.library.word_index import WordIndex, version_of
+from epicrisis.printable import agree, count_noun
 from epicrisis.types import Hit, Origin, Scope
 
 LOCK = "write.lock"
@@ -244,7 +245,8 @@ class LibraryParts:
         for name, count in counts.items():
             if count != acknowledged:
                 problems.append(
-                    f"{name} has {count} passages, but {acknowledged} were acknowledged; run `epicrisis library repair`"
+                    f"{name} has {count_noun(count, 'passage')}, but {acknowledged} "
+                    f"{agree(acknowledged, 'was', 'were')} acknowledged; run `epicrisis library repair`"
                 )
         if not problems and self.checkpoint() != self.journal.checkpoint():
             problems.append(f"{journals.NAME} lacks the last writes (half-copied?); run `epicrisis library repair`")

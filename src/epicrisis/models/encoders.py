@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 import numpy as np
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.extensions import make_extension
 from epicrisis.models import networks
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256, find_model
@@ -29,13 +30,15 @@ _FIRST_SETTINGS = {"pooling", "normalise", "max_tokens", "title"}
 
 
 def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> Encoder:
-    """Load the encoder of that catalogue name, or in that folder. `threads=None` uses all cores.
+    """Load the encoder of that catalogue name, of an installed package, or in that folder. `threads=None`: all cores.
 
     A folder holds `tokenizer.json`, weights (`model.onnx`, or `model.safetensors` and `config.json`, which need torch)
     and either a `model.json` with `{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}` or the
     files of sentence-transformers. An encoder of two networks has these files in `query/` and `article/`, with
     `model.json` above them. ONNX weights are preferred, unless the path is another file of the folder.
     """
+    if name_or_path not in load_catalogue() and (own := make_extension("encoder", name_or_path)) is not None:
+        return own  # type: ignore[no-any-return]
     return TextEncoder(find_model(name_or_path, "encoder", home), threads)
 
 

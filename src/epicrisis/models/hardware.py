@@ -1,12 +1,15 @@
-"""Memory and cores that this machine, or the limits of a container or task, allow for a model."""
+"""Memory, cores and cards that this machine, or the limits of a container or task, allow for a model."""
 
 from __future__ import annotations
 
 import math
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/")
@@ -14,6 +17,39 @@ SAMPLE_SECONDS = 0.2
 """Long enough for twenty ticks of each core."""
 _IDLE = slice(3, 5)
 """The positions of the ticks spent idle and waiting for a disk."""
+
+
+CARD_SECONDS = 10.0
+"""Limit of asking NVIDIA's driver, which may first have to wake a card."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphicsCard:
+    """An NVIDIA card, with its whole memory."""
+
+    name: str
+    memory_bytes: int
+
+
+def list_graphics_cards() -> list[GraphicsCard]:
+    """Return the NVIDIA cards that `nvidia-smi` shows, or none without it. Cards of other makers are not seen."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    command = [program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        process = subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=CARD_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return []
+    cards: list[GraphicsCard] = []
+    for line in process.stdout.splitlines() if process.returncode == 0 else ():
+        name, _, mebibytes = line.rpartition(",")
+        # A card that shares the machine's memory reports `[N/A]`.
+        if name and mebibytes.strip().isdecimal():
+            cards.append(GraphicsCard(name.strip(), int(mebibytes) << 20))
+    return cards
 
 
 def measure_available_memory(root: Path = ROOT) -> float:

@@ -24,6 +24,7 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
+from epicrisis.extensions import make_extension
 from epicrisis.models import networks
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat.endpoints.failures import walk_causes
@@ -43,6 +44,8 @@ def load_reranker(
 ) -> Reranker:
     """Load the reranker of that catalogue name (`medcpt` means `medcpt-reranker`), in that folder, or at that URL.
 
+    An installed package may offer others by name.
+
     A folder holds the files of an encoder; its `model.json` says `{"settings": {"scoring": "cross-encoder",
     "max_tokens": 512}}`, or its `config.json` describes a transformers model for sequence classification, or it is a
     checkpoint of ColBERT. A URL is as for `HttpReranker`, with `#model-name` at its end. Nothing is contacted.
@@ -51,6 +54,8 @@ def load_reranker(
         url, _, model = name.partition("#")
         return HttpReranker(url, model or None, api_key)
     full_name = f"{name}-reranker"
+    if not {name, full_name} & load_catalogue().keys() and (own := make_extension("reranker", name)) is not None:
+        return own  # type: ignore[no-any-return]
     files = find_model(full_name if full_name in load_catalogue() else name, "reranker", home)
     recipe = RerankerRecipe.read(files)
     reranker_class = CrossEncoder if recipe.scoring == "cross-encoder" else LateInteraction
@@ -81,9 +86,9 @@ class CrossEncoder:
         truncated = _count_truncated(self._encode(query, passages))
         if not truncated:
             return ()
-        shown = f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')}"
+        subject = f"{truncated} of {count_noun(len(passages), 'passage')} {agree(truncated, 'is', 'are')}"
         return (
-            f"{shown}, with the question, longer than the {self._window} tokens that the reranker reads: it did not "
+            f"{subject}, with the question, longer than the {self._window} tokens that the reranker reads: it did not "
             "see the end of the longer text",
         )
 

@@ -231,7 +231,7 @@ def _remark(answer: Answer) -> Iterable[str]:
 
 def _list_sources(answer: Answer) -> AnswerSection:
     if answer.strategy == EVIDENCE:
-        return AnswerSection("Sentences", _list_sentences(answer.citations))
+        return AnswerSection("Sentences", list_sentences(answer.citations))
     citations = answer.withheld.citations if answer.withheld is not None else answer.citations
     heading = "Sources" if answer.withheld is None else "Sources that the model named"
     by_document: dict[str, list[Citation]] = {}
@@ -260,7 +260,7 @@ def _describe_source(citations: Sequence[Citation]) -> SourceEntry:
     )
 
 
-def _list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
+def list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
     """Return the sentences in their order, each with its source. A repeated source is named by its first number."""
     entries: list[SourceEntry] = []
     first_numbers: dict[str, int] = {}

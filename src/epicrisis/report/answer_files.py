@@ -18,7 +18,7 @@ from epicrisis.report.answer_content import AnswerContent, AnswerSection, Source
 from epicrisis.report.templates import build_environment
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 MARKDOWN_MARK = "<!-- epicrisis ask -->"
 HTML_MARK = '<meta name="generator" content="epicrisis ask">'
@@ -78,7 +78,7 @@ def to_markdown(content: AnswerContent, path: Sequence[str] = ()) -> str:
     for remark in content.remarks:
         lines += [escape_markdown(remark), ""]
     for section in content.sections:
-        lines += _write_section(section)
+        lines += write_section(section)
     if path:
         lines += ["## How the answer was found", "", *_list_lines(path)]
     return "\n".join([*lines, MARKDOWN_MARK, ""])
@@ -89,7 +89,8 @@ def _list_lines(texts: Sequence[str]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _write_section(section: AnswerSection) -> list[str]:
+def write_section(section: AnswerSection) -> list[str]:
+    """Return a section as lines of Markdown."""
     lines = [f"## {section.heading}", ""]
     for entry in section.entries:
         lines += _write_entry(entry)
@@ -122,10 +123,17 @@ def to_html(content: AnswerContent, path: Sequence[str] = ()) -> str:
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     from markupsafe import Markup
 
-    return _template().render(content=content, path=path, style=Markup(_STYLE), style_hash=digest)
+    return _template().render(content=content, path=path, prefix="", style=Markup(_STYLE), style_hash=digest)
 
 
 @cache
 def _template() -> Template:
-    text = resources.files("epicrisis.report").joinpath("answer.html.jinja").read_text(encoding="utf-8")
-    return build_environment().from_string(text)
+    return build_answer_environment().get_template("answer.html.jinja")
+
+
+def build_answer_environment() -> Environment:
+    """Return the environment of the templates of this folder."""
+    from jinja2 import FunctionLoader
+
+    folder = resources.files("epicrisis.report")
+    return build_environment(FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8")))

@@ -50,8 +50,8 @@ class AccessControl:
         try:
             check_access(caller, library, None if library_only else patient, reason)
         except AccessDenied:
-            known = await asyncio.to_thread(find_known_patient, library, patient)
-            await self.record(caller, action, library, known, (), reason, outcome="refused")
+            patient_id = await asyncio.to_thread(find_known_patient, library, patient)
+            await self.record(caller, action, library, patient_id, (), reason, outcome="refused")
             raise
 
     async def record(

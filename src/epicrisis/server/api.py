@@ -59,10 +59,10 @@ def make_question_routes(questions: Questions) -> APIRouter:
     @router.post("/ask", summary="Answer a question", response_model=None, responses={200: _ASK_RESPONSE})
     async def ask(body: AskBody, request: Request, caller: CurrentCaller) -> Response:
         """Answer a question from the documents of a library, whole or as a stream of events."""
-        asked = await questions.prepare(body, caller)
+        inquiry = await questions.prepare(body, caller)
         if body.stream:
-            return EventStream(keep_alive(stream_events(questions.events(asked), hide)))
-        answer = await wait_for_answer(questions.events(asked), request)
+            return EventStream(keep_alive(stream_events(questions.events(inquiry), hide)))
+        answer = await wait_for_answer(questions.events(inquiry), request)
         data = to_json(answer)
         if not body.trace:
             data.pop("trace")

@@ -95,7 +95,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER, options.keep_days)
     jobs = None if options.folder is None else Jobs(questions, options.folder, users, provider)
 
-    uploads = open_uploads(resources, options)
+    uploads = open_uploads(resources, options, log)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -137,7 +137,9 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.router.routes.extend(assistants.routes)
     app.include_router(make_page_routes(questions, shelves, answers, runs, uploads))
     reviews = None if options.folder is None else ReviewStore(options.folder / REVIEWS_FOLDER)
-    app.include_router(make_review_routes(ReviewPages(reviews, runs, users, log)))
+    app.include_router(
+        make_review_routes(ReviewPages(reviews, runs, users, log, None if provider is None else provider.sessions))
+    )
     app.include_router(make_sign_in_routes(users, provider, options.guard.address))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
@@ -181,13 +183,13 @@ def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog
     return AccessLog(folder / ACCESS_LOG), users
 
 
-def open_uploads(resources: Resources, options: ServerOptions) -> Uploads | None:
+def open_uploads(resources: Resources, options: ServerOptions, log: AccessLog | None) -> Uploads | None:
     """Return the uploads, or None if the options allow none. Raises SettingsError without a folder for the files."""
     if options.uploads is None:
         return None
     if options.folder is None:
         raise SettingsError("uploads need a folder of the server: give it with --folder")
-    return Uploads(resources, options.folder, options.uploads)
+    return Uploads(resources, options.folder, options.uploads, log)
 
 
 def log_is_needed(resources: Resources) -> bool:

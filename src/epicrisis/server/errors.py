@@ -305,10 +305,10 @@ def describe_faults(problems: Sequence[Mapping[str, Any]], skip: int = 0) -> str
         is_form = (len(names) < len(parts) and problem["type"] in _OTHER_FORMS) or problem["type"] == "too_short"
         words = _PLAIN_WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
         faults[".".join(names) or "body", words] = is_form
-    own = [place for (place, _), is_form in faults.items() if not is_form]
+    exact_places = [place for (place, _), is_form in faults.items() if not is_form]
     lines: list[str] = []
     for (place, words), is_form in faults.items():
-        has_own = any(other == place or other.startswith(f"{place}.") for other in own)
+        has_own = any(other == place or other.startswith(f"{place}.") for other in exact_places)
         if not (is_form and has_own):
             lines.append(f"{place}: {words}")
     return printable("; ".join(lines))

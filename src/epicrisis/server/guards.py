@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
@@ -47,6 +48,11 @@ WRONG_KEYS_PER_MINUTE = 20
 MAX_ADDRESSES = 10_000
 """Senders whose rates are remembered. The one seen least recently is forgotten first."""
 SIGN_IN_PATH = "/sign-in"
+RETURN_FIELD = "next"
+"""The field of the sign-in with the path of the page to open after it."""
+_MAX_RETURN_PATH = 1_000
+_OWN_PATH = re.compile(r"/(?!sign-(?:in|out))(?:[!-.0-\[\]-~][!-\[\]-~]*)?")
+"""A path of visible ASCII characters. A second slash, a backslash or white space could name another host."""
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", SIGN_IN_PATH, "/sign-out"})
 """Paths without a key. They tell nothing of libraries."""
 PUBLIC_PREFIXES = ("/static/", f"{SIGN_IN_PATH}/")
@@ -102,7 +108,7 @@ class RateLimiter:
 
 
 class RequestGuard:
-    """The outermost layer of the application. Refuses what no route may see, and names the caller to the others."""
+    """The outermost layer of the application: refuses unsafe requests, and identifies the caller for the others."""
 
     def __init__(
         self,
@@ -148,7 +154,7 @@ class RequestGuard:
             await self._app(scope, receive, send_guarded)
         except KeyRequired as error:
             is_page = asks_for_page(scope, headers)
-            response = RedirectResponse(SIGN_IN_PATH, 303) if is_page else self._refuse(scope, error)
+            response = RedirectResponse(find_sign_in(scope, headers), 303) if is_page else self._refuse(scope, error)
             await response(scope, receive, send_guarded)
         except EpicrisisError as error:
             await self._refuse(scope, error)(scope, receive, send_guarded)
@@ -266,6 +272,22 @@ def asks_for_page(scope: Scope, headers: Headers) -> bool:
     return scope["method"] == "GET" and "text/html" in headers.get("accept", "")
 
 
+def find_sign_in(scope: Scope, headers: Headers) -> str:
+    """Return the address of the sign-in, with the path of the page that the browser asked for."""
+    path = (scope.get("raw_path") or b"").decode("ascii", "replace")
+    query = scope.get("query_string", b"").decode("ascii", "replace")
+    place = find_own_path(f"{path}?{query}" if query else path)
+    if place == "/" or "hx-request" in headers:
+        return SIGN_IN_PATH
+    return f"{SIGN_IN_PATH}?{urlencode({RETURN_FIELD: place})}"
+
+
+def find_own_path(value: object) -> str:
+    """Return the path if it is one of a page of this server, else `/`. Never leads to another site."""
+    is_own = isinstance(value, str) and len(value) <= _MAX_RETURN_PATH and _OWN_PATH.fullmatch(value) is not None
+    return str(value) if is_own else "/"
+
+
 def find_key(headers: Headers) -> str | None:
     """Return the key of a request: `Authorization: Bearer KEY`, or the cookie of the page."""
     return find_bearer(headers) or find_cookie(headers, SESSION_COOKIE)
@@ -292,8 +314,8 @@ def check_host(headers: Headers, hosts: frozenset[str], address: PublicAddress) 
     A page of another site whose name was pointed at this address (DNS rebinding) sends its own name as the host. One
     that addresses this server openly sends another origin.
     """
-    named = headers.getlist("host")
-    name, port = split_port(named[0] if len(named) == 1 else "")
+    host_headers = headers.getlist("host")
+    name, port = split_port(host_headers[0] if len(host_headers) == 1 else "")
     # The links of a reply begin with this header, so nothing else may stand in it.
     if name not in hosts or not (port.isascii() and (port.isdecimal() or not port)):
         raise HostRefused("the header Host does not name this server")
@@ -301,7 +323,7 @@ def check_host(headers: Headers, hosts: frozenset[str], address: PublicAddress) 
     if not origins:
         return
     scheme, separator, place = origins[0].partition("://")
-    is_own = separator and scheme in address.find_schemes(name) and place.lower() == named[0].lower()
+    is_own = separator and scheme in address.find_schemes(name) and place.lower() == host_headers[0].lower()
     is_public = origins[0].lower() in address.origins
     if len(origins) != 1 or not (is_own or is_public):
         raise HostRefused("the header Origin names another site")

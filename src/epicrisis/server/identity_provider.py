@@ -133,7 +133,7 @@ class IdentityProvider:
 
     @contextmanager
     def _explain(self) -> Iterator[None]:
-        """Permit the host of the provider, and turn the errors of a sign-in into those of the server."""
+        """Permit the host of the provider, and translate errors of a sign-in."""
         import httpx2
         from authlib.integrations.base_client import MismatchingStateError, OAuthError
         from joserfc.errors import JoseError

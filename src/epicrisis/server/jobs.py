@@ -34,7 +34,7 @@ from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyR
 from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.questions import (
     MAX_QUESTION_CHARACTERS,
-    AskedQuestion,
+    Inquiry,
     LibraryName,
     Options,
     PatientId,
@@ -189,9 +189,9 @@ class Jobs:
         Raises InputError for the first question that cannot be asked, TooManyRequests, and what `prepare` raises.
         """
         self._check_running(caller)
-        kept = sum(job.owner == caller.owner for job in self._jobs.values()) + self._starting[caller.owner]
-        if kept >= MAX_JOBS:
-            raise TooManyRequests(f"{caller.name} has {kept} jobs, and no more are kept: delete one")
+        job_count = sum(job.owner == caller.owner for job in self._jobs.values()) + self._starting[caller.owner]
+        if job_count >= MAX_JOBS:
+            raise TooManyRequests(f"{caller.name} has {job_count} jobs, and no more are kept: delete one")
         self._starting[caller.owner] += 1
         try:
             return await self._start_job(body, caller)
@@ -229,9 +229,9 @@ class Jobs:
 
     async def list_jobs(self, caller: Caller) -> list[JobStatus]:
         """Return the jobs of the caller, the newest first."""
-        own = [job for job in self._jobs.values() if job.owner == caller.owner]
-        own.sort(key=lambda job: (job.created, job.id), reverse=True)
-        return await asyncio.to_thread(lambda: list(map(self._describe, own)))
+        jobs = [job for job in self._jobs.values() if job.owner == caller.owner]
+        jobs.sort(key=lambda job: (job.created, job.id), reverse=True)
+        return await asyncio.to_thread(lambda: list(map(self._describe, jobs)))
 
     async def status(self, id_: str, caller: Caller) -> JobStatus:
         """Return the progress of a job. Raises NotFound for a job of another user too."""
@@ -255,8 +255,8 @@ class Jobs:
         job = self._find(id_, caller)
         documents: dict[str | None, list[str]] = {question.patient: [] for question in job.body.questions}
         path = self._folder / job.id / _ANSWERS
-        size, read = await asyncio.to_thread(list_read_documents, path)
-        for patient, ids in read.items():
+        size, documents_by_patient = await asyncio.to_thread(list_read_documents, path)
+        for patient, ids in documents_by_patient.items():
             documents.setdefault(patient, []).extend(ids)
         library = self._questions.resources.find(job.body.library)
         await self._questions.record_reading(caller, "job", library, documents, job.body.break_glass)
@@ -282,7 +282,7 @@ class Jobs:
         return await self.status(job.id, caller)
 
     async def remove(self, id_: str, caller: Caller) -> None:
-        """Stop a job, and delete its questions and answers. Raises NotFound, and StorageError if a file stays."""
+        """Stop and delete a job. Raises NotFound, and StorageError for a file that stays."""
         async with self._changing:
             job = self._find(id_, caller)
             await self._end_task(job.id)
@@ -378,18 +378,18 @@ class Jobs:
     async def _answer_pending(self, job: JobFile, records: RecordStore, pending: deque[int]) -> None:
         while pending:
             number = pending.popleft()
-            asked = await self._questions.prepare(job.body.body_of(number), self._find_owner(job))
-            asked = asked.with_id(_name_question(job.body, number))
-            if records.is_done(asked.question.key):
+            inquiry = await self._questions.prepare(job.body.body_of(number), self._find_owner(job))
+            inquiry = inquiry.with_id(_name_question(job.body, number))
+            if records.is_done(inquiry.question.key):
                 continue
-            answer = await self._answer(asked)
+            answer = await self._answer(inquiry)
             await _finish_in_thread(records.append_answer, answer)
 
-    async def _answer(self, asked: AskedQuestion) -> Answer:
+    async def _answer(self, inquiry: Inquiry) -> Answer:
         """Return the answer. Waits while the server has no place."""
         for attempt in count():
             try:
-                async with aclosing(self._questions.events(asked)) as events:
+                async with aclosing(self._questions.events(inquiry)) as events:
                     async for event in events:
                         if isinstance(event, Answered):
                             return event.answer

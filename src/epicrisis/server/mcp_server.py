@@ -144,17 +144,17 @@ def _add_resources(server: MCPServer[None], tools: LibraryTools) -> None:
         ("passages/{passage_id}", tools.read_passage, "passage", "A passage, with its source."),
         ("documents/{document_id}", tools.read_document, "document", "A whole document, with its source."),
     )
-    for path, read, name, description in texts:
-        server.resource(f"{URI_SCHEME}://{path}", name=name, description=description, mime_type="text/plain")(read)
+    for path, reader, name, description in texts:
+        server.resource(f"{URI_SCHEME}://{path}", name=name, description=description, mime_type="text/plain")(reader)
     if not tools.caller.patients:
         return
     record_texts: tuple[tuple[str, Callable[..., Any], str, str], ...] = (
         ("passages/{passage_id}", tools.read_record_passage, "record-passage", "A passage of a patient's record."),
         ("documents/{document_id}", tools.read_record_document, "record-document", "A note of a patient's record."),
     )
-    for path, read, name, description in record_texts:
+    for path, reader, name, description in record_texts:
         uri = f"{URI_SCHEME}://patients/{{patient}}/{path}"
-        server.resource(uri, name=name, description=description, mime_type="text/plain")(read)
+        server.resource(uri, name=name, description=description, mime_type="text/plain")(reader)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,8 +257,8 @@ class LibraryTools:
                 patient=resolved,
                 settings=RequestSettings(**settings),
             )
-            asked = await self.questions.prepare(body, caller)
-            events = self.questions.events(asked)
+            inquiry = await self.questions.prepare(body, caller)
+            events = self.questions.events(inquiry)
             answer = await _follow(events, context)
             if answer.state in ("failed", "unparsed", "over-window"):
                 raise ToolError(_explain_failure(answer, hide))
@@ -311,8 +311,8 @@ class LibraryTools:
         rosters = () if search is None else search.rosters
         resolved = await offload(self.library.pipeline, resolve_patient, rosters, patient)
         if resolved not in self.caller.patients:
-            known = await offload(self.library.pipeline, find_known_patient, self.library, patient)
-            await self.reader.access.record(caller, "mcp", self.library, known, (), None, outcome="refused")
+            patient_id = await offload(self.library.pipeline, find_known_patient, self.library, patient)
+            await self.reader.access.record(caller, "mcp", self.library, patient_id, (), None, outcome="refused")
             raise InputError(f"this server does not read the record of patient {patient!a}: ask about its own patient")
         return caller, resolved
 

@@ -43,7 +43,7 @@ from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_ou
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
 from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.stored_answers import AnswerStore
-from epicrisis.server.questions import AskedQuestion, QuestionBody, Questions
+from epicrisis.server.questions import Inquiry, QuestionBody, Questions
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.users import Caller, CurrentCaller
@@ -112,15 +112,15 @@ class Chats:
     def find_model(self, name: str, library: str | None) -> tuple[OpenLibrary, str]:
         """Return the library and the strategy of a model. Raises NotFound, and InputError for two libraries."""
         owner, _, rest = name.partition("/")
-        strategy, _, named = rest.partition("@")
-        if named and library is not None and library != named:
+        strategy, _, library_name = rest.partition("@")
+        if library_name and library is not None and library != library_name:
             raise InputError("the model and the field epicrisis.library name different libraries: leave out one")
-        opened = self.resources.find(named or library)
-        if owner != OWNER or strategy not in opened.strategies:
+        open_library = self.resources.find(library_name or library)
+        if owner != OWNER or strategy not in open_library.strategies:
             raise NotFound(f"there is no model {name!a}: GET /v1/models lists them")
-        return opened, strategy
+        return open_library, strategy
 
-    async def prepare(self, body: ChatBody, conversation: Conversation, caller: Caller) -> AskedQuestion:
+    async def prepare(self, body: ChatBody, conversation: Conversation, caller: Caller) -> Inquiry:
         """Return the last message as a question, checked for this caller. Raises as `Questions.prepare`."""
         extension = body.epicrisis
         library, strategy = self.find_model(body.model, extension.library)
@@ -137,45 +137,45 @@ class Chats:
         return await self.questions.prepare(question, caller)
 
     async def answer(
-        self, asked: AskedQuestion, conversation: Conversation, body: ChatBody, base: str
+        self, inquiry: Inquiry, conversation: Conversation, body: ChatBody, base: str
     ) -> AsyncGenerator[str | FinishedChat, None]:
         """Yield the steps in words, and last the finished chat. Closing the generator cancels the calls.
 
         `base` is the address of the server. Raises the errors of `Questions.events`.
         """
-        completed = CompletedQuestion(asked.question.text)
+        completed = CompletedQuestion(inquiry.question.text)
         if conversation.turns:
             yield COMPLETING
-            with self.questions.hold_place(asked.caller):
-                completed = await complete(asked.pipeline, conversation.turns, conversation.question)
+            with self.questions.hold_place(inquiry.caller):
+                completed = await complete(inquiry.pipeline, conversation.turns, conversation.question)
             again = Conversation(completed.text)
-            asked = await self.prepare(body, again, asked.caller)
-        async with aclosing(self.questions.events(asked, is_accepted=bool(conversation.turns))) as events:
+            inquiry = await self.prepare(body, again, inquiry.caller)
+        async with aclosing(self.questions.events(inquiry, is_accepted=bool(conversation.turns))) as events:
             async for event in events:
                 if isinstance(event, Answered):
-                    yield await self._finish(asked, event.answer, completed, conversation, base)
+                    yield await self._finish(inquiry, event.answer, completed, conversation, base)
                     return
                 step = describe_step(event)
                 if step:
                     yield step
 
     async def _finish(
-        self, asked: AskedQuestion, answer: Answer, completed: CompletedQuestion, conversation: Conversation, base: str
+        self, inquiry: Inquiry, answer: Answer, completed: CompletedQuestion, conversation: Conversation, base: str
     ) -> FinishedChat:
         """Store the answer, and return it as a chat completion."""
-        passages = await collect_cited_passages(asked.library, answer)
+        passages = await collect_cited_passages(inquiry.library, answer)
         stored = await asyncio.to_thread(
             self._answers.add,
             answer,
             passages,
-            library=asked.library.name,
-            owner=asked.caller.owner,
-            reason=asked.reason,
-            left_out=await list_left_out(asked, answer),
+            library=inquiry.library.name,
+            owner=inquiry.caller.owner,
+            reason=inquiry.reason,
+            left_out=await list_left_out(inquiry, answer),
         )
         page = f"{base}answers/{stored.id}"
         message = write_reply(answer, completed, page, conversation.unused)
-        outcome = describe_outcome(answer, completed, page, conversation.unused, asked.library.name)
+        outcome = describe_outcome(answer, completed, page, conversation.unused, inquiry.library.name)
         return FinishedChat(answer, message, count_usage(answer.usage + completed.usage), outcome)
 
 
@@ -204,8 +204,8 @@ def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
     async def chat(body: ChatBody, request: Request, caller: CurrentCaller) -> Response:
         """Answer the last message from the documents of a library, whole or as a stream of chunks."""
         conversation = read_conversation(body)
-        asked = await chats.prepare(body, conversation, caller)
-        steps = chats.answer(asked, conversation, body, str(request.base_url))
+        inquiry = await chats.prepare(body, conversation, caller)
+        steps = chats.answer(inquiry, conversation, body, str(request.base_url))
         head = {"id": f"chatcmpl-{secrets.token_urlsafe(16)}", "created": int(time.time()), "model": body.model}
         if body.stream:
             with_usage = body.stream_options is not None and body.stream_options.include_usage

@@ -77,7 +77,7 @@ class QuestionBody(RequestBody):
 
 
 @dataclass(frozen=True, slots=True)
-class AskedQuestion:
+class Inquiry:
     """A question that a caller may ask, ready to be answered."""
 
     question: Question
@@ -88,7 +88,7 @@ class AskedQuestion:
     reason: str | None = None
     """Why the caller reads the record of a patient who is not assigned."""
 
-    def with_id(self, id_: str) -> AskedQuestion:
+    def with_id(self, id_: str) -> Inquiry:
         """Return the same question with an id."""
         return replace(self, question=replace(self.question, id=id_))
 
@@ -107,7 +107,7 @@ class Questions:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def prepare(self, body: QuestionBody, caller: Caller) -> AskedQuestion:
+    async def prepare(self, body: QuestionBody, caller: Caller) -> Inquiry:
         """Return the question of a body with its library and settings.
 
         Raises NotFound, InputError, and AccessDenied if the caller may not read the record of the patient.
@@ -121,24 +121,24 @@ class Questions:
         await self.access.check(caller, "ask", library, scope.patient, reason)
         question = replace(question, patient=scope.patient)
         await pipeline.check_questions([question])
-        return AskedQuestion(question, library, pipeline, caller, reason)
+        return Inquiry(question, library, pipeline, caller, reason)
 
-    async def events(self, asked: AskedQuestion, *, is_accepted: bool = False) -> AsyncGenerator[Event, None]:
+    async def events(self, inquiry: Inquiry, *, is_accepted: bool = False) -> AsyncGenerator[Event, None]:
         """Yield the events of the question; the last one is `Answered`. Closing the generator cancels the calls.
 
         Raises ServerBusy and ShuttingDown before any call, and the errors of `Pipeline.events`. What is read of a
         patient's record is in the access log before it is yielded.
         """
-        with self.hold_place(asked.caller, is_accepted=is_accepted):
-            await self._record(asked, ())
+        with self.hold_place(inquiry.caller, is_accepted=is_accepted):
+            await self._record(inquiry, ())
             start = time.monotonic()
-            events = asked.pipeline.events(asked.question)
+            events = inquiry.pipeline.events(inquiry.question)
             # Left to the garbage collector, the calls of a cancelled question would run on.
             async with aclosing(cast("AsyncGenerator[Event, None]", events)) as open_events:
                 async for event in open_events:
                     documents = list_documents(event)
                     if documents:
-                        await self._record(asked, documents)
+                        await self._record(inquiry, documents)
                     if isinstance(event, Answered):
                         self.metrics.count_answer(event.answer, time.monotonic() - start)
                         if event.answer.state == "failed":
@@ -212,9 +212,9 @@ class Questions:
         for patient, ids in resolved.items():
             await self.access.record(caller, action, library, patient, ids, reason)
 
-    async def _record(self, asked: AskedQuestion, documents: Sequence[str]) -> None:
-        patient = asked.question.patient
-        await self.access.record(asked.caller, "ask", asked.library, patient, documents, asked.reason)
+    async def _record(self, inquiry: Inquiry, documents: Sequence[str]) -> None:
+        patient = inquiry.question.patient
+        await self.access.record(inquiry.caller, "ask", inquiry.library, patient, documents, inquiry.reason)
 
 
 def list_documents(event: Event) -> Sequence[str]:

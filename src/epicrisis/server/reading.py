@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from epicrisis.components import build_scope
 from epicrisis.errors import InputError
-from epicrisis.evidence_selection import rank_sentences
 from epicrisis.library.passage_lookup import read_document_passages
-from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patient_check import resolve_patient
 from epicrisis.library.patients import PatientRecord
-from epicrisis.passage_search import search_passages
-from epicrisis.pipeline import SENTENCE_PASSAGES, Pipeline
+from epicrisis.passage_search import search_passages, search_sentences
+from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.record_context import rank_record, restore_notes
 from epicrisis.server.access import AccessControl, AccessReason
 from epicrisis.server.access_log import AccessLog
@@ -29,7 +27,8 @@ from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, LibraryName, Pat
 from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
-from epicrisis.types import Metadata, Passage, Question, Ranking, Scope, SentenceRanking
+from epicrisis.server.white_space import join_text
+from epicrisis.types import Metadata, Passage, Ranking, Scope, SentenceRanking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -252,25 +251,22 @@ def _select_sentences(pipeline: Pipeline, query: str, patient: str | None) -> Se
     assert search is not None
     if search.retriever.encoder is None:
         raise InputError("the server has no encoder, so it cannot rank sentences: use search")
-    check_patient(search.rosters, Question(query, patient=patient))
-    scope = build_scope(settings.scope, patient)
-    ranking = search.retriever.rank(query, SENTENCE_PASSAGES, settings.by, scope)
-    sentences = rank_sentences(settings, search.retriever.sentence_ranker, query, ranking, settings.sentences)
-    return replace(sentences, notes=(*ranking.notes, *sentences.notes))
+    return search_sentences(settings, search, query, patient)
 
 
 def _join_passages(library: str, passages: Sequence[Passage]) -> DocumentText:
-    (whole,) = restore_notes(passages)
+    # Prompts fill a single missing character with a blank; readers see the line breaks of a note.
+    (note,) = restore_notes(passages)
     return DocumentText(
-        whole.document_id,
+        note.document_id,
         library,
-        whole.title,
-        whole.source,
-        whole.date,
-        whole.patient,
-        whole.marks,
-        whole.metadata,
-        whole.start,
-        whole.text,
+        note.title,
+        note.source,
+        note.date,
+        note.patient,
+        note.marks,
+        note.metadata,
+        note.start,
+        join_text(passages),
         tuple(passage.id for passage in passages),
     )

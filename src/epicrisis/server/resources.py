@@ -22,10 +22,10 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, ValidationError
 
 from epicrisis.answers import Notice
-from epicrisis.components import ModelPool
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.library.patients import holds_patients
+from epicrisis.model_pool import ModelPool
 from epicrisis.pipeline import STRATEGIES, WITH_EXAMPLES, WITHOUT_MODEL, Pipeline
 from epicrisis.privacy import local_path
 from epicrisis.server.errors import NotFound

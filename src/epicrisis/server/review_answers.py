@@ -79,8 +79,8 @@ def make_review(request: ReviewRequest, folders: Mapping[str, Path]) -> BlindRev
     """
     ours, rival = folders
     read = {name: _read_answers(name, folder) for name, folder in folders.items()}
-    asked = [read[name].answers for name in (ours, rival)]
-    common = sorted(asked[0].keys() & asked[1].keys())
+    run_answers = [read[name].answers for name in (ours, rival)]
+    common = sorted(run_answers[0].keys() & run_answers[1].keys())
     if not common:
         raise InputError(f"{ours} and {rival} have no question in common: choose two runs of the same questions")
     if request.sample is not None and request.sample < len(common):
@@ -92,10 +92,10 @@ def make_review(request: ReviewRequest, folders: Mapping[str, Path]) -> BlindRev
     first: dict[str, str] = {}
     questions: dict[str, str] = {}
     same: list[str] = []
-    left_out = _list_unasked(asked, (ours, rival))
+    left_out = _list_unasked(run_answers, (ours, rival))
     places = random.Random(secret)
     for key in common:
-        pair = {ours: asked[0][key], rival: asked[1][key]}
+        pair = {ours: run_answers[0][key], rival: run_answers[1][key]}
         if {answer.state for answer in pair.values()} != {"answered"}:
             left_out[key] = {name: answer.state for name, answer in pair.items()}
         elif is_same(pair[ours].shown, pair[rival].shown):
@@ -113,7 +113,7 @@ def make_review(request: ReviewRequest, folders: Mapping[str, Path]) -> BlindRev
         arms=(rival, ours),
         seed=request.seed,
         writers=tuple(read[ours].writers | read[rival].writers),
-        patients=any(answer.patient is not None for answers in asked for answer in answers.values()),
+        patients=any(answer.patient is not None for answers in run_answers for answer in answers.values()),
         first=first,
         questions=questions,
         same=tuple(same),
@@ -157,12 +157,14 @@ def _read_answers(name: str, folder: Path) -> _RunAnswers:
     return run
 
 
-def _list_unasked(asked: Sequence[Mapping[str, _RunAnswer]], names: Sequence[str]) -> dict[str, Mapping[str, str]]:
+def _list_unasked(
+    run_answers: Sequence[Mapping[str, _RunAnswer]], names: Sequence[str]
+) -> dict[str, Mapping[str, str]]:
     """Return the questions that only one of the runs asked, with how each ended."""
     left_out: dict[str, Mapping[str, str]] = {}
-    for key in sorted(asked[0].keys() ^ asked[1].keys()):
+    for key in sorted(run_answers[0].keys() ^ run_answers[1].keys()):
         states: dict[str, str] = {}
-        for name, answers in zip(names, asked, strict=True):
+        for name, answers in zip(names, run_answers, strict=True):
             states[name] = answers[key].state if key in answers else NOT_ASKED
         left_out[key] = states
     return left_out

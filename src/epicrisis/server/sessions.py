@@ -44,6 +44,11 @@ class ExpiringMap(Generic[T]):
             return None
         return value
 
+    def values(self) -> list[T]:
+        """Return the values that have not expired, the latest last."""
+        now = self._clock()
+        return [value for end, value in self._values.values() if now < end]
+
     def remove(self, key: str) -> None:
         """Forget the value."""
         self._values.pop(key, None)
@@ -84,6 +89,10 @@ class Sessions:
     def find_owner(self, owner: str) -> Caller | None:
         """Return the user with this owner id who signed in or sent a token within a day."""
         return self._owners.get(owner)
+
+    def list_owners(self) -> list[Caller]:
+        """Return the users who signed in or sent a token within a day."""
+        return self._owners.values()
 
     def _read_id(self, cookie: str) -> str | None:
         from itsdangerous import BadSignature

@@ -145,7 +145,7 @@ class Shelves:
         except EpicrisisError as error:
             failure = self.resources.hide_paths(error.message)
             self._checks[library.name] = replace(self._checks[library.name], failure=failure)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - the message of a fault may hold text of a record
             log_fault(error)
             self._checks[library.name] = replace(self._checks[library.name], failure=_FAULT)
         else:

@@ -137,7 +137,7 @@ class UploadImport:
             )
             if not isinstance(encoder, PrecomputedEncoder):
                 check_vectors(store, encoder)
-            self._delete_unused_originals(store)
+            delete_unused_originals(store, self.files, self.originals)
         return self._make_result(report, time.monotonic() - started)
 
     def _read_files(self, show: Callable[[ImportProgress], None]) -> Iterator[ReaderItem]:
@@ -187,13 +187,6 @@ class UploadImport:
         else:
             yield item
 
-    def _delete_unused_originals(self, store: LibraryStore) -> None:
-        """Delete the PDFs that no document of the library names: skipped ones, and copies of others."""
-        for file in self.files:
-            path = self.originals / file.stored
-            if file.stored.endswith(_PDF) and store.find_origin(path=str(path.resolve())) is None:
-                path.unlink(missing_ok=True)
-
     def _make_result(self, report: IngestReport, seconds: float) -> ImportResult:
         reasons: list[SkippedReason] = []
         for skipped in report.reasons:
@@ -219,6 +212,14 @@ class UploadImport:
         for stored, name in self._names.items():
             text = text.replace(stored, name)
         return text.replace("with --replace", "with Replace chosen").replace("pass --replace", "choose Replace")
+
+
+def delete_unused_originals(store: LibraryStore, files: Sequence[ReceivedFile], originals: Path) -> None:
+    """Delete the PDFs of an upload that no document of the library names: skipped ones, and copies of others."""
+    for file in files:
+        path = originals / file.stored
+        if file.stored.endswith(_PDF) and store.find_origin(path=str(path.resolve())) is None:
+            path.unlink(missing_ok=True)
 
 
 def find_encoder(library: OpenLibrary) -> Encoder:

@@ -25,12 +25,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from epicrisis.errors import EpicrisisError, StorageError
 from epicrisis.printable import printable
 from epicrisis.privacy import open_private
-from epicrisis.server.access import check_access
+from epicrisis.server.access import AccessControl
+from epicrisis.server.access_log import AccessLog
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, NotFound, ServerBusy, ShuttingDown
 from epicrisis.server.resources import OpenLibrary, Resources
-from epicrisis.server.shelves import require_maintainer
-from epicrisis.server.upload_import import ImportCancelled, ImportProgress, ImportResult, UploadImport
+from epicrisis.server.shelves import find_store, require_maintainer
+from epicrisis.server.upload_import import (
+    ImportCancelled,
+    ImportProgress,
+    ImportResult,
+    UploadImport,
+    delete_unused_originals,
+)
 from epicrisis.server.upload_reception import ReceivedFile, UploadLimits, receive_upload
 from epicrisis.server.users import Caller
 
@@ -83,8 +90,9 @@ class UploadStatus(BaseModel):
 class Uploads:
     """The uploads of a server. One is imported at a time, the others wait."""
 
-    def __init__(self, resources: Resources, folder: Path, limits: UploadLimits) -> None:
+    def __init__(self, resources: Resources, folder: Path, limits: UploadLimits, log: AccessLog | None = None) -> None:
         self.resources = resources
+        self.access = AccessControl(log)
         self.limits = limits
         self._folder = folder / UPLOADS_FOLDER
         self._originals = folder / ORIGINALS_FOLDER
@@ -116,13 +124,13 @@ class Uploads:
                 # A kill may have come between the end of the import and the deletion.
                 self._delete_files(upload.id)
 
-    def check_allowed(self, name: str, caller: Caller) -> OpenLibrary:
-        """Return the library that the caller may add documents to.
+    async def check_allowed(self, name: str, caller: Caller) -> OpenLibrary:
+        """Return the library that the caller may add documents to. The access log has a refusal for a library of notes.
 
         Raises NotFound, and AccessDenied without the role and for a library of notes.
         """
         library = self.resources.find(name)
-        check_access(caller, library, None)
+        await self.access.check(caller, "upload", library, None)
         require_maintainer(caller)
         if library.holds_patients:
             raise AccessDenied(
@@ -136,7 +144,7 @@ class Uploads:
 
         Raises what `check_allowed` and `receive_upload` raise, ServerBusy, ShuttingDown, and StorageError.
         """
-        library = self.check_allowed(name, caller)
+        library = await self.check_allowed(name, caller)
         if self._is_stopping:
             raise ShuttingDown("the server is stopping, and accepts no upload")
         if self._receiving >= MAX_RECEIVING:
@@ -209,7 +217,7 @@ class Uploads:
         async with self._changing:
             upload = self._find(id_, caller)
             await self._end_task(upload.id)
-            await asyncio.to_thread(shutil.rmtree, self._folder / upload.id, ignore_errors=True)
+            await asyncio.to_thread(self._remove_files, self._uploads[upload.id])
             self._uploads.pop(upload.id, None)
 
     async def stop(self) -> None:
@@ -268,7 +276,7 @@ class Uploads:
             except EpicrisisError as error:
                 problem = f"{self.resources.hide_paths(error.message)}. Resume the upload, or delete it"
                 await self._change(id_, state="stopped", problem=printable(problem))
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 - the message of a fault may hold text of a record
                 log_fault(error)
                 await self._change(id_, state="stopped", problem=_FAULT)
             else:
@@ -280,6 +288,17 @@ class Uploads:
         await asyncio.to_thread(self._store, finished)
         await asyncio.to_thread(self._delete_files, id_)
         self._uploads[id_] = finished
+
+    def _remove_files(self, upload: UploadFile) -> None:
+        """Delete the folder of an upload, and its PDFs in `originals` that no document of the library names."""
+        try:
+            library = self.resources.find(upload.library)
+        except NotFound:
+            # The server no longer serves the library, which may still name them.
+            pass
+        else:
+            delete_unused_originals(find_store(library), upload.files, self._originals)
+        shutil.rmtree(self._folder / upload.id, ignore_errors=True)
 
     def _delete_files(self, id_: str) -> None:
         """Delete the files of a finished upload. Its description stays."""

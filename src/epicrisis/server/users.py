@@ -63,7 +63,7 @@ class Caller:
     def require(self, role: Role) -> None:
         """Raise AccessDenied unless the caller has this role or a higher one."""
         if not self.has(role):
-            raise AccessDenied(f"this needs the role {role}, and {self.name} has {self.role}")
+            raise AccessDenied(f"this needs the role {role}, and the role of {self.name} is {self.role}")
 
     def is_assigned(self, patient: str) -> bool:
         """Return whether the patient is assigned to the caller."""

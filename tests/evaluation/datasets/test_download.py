@@ -53,7 +53,7 @@ def test_download_dataset_replaces_damaged_file(server: Endpoint, tmp_path: Path
     ("reply", "sha256", "said"),
     [
         (Scripted(BODY), "00", "is not the pinned file: expected sha256 00"),
-        (Scripted(BODY.replace("Is it", "Was it")), None, "holds 1 questions that are not the 1 pinned ones"),
+        (Scripted(BODY.replace("Is it", "Was it")), None, "holds 1 question, not the pinned 1 question"),
         (Scripted(BODY[:40]), None, "not MIRAGE's benchmark.json"),
         (
             Scripted("", 404),

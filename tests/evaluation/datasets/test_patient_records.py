@@ -145,7 +145,7 @@ def test_ehrnoteqa_open_has_no_options(tmp_path: Path) -> None:
 
 def test_ehrnoteqa_with_missing_summaries_reports_patients(tmp_path: Path) -> None:
     records = load_records(write_ehrnoteqa(tmp_path, {**LINE, "num_notes": 3, "patient_id": 99}, LINE))
-    assert records.notices == ("1 of 2 patients have fewer discharge summaries here than they should",)
+    assert records.notices == ("1 of 2 patients has fewer discharge summaries here than there should be",)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_ehr_ds_qa_keeps_pairs_marked_correct(tmp_path: Path, form: str) -> None
     assert records.questions == (
         Question(text="Which drug?", id="20-DS-1:1", gold="aspirin", gold_documents=("note:20-DS-1",), patient="20"),
     )
-    assert records.notices[0] == "1 of 2 reviewed pairs are marked correct; the rest is left out"
+    assert records.notices[0] == "1 of 2 reviewed pairs is marked correct; the rest is left out"
     assert "the notes asked about are the record" in records.notices[1]
     (only,) = documents(records).values()
     assert (only.text, only.patient, only.metadata["encounter"]) == ("Discharged on aspirin.", "20", "5")
@@ -285,7 +285,7 @@ def test_radqa_question_answered_by_other_section_is_not_unanswerable(tmp_path: 
     write_file(tmp_path / "train.json", value)
     records = load_records(tmp_path)
     assert [(q.id, q.gold) for q in records.questions] == [("541_O_2", ""), ("541_I_1", "Small left effusion")]
-    assert sum(notice.startswith("1 questions that one part of a report does not answer") for notice in records.notices)
+    assert sum(notice.startswith("1 question that one part of a report does not answer") for notice in records.notices)
 
 
 def test_radqa_links_report_to_patient_notes(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_radqa_leaves_out_unlinked_and_ambiguous_reports_with_notice(tmp_path: P
     write_table(tmp_path / "NOTEEVENTS.csv", III, note_iii("1", "7", report), note_iii("2", "7", report))
     records = load_records(tmp_path)
     assert len(records.questions) == 3
-    assert records.notices == ("1 of 2 reports are left out: no note is found that is the report",)
+    assert records.notices == ("1 of 2 reports is left out: no note is found that is the report",)
 
 
 # -- CliniQG4QA -------------------------------------------------------------------------------------------------------
@@ -404,8 +404,8 @@ def test_covid_qa_answer_is_read_at_nearest_offset(tmp_path: Path) -> None:
         "5": ("in June", (EvidenceSpan(note, 39, 46),)),
     }
     assert records.notices == (
-        "1 of 5 answers are not at their offsets: the nearest place was used",
-        "1 of 5 answers are not in their text: their places are unknown",
+        "1 of 5 answers is not at the stated offset: the nearest place was used",
+        "1 of 5 answers is not in the text: the place is unknown",
     )
 
 
@@ -413,7 +413,7 @@ def test_covid_qa_answer_is_read_at_nearest_offset(tmp_path: Path) -> None:
 def test_covid_qa_on_real_file_has_expected_counts(data_folder: Path) -> None:
     records = load_records(data_folder / "covid_qa")
     assert count_questions_and_patients(records.questions) == (1380, 98)
-    assert records.notices == ("38 of 1380 answers are not at their offsets: the nearest place was used",)
+    assert records.notices == ("38 of 1,380 answers are not at the stated offset: the nearest place was used",)
     result = evidence_texts(records)
     assert all(result.values())
     assert {q.id: q.gold for q in records.questions} == result

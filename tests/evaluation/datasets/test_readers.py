@@ -88,8 +88,8 @@ def test_read_pubmedqa_split_selects_and_orders_questions(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"2": "yes"}, r"1 entries \('2', \.\.\.\) are not as in ori_pqal.json"),
-        ({"1": "no"}, r"1 entries \('1', \.\.\.\) are not as in ori_pqal.json"),
+        ({"2": "yes"}, r"1 entry \('2', \.\.\.\) are not as in ori_pqal.json"),
+        ({"1": "no"}, r"1 entry \('1', \.\.\.\) are not as in ori_pqal.json"),
         (["1"], "not PubMedQA's test split"),
         ({"1": 1}, "not PubMedQA's test split"),
         ("{", "not PubMedQA's test split"),
@@ -228,7 +228,7 @@ def test_load_set_pinned_by_file_checks_bytes_and_count(tmp_path: Path) -> None:
     assert {question.category for question in dataset.questions} == {"Medicine"}
     assert (dataset.classes["u0"], dataset.licence) == ("B", "Apache-2.0")
     fewer = {"careqa": replace(sets["careqa"], count=5622)}
-    with pytest.raises(InputError, match=r"holds 5621 questions that are not the 5622 pinned ones: run .* pull careqa"):
+    with pytest.raises(InputError, match=r"holds 5,621 questions, not the pinned 5,622 questions: run .* pull careqa"):
         load_dataset("careqa", tmp_path, path, sets=fewer)
 
 
@@ -389,7 +389,7 @@ def test_load_dataset_without_file_names_remedy(tmp_path: Path) -> None:
 
 def test_load_dataset_with_other_questions_raises_input_error(tmp_path: Path) -> None:
     path = write_file(tmp_path, "benchmark.json", {"mmlu": {"anatomy-000": ENTRY}})
-    with pytest.raises(InputError, match="holds 1 questions that are not the 1089 pinned ones"):
+    with pytest.raises(InputError, match="holds 1 question, not the pinned 1,089 questions"):
         load_dataset("mirage/mmlu", tmp_path, path)
 
 

@@ -143,7 +143,7 @@ def test_cases_with_missing_retriever_or_arm_raise_input_error() -> None:
         integration.cases(sample, make_study(words=None))
     with pytest.raises(InputError, match="reranker-overlap needs a reranker"):
         integration.cases(sample, make_study(reranker=None), check=PreflightSettings(signal="reranker-overlap"))
-    with pytest.raises(InputError, match=r"1 of 1 questions have no options or no gold letter .* needs both"):
+    with pytest.raises(InputError, match=r"1 of 1 question has no options or no gold letter .* needs both"):
         integration.cases({"open": [Question("What?", gold="It does.")]}, make_study())
     with pytest.raises(InputError, match="draw at least one"):
         integration.cases({"none": []}, make_study())

@@ -112,7 +112,7 @@ def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> Non
     (answered,) = tables({"m": Judging(made_pairs)})
     assert [row(answered, "m", RIVAL)[name] for name in ("asked", "answered", "abstained")] == [2, 1, 1]
     assert row(answered, "m", OURS)["answered"] == 2
-    assert any("1 questions without a pair because an arm did not answer" in note for note in answered.notes)
+    assert any("1 question without a pair because an arm did not answer" in note for note in answered.notes)
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def test_cases_with_missing_documents_raise_input_error() -> None:
     lost = evidence(
         gold_passages=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
     )
-    with pytest.raises(InputError, match=r"1 of 3 questions have gold documents .*\(gold:1 of question '1'"):
+    with pytest.raises(InputError, match=r"1 of 3 questions has gold documents .*\(gold:1 of question '1'"):
         positions.cases(sample, Study(lost, PROTOCOLS["corrected"]))
     shallow = evidence(retrieve=lambda question, k: retrieve(question, 9))
     with pytest.raises(InputError, match=r"question '0': 8 documents other than the key ones .* needs 15"):
@@ -121,7 +121,7 @@ def test_cases_with_missing_documents_raise_input_error() -> None:
             positions.cases(sample, Study(evidence(**{without: None}), PROTOCOLS["corrected"]), arms=EVERY_ARM)
     with pytest.raises(InputError, match="no arm is called map-reduce"):
         positions.cases(sample, make_study(), arms=("map-reduce",))
-    with pytest.raises(InputError, match="1 of 1 questions have no options, no gold letter or no gold document"):
+    with pytest.raises(InputError, match="1 of 1 question has no options, no gold letter or no gold document"):
         positions.cases([Question("What?", gold="It does.", gold_documents=("gold:0",))], make_study())
 
 

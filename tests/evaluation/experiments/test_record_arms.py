@@ -157,7 +157,7 @@ def test_record_note_budget_leaves_out_whole_notes_with_notice() -> None:
     case = build_case("rag-notes-3", note_tokens=7_000)
     assert list_documents(case) == ["n2", "n3"]
     assert case.treatment.ranking is not None
-    assert "1 of 3 notes are over the budget of 7,000 tokens: left out" in case.treatment.ranking.notes
+    assert "1 of 3 notes is over the budget of 7,000 tokens: left out" in case.treatment.ranking.notes
 
 
 def test_record_arm_modifiers_set_search_mode_and_timeline() -> None:

@@ -123,7 +123,7 @@ def test_calibration_counts_missing_verdicts_in_no_figure(tmp_path: Path) -> Non
     result = run_calibration(tmp_path, script)
     assert [(item.n, item.unscored) for item in result.with_people] == [(32, 8)] * 5
     choices = result.choices[0]
-    assert (choices.pairs, choices.judged) == (20, 19)
+    assert (choices.pairs, choices.complete_pairs) == (20, 19)
     assert choices.accuracy is not None
     assert choices.accuracy.unscored == 1
     asker = asker_of(script)

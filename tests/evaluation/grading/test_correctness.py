@@ -227,7 +227,7 @@ def test_correctness_store_of_another_judge_or_run_raises_input_error(tmp_path: 
         lambda: read_correctness(other, [path]),
         lambda: open_correctness_store(path, same, read_open_cases(other)),
     ):
-        with pytest.raises(InputError, match="holds 1 grades of other answers"):
+        with pytest.raises(InputError, match="holds 1 grade of other answers"):
             read()
 
 

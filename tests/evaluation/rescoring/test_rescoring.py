@@ -50,7 +50,7 @@ def test_rescore_runs_leaves_out_open_questions_with_notice(tmp_path: Path) -> N
     path = answers(tmp_path / "a.jsonl", lambda i: "abstained" if i == 4 else True, questions=sample)
     (run,) = rescore_runs([path], tmp_path)
     assert (run.left_out, count_states(run, "ours")) == (1, (4, 0, 0, 0, 0))
-    assert "a: 1 of its questions are left out, without options or gold letter." in make_table([run]).notes
+    assert "a: 1 of its questions is left out, without options or gold letter." in make_table([run]).notes
     alone = answers(tmp_path / "b.jsonl", lambda i: "abstained", questions=sample[4:])
     with pytest.raises(InputError, match="no question with options and a gold letter"):
         rescore_runs([alone], tmp_path)

@@ -154,7 +154,7 @@ def test_score_replies_without_letter_has_no_scored_accuracy() -> None:
 
 @pytest.mark.parametrize("odd", [make_question("q", None), Question(text="Why?", id="q", gold="Because.")])
 def test_score_replies_of_open_questions_raises_input_error(odd: Question) -> None:
-    with pytest.raises(InputError, match="1 of 2 questions have no options or no gold letter"):
+    with pytest.raises(InputError, match="1 of 2 questions has no options or no gold letter"):
         score_replies([AnsweredQuestion(make_question("p"), ()), AnsweredQuestion(odd, ("A",))], "ours")
     with pytest.raises(InputError, match="no question to score"):
         score_replies([], "ours")

@@ -263,7 +263,7 @@ def test_manifest_contains_no_texts(tmp_path: Path) -> None:
 
 
 def test_run_open_with_repeated_cases_raises_input_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="1 cases occur twice"):
+    with pytest.raises(InputError, match="1 case occurs twice"):
         Run.open(tmp_path / "run", plan(make_pipeline()), (*CASES, CASES[0]))
     assert not (tmp_path / "run").exists()
 

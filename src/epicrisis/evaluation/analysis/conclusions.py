@@ -16,6 +16,7 @@ from epicrisis.evaluation.analysis.sample_size import ALPHA, POWER, format_point
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import AGAINST, format_p_equation, is_p_column, label_row
+from epicrisis.printable import count_noun
 
 DIFFERENCE_TO = "difference to "
 """The beginning of the heading of differences to a baseline; the baseline follows."""
@@ -126,7 +127,8 @@ def _describe(comparisons: Sequence[_Comparison]) -> Iterator[str]:
     yield from map(_describe_difference, significant)
     if len(rest) > _SEPARATE:
         yield (
-            f"In {len(rest)} of {len(comparisons)} comparisons ({rest[0].heading}; p above {ALPHA:g} in the table) no "
+            f"In {len(rest)} of {count_noun(len(comparisons), 'comparison')} ({rest[0].heading}; p above {ALPHA:g} in "
+            "the table) no "
             f"difference was shown, which does not prove that there is none: {_describe_power(rest)}."
         )
     else:

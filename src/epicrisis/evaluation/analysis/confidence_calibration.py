@@ -21,6 +21,7 @@ from epicrisis.evaluation.analysis.selective_prediction import RatedAnswer, rate
 from epicrisis.evaluation.analysis.statistics import Difference, Floats, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.printable import agree, count_noun
 from epicrisis.types import CitingMode
 
 FOLDS, BINS = 5, 10
@@ -95,7 +96,8 @@ def check_enough(answers: Sequence[RatedAnswer], scored: int, name: str) -> None
                 "votes (self-consistency, medprompt), zero-shot, or checked claims"
             )
         raise InputError(
-            f"{name}: {len(answers)} answers with a gold letter and a confidence ({right} right, {wrong} wrong) are "
+            f"{name}: {count_noun(len(answers), 'answer')} with a gold letter and a confidence ({right} right, {wrong} "
+            f"wrong) {agree(len(answers), 'is', 'are')} "
             f"too few to calibrate{remark}. At least {MIN_ANSWERS} are needed, with {MIN_OF_A_KIND} right and "
             f"{MIN_OF_A_KIND} wrong: answer more questions with `epicrisis ask --file`"
         )

@@ -17,6 +17,7 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.energy import EnergyBasis, EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.printable import count_noun
 from epicrisis.settings_tables import EnergySettings
 
 JOULES_PER_KWH = 3.6e6
@@ -76,7 +77,7 @@ class RunEnergy:
             if part.joules is None:
                 names.append(part.what)
         if missing := self.count - len(self.sessions):
-            names.append(f"{missing} of {self.count} sessions")
+            names.append(f"{missing} of {count_noun(self.count, 'session')}")
         return tuple(dict.fromkeys(names))
 
     @property

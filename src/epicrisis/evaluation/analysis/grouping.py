@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias, TypeVar
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean, holm, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.printable import count_noun
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -163,7 +164,9 @@ def describe_chance(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     if not shares:
         return ()
     value = 100 * fmean(shares.values())
-    return (f"Guessing among the options would be right in {value:.1f} % of the {len(shares):,} questions.",)
+    return (
+        f"Guessing among the options would be right in {value:.1f} % of the {count_noun(len(shares), 'question')}.",
+    )
 
 
 def describe_omitted_parts(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
@@ -171,7 +174,10 @@ def describe_omitted_parts(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     cases = sum(outcome.state != "failed" and outcome.failed_parts > 0 for outcome in outcomes)
     if not cases:
         return ()
-    return (f"In {cases} cases some parts could not be read and were left out. These cases are scored as they are.",)
+    return (
+        f"In {count_noun(cases, 'case')} some parts could not be read and were left out. These cases are "
+        "scored as they are.",
+    )
 
 
 def make_notes(comparisons: int, more: Sequence[str] = (), measure: AccuracyMeasure = "right") -> tuple[str, ...]:

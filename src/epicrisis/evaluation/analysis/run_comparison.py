@@ -35,6 +35,7 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import AGAINST
 from epicrisis.evaluation.runs.outcomes import Outcome, score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
+from epicrisis.printable import agree, count_noun
 
 REPEATED = ("place", "repeat")
 """Conditions under which a question is asked again. The values of all other conditions are compared one by one."""
@@ -265,12 +266,14 @@ def _describe_unfinished(runs: Sequence[_ScoredRun]) -> Iterator[str]:
             missing = manifest.cases - len(scored.outcomes) - scored.open
             failed = [*map(attrgetter("state"), scored.outcomes)].count("failed")
             yield (
-                f"{name} is not complete: of its {manifest.cases:,} cases {missing:,} have no record yet, and "
+                f"{name} is not complete: of its {count_noun(manifest.cases, 'case')} {missing:,} "
+                f"{agree(missing, 'has', 'have')} no record yet, and "
                 f"{failed:,} failed."
             )
         if scored.open:
             yield (
-                f"{name}: {scored.open:,} cases are of questions without options or gold letter. Their answers cannot "
+                f"{name}: {count_noun(scored.open, 'case')} {agree(scored.open, 'is', 'are')} of questions without "
+                "options or gold letter. Their answers cannot "
                 "be scored here, so they are in no table."
             )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import questions_needed, sign_test
+from epicrisis.printable import agree, count_noun
 
 ALPHA, POWER = 0.05, 0.8
 
@@ -34,16 +35,20 @@ class SampleSize:
         corrected = f", corrected for {self.comparisons} comparisons" if self.comparisons > 1 else ""
         needed = (
             f"To find a difference of {format_points(self.difference)} in {format_power(self.power)} such studies, "
-            f"{self.questions:,} questions are needed, if only one of the two systems is right in "
+            f"{count_noun(self.questions, 'question')} {agree(self.questions, 'is', 'are')} needed, if only one of the "
+            "two systems is right in "
             f"{100 * self.discordant:.3g} % of them (McNemar's test, two-sided, 5 %{corrected})."
         )
         if self.at_hand is None:
             return needed, "Positions and repeats of a question add little: the number of questions counts."
         if self.smallest is None:
-            return needed, f"The {self.at_hand:,} questions at hand cannot show any difference at this power."
+            return (
+                needed,
+                f"The {count_noun(self.at_hand, 'question')} at hand cannot show any difference at this power.",
+            )
         return (
             needed,
-            f"With the {self.at_hand:,} questions at hand the smallest difference found at this power is "
+            f"With the {count_noun(self.at_hand, 'question')} at hand the smallest difference found at this power is "
             f"{format_points(self.smallest)}.",
         )
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from epicrisis.corpus.reader_base import Skipped, check_file, unreadable
 from epicrisis.errors import InputError
+from epicrisis.printable import agree, count_noun
 from epicrisis.types import Document, Question
 
 T = TypeVar("T")
@@ -76,7 +77,8 @@ def sample_at_random(dataset: Dataset, n: int, seed: int) -> Dataset:
     """Return a random sample of `n` questions, in the set's order. Raises InputError if there are fewer."""
     if not 1 <= n <= len(dataset.questions):
         raise InputError(
-            f"{dataset.name} has {len(dataset.questions)} questions: draw between 1 and that many (-n), not {n}"
+            f"{dataset.name} has {count_noun(len(dataset.questions), 'question')}: draw between 1 and that many (-n), "
+            f"not {n}"
         )
     return _select(dataset, _shuffle(dataset, seed)[:n])
 
@@ -88,7 +90,10 @@ def sample_per_class(dataset: Dataset, n: int, seed: int) -> Dataset:
     """
     sizes = Counter(dataset.classes.get(question.id, "") for question in dataset.questions)
     if "" in sizes:
-        raise InputError(f"{sizes['']} questions of {dataset.name} have no class (no gold letter): draw at random")
+        raise InputError(
+            f"{count_noun(sizes[''], 'question')} of {dataset.name} {agree(sizes[''], 'has', 'have')} no class (no "
+            "gold letter): draw at random"
+        )
     if n < 1 or n > min(sizes.values()):
         class_sizes = ", ".join(f"{size} {name}" for name, size in sorted(sizes.items()))
         raise InputError(

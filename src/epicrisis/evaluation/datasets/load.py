@@ -18,7 +18,7 @@ from epicrisis.corpus.reader_base import fingerprint_file, is_folder, printable_
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import pinned_readers, published, trial_questions
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold, require_readable
-from epicrisis.printable import quote_for_shell
+from epicrisis.printable import count_noun, quote_for_shell
 
 FOLDER = "datasets"
 """In the program's home, with a folder for each source."""
@@ -112,9 +112,10 @@ def load_dataset(
                 )
     dataset = read_pinned(pinned, paths)
     if len(dataset.questions) != pinned.count or pinned.sha256 not in (None, dataset.sha256):
+        n = len(dataset.questions)
         raise InputError(
-            f"the file read for {name} holds {len(dataset.questions)} questions that are not the {pinned.count} pinned "
-            f"ones: run `{pull}`, or give your own questions as JSON lines"
+            f"the file read for {name} holds {count_noun(n, 'question')}, not the pinned "
+            f"{count_noun(pinned.count, 'question')}: run `{pull}`, or give your own questions as JSON lines"
         )
     return dataset
 

@@ -28,6 +28,7 @@ from epicrisis.corpus.questions import load_pubmedqa, read_pubmedqa_documents, r
 from epicrisis.corpus.reader_base import check_file, path_error, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import read_content
+from epicrisis.printable import agree
 from epicrisis.types import Document, Question
 
 MirageSubset: TypeAlias = Literal["medqa", "medmcqa", "pubmedqa", "bioasq", "mmlu"]
@@ -150,7 +151,7 @@ def read_pubmedqa(path: Path, split: Path | None = None) -> tuple[tuple[Question
         if question is None or question.gold is None or question.options[question.gold] != decision:
             wrong.append(key)
     if wrong:
-        entries = f"{len(wrong)} entries ({wrong[0]!a}, ...)"
+        entries = f"{len(wrong)} {agree(len(wrong), 'entry', 'entries')} ({wrong[0]!a}, ...)"
         raise path_error(split, f"{entries} are not as in {printable_path(path.name)}; pull both")
     chosen = tuple(map(by_id.__getitem__, decisions))
     gold_documents: dict[str, Document] = {}

@@ -20,6 +20,7 @@ from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
 from epicrisis.evaluation.runs.case import Case, Condition, canonical_condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.partitioning import group_passages
+from epicrisis.printable import agree, count_noun
 from epicrisis.retrieval.rankings import (
     group_by_document,
     move_worst_to_middle,
@@ -146,7 +147,8 @@ class Study:
         if lacking:
             question_id, name = lacking[0]
             raise InputError(
-                f"{len(lacking)} of {len(questions)} questions have gold documents that the library does not hold "
+                f"{len(lacking)} of {count_noun(len(questions), 'question')} {agree(len(lacking), 'has', 'have')} gold "
+                "documents that the library does not hold "
                 f"({name} of question {question_id!r}, ...), or holds as retracted: add them, leave those "
                 "questions out, or read retracted ones with --setting 'scope.include=[\"retracted\"]'"
             )
@@ -261,6 +263,7 @@ def check_questions(questions: Sequence[Question], *, gold_documents: bool = Tru
     if incomplete:
         needed = "options, no gold letter or no gold document" if gold_documents else "options or no gold letter"
         raise InputError(
-            f"{len(incomplete)} of {len(questions)} questions have no {needed} ({incomplete[0].id!r}, ...): this "
+            f"{len(incomplete)} of {count_noun(len(questions), 'question')} {agree(len(incomplete), 'has', 'have')} no "
+            f"{needed} ({incomplete[0].id!r}, ...): this "
             f"experiment needs {'all three' if gold_documents else 'both'}, so take another question set"
         )

@@ -15,6 +15,7 @@ from operator import attrgetter
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
+from epicrisis.printable import count_noun
 from epicrisis.types import Passage, Question
 
 NAME = "cloze"
@@ -72,7 +73,8 @@ def draw_questions(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mappin
             answers[question.id] = gap.passage
     if len(questions) < n:
         raise InputError(
-            f"the library's documents yield {len(questions)} questions of their own, not {n}: ask for fewer with -n, "
+            f"the library's documents yield {count_noun(len(questions), 'question')} of their own, not {n}: ask for "
+            "fewer with -n, "
             "or choose a question set with --set"
         )
     return Dataset(NAME, tuple(questions), classes_by_gold(questions)), answers

@@ -14,6 +14,7 @@ from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.experiment import Runs
 from epicrisis.evaluation.experiments.token_costs import CaseCost, case_costs
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.printable import count_noun
 
 RAG, BRIEF_CONTEXT, CLOSED_BOOK = "rag", "brief-context", "closed-book"
 BASELINES = (RAG, BRIEF_CONTEXT)
@@ -172,7 +173,7 @@ def frontier_table(
         measurements = _measure(outcomes, costs[model])
         shared = _list_shared_questions(measurements)
         total = len(set(map(attrgetter("question"), outcomes)))
-        notes.append(f"{model}: {len(shared)} of {total} questions.")
+        notes.append(f"{model}: {len(shared)} of {count_noun(total, 'question')}.")
         if not shared:
             continue
         points = compare_points(

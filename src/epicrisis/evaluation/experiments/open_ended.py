@@ -35,6 +35,7 @@ from epicrisis.evaluation.grading.preference import PairVerdict
 from epicrisis.evaluation.grading.review_file import read_review
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.overrides import RunOverrides
+from epicrisis.printable import count_noun
 from epicrisis.types import Question, StrategyName
 
 NAME = "open-ended"
@@ -123,9 +124,9 @@ def read_judging(path: Path, people: Sequence[Path] = (), models: Sequence[Path]
 
     A review's own verdicts count unless `people` has others.
     """
-    own: tuple[HumanVerdict, ...] = ()
+    review_verdicts: tuple[HumanVerdict, ...] = ()
     if path.is_file():
-        paired, own = read_review(path)
+        paired, review_verdicts = read_review(path)
     else:
         paired = blind_pairs.read_pairs(path)
     judges: dict[str, Mapping[str, PairVerdict]] = {}
@@ -134,7 +135,7 @@ def read_judging(path: Path, people: Sequence[Path] = (), models: Sequence[Path]
         name = str(recipe["judge"]["name"])
         judges[f"{name} ({path.name})" if name in judges else name] = verdicts
     pair_ids = set(map(attrgetter("id"), paired.pairs))
-    return Judging(paired, human_verdicts.read_verdicts(people, pair_ids) if people else own, judges)
+    return Judging(paired, human_verdicts.read_verdicts(people, pair_ids) if people else review_verdicts, judges)
 
 
 def read_judging_folder(folder: Path) -> Judging:
@@ -220,12 +221,14 @@ def _answers_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> T
             counts = map(endings.__getitem__, STATES)
             rows.append((model, arm, key.asked, *counts, fmean(lengths) if lengths else None))
         notes.append(
-            f"{model}: {len(paired.pairs)} pairs to judge, {len(key.same)} of the same words (ties, not shown), "
-            f"{len(key.left_out)} questions without a pair because an arm did not answer."
+            f"{model}: {count_noun(len(paired.pairs), 'pair')} to judge, {len(key.same)} of the same words (ties, not "
+            "shown), "
+            f"{count_noun(len(key.left_out), 'question')} without a pair because an arm did not answer."
         )
         if paired.revealing:
             notes.append(
-                f"{model}: in {paired.revealing} pairs only one answer mentions documents, findings, passages or "
+                f"{model}: in {count_noun(paired.revealing, 'pair')} only one answer mentions documents, findings, "
+                "passages or "
                 "readers, which may reveal its author to a reviewer; citations and their labels are removed from all."
             )
     columns = ("model", "arm", "asked", *STATES, "words of an answer shown")
@@ -340,7 +343,7 @@ def _place_table(judgings: Mapping[str, Judging]) -> Table:
         for name, verdicts in judging.models.items():
             replies: list[tuple[str, PreferredAnswer]] = []
             for pair, judgement in verdicts.items():
-                for reply in (judgement.shown, judgement.swapped):
+                for reply in (judgement.original, judgement.swapped):
                     if judgement.state == "judged" and reply.choice is not None:
                         replies.append((pair, reply.choice))
             cells, p = _place_cells(replies)

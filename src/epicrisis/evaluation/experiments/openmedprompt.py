@@ -26,6 +26,7 @@ from epicrisis.evaluation.grading.correctness import read_correctness
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.overrides import RunOverrides
+from epicrisis.printable import count_noun
 from epicrisis.types import DraftSelection, Examples, Question, StrategyName
 
 NAME = "openmedprompt"
@@ -130,7 +131,7 @@ def _one_draft(name: str, k: int, examples: Examples) -> tuple[Condition, RunOve
 def _first(examples: Examples, k: int) -> Examples:
     n = len(examples.examples)
     if n < k:
-        raise InputError(f"a library has {n} solved questions to show of {k}: give less with -k")
+        raise InputError(f"a library has {count_noun(n, 'solved question')} to show of {k}: give less with -k")
     return replace(examples, examples=examples.examples[:k])
 
 

@@ -28,6 +28,7 @@ from epicrisis.evaluation.experiments.preflight_calibration import (
 )
 from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, QuestionRankings, read_rankings
 from epicrisis.evaluation.runs.recorded_run import RunSummary
+from epicrisis.printable import count_noun
 from epicrisis.retrieval.preflight import Signal
 from epicrisis.retrieval.rankings import parse_document_id
 
@@ -96,7 +97,7 @@ def read_findings(folder: Path) -> Findings:
     if len(by_guard) > 1:
         tables.append(guards_table(by_guard, k=K))
     name = folder.resolve().name
-    source = f"{name}: {recipe['passages']:,} passages by {recipe['encoder']}, read {recipe['by']}, "
+    source = f"{name}: {count_noun(recipe['passages'], 'passage')} by {recipe['encoder']}, read {recipe['by']}, "
     source += f"counted by {recipe.get('count', 'passages')}"
     facts: dict[str, Any] = {}
     for guard_name, rankings in by_guard.items():

@@ -28,6 +28,7 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments import preflight_rules, token_costs
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.models.chat.call_costs import estimate_prompt_tokens, estimate_tokens
+from epicrisis.printable import count_noun
 from epicrisis.prompts import format_passage, render
 from epicrisis.protocols import PassageStore
 from epicrisis.retrieval.preflight import Signal
@@ -125,7 +126,8 @@ def fit_rule(
     counts = Counter(labels)
     if not counts["issue"] or not counts["no-issue"]:
         raise InputError(
-            f"{counts['issue']} questions with the issue and {counts['no-issue']} without: fitting a rule needs both "
+            f"{count_noun(counts['issue'], 'question')} with the issue and {counts['no-issue']} without: fitting a "
+            "rule needs both "
             "kinds; give more questions whose gold documents are in the library"
         )
     if recall is None:
@@ -133,7 +135,8 @@ def fit_rule(
     if recall <= 0:
         # The best rule of no recall never runs map-reduce, and settings cannot hold its threshold.
         raise InputError(
-            f"the papers' rule detects none of {counts['issue']} questions with the issue, so its recall cannot be the "
+            f"the papers' rule detects none of {count_noun(counts['issue'], 'question')} with the issue, so its recall "
+            "cannot be the "
             "target: give one with --recall, or give more questions"
         )
     cut = list(map(methodcaller("at_depth", depth), recorded))
@@ -205,7 +208,7 @@ def settings_text(calibration: PreflightCalibration) -> str:
     fitted, papers = calibration.held_out, calibration.papers
     lines = [
         "[preflight]",
-        f"# Fitted on {fitted.n} questions, {fitted.issues} of them with the issue: key document "
+        f"# Fitted on {count_noun(fitted.n, 'question')}, {fitted.issues} of them with the issue: key document "
         f"{calibration.definition.name}.",
         f"# Held out: {fitted.fn} of {fitted.issues} with the issue missed, {fitted.fp} of {fitted.fp + fitted.tn} "
         f"others read in parts for nothing; the papers' rule: {papers.fn} and {papers.fp}.",

@@ -19,6 +19,7 @@ from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, read_outcomes
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.token_costs import INPUT_PLOT, CaseCost, measured_table, read_costs, token_ratio
+from epicrisis.printable import count_noun
 from epicrisis.types import Passage, Question, Ranking
 
 NAME = "probe"
@@ -100,7 +101,10 @@ def _answers_table(averages: Table, middle: Table, costs: Mapping[str, Sequence[
 def _answer_middle(loss: Difference | None, p: float | None) -> str:
     if loss is None or p is None:
         return "Unknown: the ends and the middle were not both asked."
-    amount = f"{100 * loss.value:+.1f} points ({_interval(loss)}; {format_p_equation(p)}, {loss.clusters} questions)"
+    amount = (
+        f"{100 * loss.value:+.1f} points ({_interval(loss)}; {format_p_equation(p)}, "
+        f"{count_noun(loss.clusters, 'question')})"
+    )
     if p > ALPHA:
         return f"Not shown: ends less middle {amount}. A loss within that interval is possible."
     if loss.value > 0:
@@ -112,7 +116,7 @@ def _answer_worth(gain: Difference | None, p: float | None, ratio: float | None)
     if gain is None or p is None:
         return "Unknown: RAG and BriefContext were not both asked."
     tokens = "" if ratio is None else f" It takes {ratio:.2f} times the tokens."
-    test = f"{_interval(gain)}; {format_p_equation(p)}, {gain.clusters} questions"
+    test = f"{_interval(gain)}; {format_p_equation(p)}, {count_noun(gain.clusters, 'question')}"
     amount = f"{100 * gain.value:+.1f} points against RAG ({test})"
     if p <= ALPHA:
         return f"{'Yes, it answers better' if gain.value > 0 else 'No, it answers worse'}: {amount}.{tokens}"

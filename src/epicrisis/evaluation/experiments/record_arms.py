@@ -19,6 +19,7 @@ from epicrisis.evaluation.datasets.patient_records.populations import find_lengt
 from epicrisis.evaluation.experiments.arms import repeat_case
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
+from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import TIME_ORDER_STATEMENT
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.record_context import fit_budget, order_by_time, rank_notes
@@ -203,6 +204,6 @@ def _retrieve_notes(chart: Chart, n: int, by: str, hidden: frozenset[str], searc
     fitting, over = fit_budget(ranking.passages, search.note_tokens, lambda note: chart.tokens[note.document_id])
     notices = ranking.notes
     if over:
-        count = f"{len(over)} of {len(ranking.hits)} notes"
-        notices = (*notices, f"{count} are over the budget of {search.note_tokens:,} tokens: left out")
+        count = f"{len(over)} of {count_noun(len(ranking.hits), 'note')} {agree(len(over), 'is', 'are')}"
+        notices = (*notices, f"{count} over the budget of {search.note_tokens:,} tokens: left out")
     return replace(ranking, hits=ranking.hits[: len(fitting)], notes=notices)

@@ -31,6 +31,7 @@ from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.models.encoders import load_sparse
 from epicrisis.pipeline import Pipeline
+from epicrisis.printable import agree, count_noun
 from epicrisis.protocols import ChatModel, Message
 from epicrisis.question_options import is_unanswerable
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
@@ -182,7 +183,10 @@ async def _choose_questions(
             "out"
         )
     n, missing = len(dataset.questions), len(dataset.questions) - len(with_notes)
-    notice = f"{missing} of {n} questions are of patients without a note in the library: left out"
+    notice = (
+        f"{missing} of {count_noun(n, 'question')} {agree(missing, 'is', 'are')} of patients without "
+        "a note in the library: left out"
+    )
     return replace(dataset, questions=with_notes), (notice,) if missing else ()
 
 

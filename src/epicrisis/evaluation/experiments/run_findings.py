@@ -23,6 +23,7 @@ from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, describe_protocol
 from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
+from epicrisis.printable import agree, count_noun
 
 _DERIVED = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
 """Experiments that runs of `positions` answer as well, with the arms that they need."""
@@ -103,7 +104,8 @@ def _describe_unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
         states = Counter(map(str, map(attrgetter("answer.state"), run.records())))
         cases = run.manifest.cases
         yield (
-            f"{run.name} is not complete: of its {cases:,} cases {cases - states.total():,} have no record yet, and "
+            f"{run.name} is not complete: of its {count_noun(cases, 'case')} {cases - states.total():,} "
+            f"{agree(cases - states.total(), 'has', 'have')} no record yet, and "
             f"{states['failed']:,} failed. A mean is over the cases with a record, so one over places may have more "
             "of one place than of another; differences are over pairs."
         )

@@ -28,6 +28,7 @@ from epicrisis.evaluation.experiments.outcome_groups import add_notes
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.printable import count_noun
 
 Equation: TypeAlias = Literal["published", "corrected"]
 
@@ -287,7 +288,8 @@ def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
         compared = [case for case in _twins(cases, CHECKED, k, "plain")[0] if _pair(case) in rival_pairs]
         rows += _predicted_rows(k, shape, ours, rivals, closed, compared or ours)
         shapes.append(
-            f"{len(ours)} cases, {shape.context:.0f} tokens of passages, {shape.instruction:.0f} of instruction and "
+            f"{count_noun(len(ours), 'case')}, {shape.context:.0f} tokens of passages, {shape.instruction:.0f} of "
+            "instruction and "
             f"question, {shape.output:.0f} of output a call, {shape.parts:.1f} parts"
         )
     notes: tuple[str, ...] = tuple(lacking)

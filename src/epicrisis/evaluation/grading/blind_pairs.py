@@ -217,7 +217,7 @@ def write_pairs(pairs: BlindPairs, folder: Path) -> None:
 
 
 def without_formula(text: str) -> str:
-    """Prefix an apostrophe to a text that a spreadsheet would run as a formula."""
+    """Prefix an apostrophe to a formula, so that a spreadsheet displays it."""
     return f"'{text}" if text.lstrip().startswith(_FORMULA_STARTS) else text
 
 

@@ -53,7 +53,7 @@ from epicrisis.evaluation.grading.preference import (
     preference_grader,
 )
 from epicrisis.evaluation.grading.scored_answers import NoteTexts
-from epicrisis.printable import printable_json, quote_for_shell
+from epicrisis.printable import count_noun, printable_json, quote_for_shell
 from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json
 
@@ -118,7 +118,7 @@ class ChoiceAccuracy:
 
     subset: str
     pairs: int
-    judged: int
+    complete_pairs: int
     """Pairs with a verdict in both orders. The other figures are about these."""
     accuracy: Mean | None
     """Mean over the pairs of both orders: 1 for the preferred answer, 1/2 for a tie, 0 for the other. Chance is 1/2,
@@ -278,8 +278,10 @@ def calibration_tables(calibration: GraderCalibration) -> tuple[Table, ...]:
     choice_rows: list[tuple[Cell, ...]] = []
     for choices in calibration.choices:
         counts = choices.right, choices.wrong, choices.changed, choices.tied
-        first_share = choices.first / (2 * choices.judged) if choices.judged else None
-        choice_rows.append((choices.subset, choices.pairs, choices.judged, choices.accuracy, *counts, first_share))
+        first_share = choices.first / (2 * choices.complete_pairs) if choices.complete_pairs else None
+        choice_rows.append(
+            (choices.subset, choices.pairs, choices.complete_pairs, choices.accuracy, *counts, first_share)
+        )
     title = f"{calibration.model} and people"
     tables = (
         Table(f"{title}: grades", _GRADE_COLUMNS, tuple(grade_rows), _GRADE_NOTES),
@@ -346,7 +348,8 @@ def _describe_calibration(name: str, calibration: GraderCalibration | None) -> s
         choices, accuracy = calibration.choices[0], calibration.choices[0].accuracy
         low, high = 100 * accuracy.interval.low, 100 * accuracy.interval.high
         parts.append(
-            f"{name} chooses right between LLMBar's answers in {100 * accuracy.value:.1f} % of {choices.judged} pairs "
+            f"{name} chooses right between LLMBar's answers in {100 * accuracy.value:.1f} % of "
+            f"{count_noun(choices.complete_pairs, 'pair')} "
             f"(95 % interval {low:.1f} to {high:.1f}; chance 50 %), and changed its choice with the order in "
             f"{choices.changed}"
         )

@@ -47,6 +47,7 @@ from epicrisis.evaluation.grading.grader import (
 from epicrisis.evaluation.runs.outcomes import STATES, Outcome, score_record
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.printable import count_noun
 from epicrisis.prompts import Prompt, fence, render
 
 CORRECTNESS_FOLDER = "marking"
@@ -272,7 +273,9 @@ def read_correctness_verdicts(run: Path) -> dict[str, CorrectnessVerdict | None]
 def _check_subjects(path: Path, grades: Iterable[CorrectnessGrade], cases: Iterable[OpenCase]) -> None:
     digests = dict(map(attrgetter("key", "digest"), filter(attrgetter("gradable"), cases)))
     if others := sum(digests.get(grade.key) != grade.digest for grade in grades):
-        raise InputError(f"{path} holds {others} grades of other answers: choose another file, or their run")
+        raise InputError(
+            f"{path} holds {count_noun(others, 'grade')} of other answers: choose another file, or their run"
+        )
 
 
 def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]], bool]:
@@ -340,7 +343,8 @@ def correctness_remarks(grades: CorrectnessGrades, judge: str | None = None) -> 
     gradable = list(filter(attrgetter("gradable"), grades.cases))
     verdicts = Counter(map(partial(grades.verdict, judge=judge), map(attrgetter("key"), gradable)))
     return (
-        f"Right: marked correct against the reference by {judge or _judges_name(grades)}. Of {len(gradable)} answers, "
+        f"Right: marked correct against the reference by {judge or _judges_name(grades)}. Of "
+        f"{count_noun(len(gradable), 'answer')}, "
         f"{verdicts['cannot be said']} have the verdict `cannot be said` and count as unparsed; {verdicts[None]} have "
         "no verdict and count as failed.",
         *_independence_warnings([grades]),

@@ -21,6 +21,7 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading.measure_tables import ACCURACY, FROM_RECORD, MeasuredCases
 from epicrisis.evaluation.grading.measurements import MeasuredCase
 from epicrisis.evaluation.grading.scored_answers import ENDINGS
+from epicrisis.printable import agree, count_noun
 
 HIGH, LOW = 0.7, 0.3
 """A value above HIGH is good, as in the study's Table 6. A value below LOW is bad; the study does not fix a limit."""
@@ -283,7 +284,8 @@ def overview_table(cases: MeasuredCases) -> Table:
         rows.append((metric, _mean(scored, metric), len(scored), *missing))
     columns = ("metric", "mean", "n", "no value", "call failed", "not measured")
     notes = (
-        f"Of {len(cases)} cases {answers} were answered, {len(measured)} of them with an open answer; the others have "
+        f"Of {count_noun(len(cases), 'case')} {answers} {agree(answers, 'was', 'were')} answered, {len(measured)} of "
+        "them with an open answer; the others have "
         "no value, and do not count as 0 (errata E2). No value: a verdict that cannot be read, a text over the "
         f"window, a right answer without a number. Values are 0 to 1, intervals 95 %, {BOOTSTRAP}.",
     )

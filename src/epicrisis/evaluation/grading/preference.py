@@ -70,13 +70,13 @@ class _PairLine(GradeLine[PairGrade]):
 class PairVerdict:
     """A judge's verdict on a pair from both orders: a tie if they disagree."""
 
-    shown: PairGrade
+    original: PairGrade
     swapped: PairGrade
 
     @property
     def state(self) -> GradeState:
         """`failed` if a request failed, `unparsed` if a reply could not be read. Neither is a tie."""
-        states = {self.shown.state, self.swapped.state}
+        states = {self.original.state, self.swapped.state}
         if "failed" in states:
             return "failed"
         return "unparsed" if "unparsed" in states else "judged"
@@ -84,16 +84,16 @@ class PairVerdict:
     @property
     def consistent(self) -> bool | None:
         """Whether both orders prefer the same answer, or none. None unless both were judged."""
-        if self.shown.choice is None or self.swapped.choice is None:
+        if self.original.choice is None or self.swapped.choice is None:
             return None
-        return self.shown.choice == swap_places(self.swapped.choice)
+        return self.original.choice == swap_places(self.swapped.choice)
 
     @property
     def choice(self) -> PreferredAnswer | None:
         """The preferred answer of the pair as people see it. None unless both orders were judged."""
         if self.state != "judged":
             return None
-        return self.shown.choice if self.consistent else "tie"
+        return self.original.choice if self.consistent else "tie"
 
 
 def render_prompt(question: str, first: str, second: str) -> Prompt:
@@ -136,7 +136,7 @@ def read_pair_verdicts(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str
         raise InputError(f"{path} holds verdicts on other pairs: give the folder of the judged pairs")
     verdicts = {}
     for pair in pairs:
-        shown, swapped = map(grades.get, product((pair.id,), ORDERS))
-        if shown is not None and swapped is not None:
-            verdicts[pair.id] = PairVerdict(shown, swapped)
+        original, swapped = map(grades.get, product((pair.id,), ORDERS))
+        if original is not None and swapped is not None:
+            verdicts[pair.id] = PairVerdict(original, swapped)
     return recipe, verdicts

@@ -123,11 +123,11 @@ def read_review(path: Path) -> tuple[BlindPairs, tuple[HumanVerdict, ...]]:
 
 def _check_ids(pairs: Sequence[BlindPair], ids: Collection[str], verdicts: Sequence[HumanVerdict]) -> None:
     """Raise ValueError unless pairs, key and verdicts are of one review, with one verdict of a reviewer on a pair."""
-    known = set(map(attrgetter("id"), pairs))
+    pair_ids = set(map(attrgetter("id"), pairs))
     subjects = {(verdict.pair, verdict.reviewer) for verdict in verdicts}
-    if known != set(ids) or len(known) < len(pairs) or len(subjects) < len(verdicts):
+    if pair_ids != set(ids) or len(pair_ids) < len(pairs) or len(subjects) < len(verdicts):
         raise ValueError("an id occurs twice or is missing")
-    if not {pair for pair, _ in subjects} <= known:
+    if not {pair for pair, _ in subjects} <= pair_ids:
         raise ValueError("a verdict on another pair")
 
 

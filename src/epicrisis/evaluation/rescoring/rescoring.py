@@ -32,6 +32,7 @@ from epicrisis.evaluation.rescoring.scores import (
 from epicrisis.evaluation.runs.case import Condition, canonical_condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
+from epicrisis.printable import agree
 
 _DESCRIPTIONS: Mapping[Scoring, str] = {
     "ours": "ours: the choice that a reply states. Abstained, unparsed and empty replies are neither right nor wrong.",
@@ -186,4 +187,5 @@ def _notes(runs: Sequence[RescoredRun]) -> Iterator[str]:
         if run.left_out:
             label = _describe_condition(run, runs)
             where = f"{run.run} ({label})" if label else run.run
-            yield f"{where}: {run.left_out} of its questions are left out, without options or gold letter."
+            are = agree(run.left_out, "is", "are")
+            yield f"{where}: {run.left_out} of its questions {are} left out, without options or gold letter."

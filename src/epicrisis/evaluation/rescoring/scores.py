@@ -30,6 +30,7 @@ from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import check_file, is_folder, os_error_reason, printable_path
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import require_readable
+from epicrisis.printable import agree, count_noun
 from epicrisis.question_options import chance_accuracy, is_same_option
 from epicrisis.types import AnswerState, Question
 
@@ -130,7 +131,8 @@ def pair_with_replies(questions: Iterable[Question], replies: RepliesById) -> tu
     if missing:
         ids = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise InputError(
-            f"{len(missing)} of {len(questions)} questions have no reply ({ids}): pass the replies to these questions"
+            f"{len(missing)} of {count_noun(len(questions), 'question')} {agree(len(missing), 'has', 'have')} no reply "
+            f"({ids}): pass the replies to these questions"
         )
     return tuple(AnsweredQuestion(question, replies[question.id]) for question in questions)
 
@@ -226,7 +228,8 @@ def score_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> Sc
         unscorable += not question.question.options or question.question.gold is None
     if unscorable:
         raise InputError(
-            f"{unscorable} of {n} questions have no options or no gold letter: leave them out, only letters are scored"
+            f"{unscorable} of {count_noun(n, 'question')} {agree(unscorable, 'has', 'have')} no options or no gold "
+            "letter: leave them out, only letters are scored"
         )
     readings = read_replies(questions, scoring)
     marks: Counter[bool | None] = Counter()

@@ -11,6 +11,7 @@ from typing import Any
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunManifest, read_manifest
+from epicrisis.printable import count_noun
 from epicrisis.serialization import to_json
 
 _CASE_ARGUMENTS = {"repeats"}
@@ -84,7 +85,9 @@ class RecordedRun:
         settings |= _flatten_models(recipe.get("models", {}))
         if library := recipe.get("library"):
             fused = [str(other["id"])[:8] for other in library.get("fused", ())]
-            settings["library"] = " + ".join([f"{str(library['id'])[:8]} ({library['passages']:,} passages)", *fused])
+            settings["library"] = " + ".join(
+                [f"{str(library['id'])[:8]} ({count_noun(library['passages'], 'passage')})", *fused]
+            )
         settings |= self.planned
         return {name: value for name, value in settings.items() if name not in _HIDDEN_SETTINGS}
 

@@ -37,7 +37,7 @@ from epicrisis.evaluation.runs.record import check_recipe
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.evaluation.runs.versions import git_commit, package_versions
 from epicrisis.library.manifest import sync_path
-from epicrisis.printable import printable_json
+from epicrisis.printable import agree, count_noun, printable_json
 from epicrisis.privacy import open_private, restrict_to_owner
 from epicrisis.serialization import to_json
 
@@ -124,7 +124,10 @@ class Run:
         """
         keys = set(map(attrgetter("key"), cases))
         if len(keys) < len(cases):
-            raise InputError(f"{len(cases) - len(keys)} cases occur twice: give each question and condition once")
+            raise InputError(
+                f"{count_noun(len(cases) - len(keys), 'case')} {agree(len(cases) - len(keys), 'occurs', 'occur')} "
+                "twice: give each question and condition once"
+            )
         with _map_disk_errors(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Not per thread: any thread that closes the run releases the lock.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from epicrisis.extensions import make_extension
 from epicrisis.model_services import find_service
+from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat import layers
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
@@ -18,7 +20,8 @@ def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -
     """Return the chat model of these settings. Nothing is contacted, and no weights are loaded.
 
     A name with `://` is an endpoint, as `parse_endpoint` reads it; its key is read when its client is created. Any
-    other name is a model of the catalogue or a `.gguf` file, which runs in this process without a timeout.
+    other name is a model of the catalogue or a `.gguf` file, which runs in this process without a timeout, or a model
+    of an installed package.
     Raise ModelMissing, or SettingsError if the key's file cannot be read, both with a remedy.
     """
     if settings.is_endpoint:
@@ -42,6 +45,8 @@ def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -
             price=None if settings.price is None else partial(compute_cost, price=settings.price),
             extra=settings.extra,
         )
+    if settings.name not in load_catalogue() and (own := make_extension("chat model", settings.name, settings)):
+        return own  # type: ignore[no-any-return]
     from epicrisis.models.chat.embedded import EmbeddedModel
 
     files = find_model(settings.name, "chat", home)

@@ -19,7 +19,7 @@ from epicrisis.server.page.answer_view import build_answer_view, judge_support
 from epicrisis.server.page.document_view import DocumentView, Highlight
 from epicrisis.server.page.exports import FORMATS, list_exports
 from epicrisis.server.page.page_route import is_part
-from epicrisis.server.page.pdf_view import PdfViewer
+from epicrisis.server.page.pdf_view import PdfViewer, send_image
 from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import HEADERS, html_response, render
 from epicrisis.server.page.sources import (
@@ -35,8 +35,6 @@ from epicrisis.server.reading import LibraryReader
 from epicrisis.server.users import Caller, CurrentCaller
 
 CellName = Literal["size", "population", "sentence"]
-IMAGE_HEADERS = {"Cache-Control": "private, no-cache"}
-"""A browser may keep an image, but asks before each use, so that access is checked and logged each time."""
 _UNKNOWN_ANSWER = "the server has no such answer: it was deleted, or it belongs to another user"
 
 
@@ -171,10 +169,7 @@ def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
     async def page_image(request: Request, answer_id: str, number: int, page: int, caller: CurrentCaller) -> Response:
         stored = await pages.find(answer_id, caller)
         image = await draw_page(stored, pages.resources.libraries.get(stored.library), number, page, pages.viewer)
-        headers = {**IMAGE_HEADERS, "ETag": f'"{image.tag}"'}
-        if request.headers.get("If-None-Match") == headers["ETag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(image.content, media_type="image/png", headers=headers)
+        return send_image(request, image)
 
 
 def render_document(stored: StoredAnswer, document: DocumentView, number: int | None, *, as_part: bool) -> str:

@@ -29,7 +29,7 @@ from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import html_response, render
 from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.stored_answers import FollowUp, StoredAnswer
-from epicrisis.server.questions import AskedQuestion, QuestionBody, Questions
+from epicrisis.server.questions import Inquiry, QuestionBody, Questions
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.users import Caller, CurrentCaller
 
@@ -43,7 +43,7 @@ _FILTERS = ("k", "since", "types")
 class PageQuestion:
     """A question of the page, checked for its caller."""
 
-    asked: AskedQuestion
+    inquiry: Inquiry
     body: QuestionBody
     settings: Mapping[str, str] = field(default_factory=dict)
     """The filters of the form that are filled in. A follow-up question has the same."""
@@ -52,7 +52,7 @@ class PageQuestion:
 
     def start_live(self) -> LiveAnswer:
         """Return the part of the page that shows the question while it is answered."""
-        question = self.asked.question
+        question = self.inquiry.question
         return LiveAnswer(question.text, question.options, question.text if self.previous is not None else "")
 
 
@@ -71,7 +71,7 @@ def add_asking(router: APIRouter, questions: Questions, pages: AnswerPages) -> N
         fields = FormFields.parse(await request.body())
         try:
             body = fields.to_body()
-            asked = await _prepare(questions, body, caller)
+            inquiry = await _prepare(questions, body, caller)
         except InputError as error:
             problem = describe_error(error, resources.hide_paths)
             if is_part(request):
@@ -79,18 +79,18 @@ def add_asking(router: APIRouter, questions: Questions, pages: AnswerPages) -> N
             form = build_form(resources, caller, fields, [problem.detail])
             return html_response(render("ask", form=form, page="ask"), problem.status)
         settings = {name: fields.values[name] for name in _FILTERS if fields.values.get(name)}
-        return await respond(request, PageQuestion(asked, body, settings))
+        return await respond(request, PageQuestion(inquiry, body, settings))
 
     @router.post("/answers/{answer_id}/follow-up")
     async def follow_up(answer_id: str, request: Request, caller: CurrentCaller) -> Response:
         previous = await pages.find(answer_id, caller)
         text = FormFields.parse(await request.body()).values.get("question", "")
         body = continue_answer(previous, text)
-        asked = await questions.prepare(body, caller)
-        return await respond(request, PageQuestion(asked, body, previous.settings, previous))
+        inquiry = await questions.prepare(body, caller)
+        return await respond(request, PageQuestion(inquiry, body, previous.settings, previous))
 
 
-async def _prepare(questions: Questions, body: QuestionBody, caller: Caller) -> AskedQuestion:
+async def _prepare(questions: Questions, body: QuestionBody, caller: Caller) -> Inquiry:
     """Return the question, or raise InputError in the words of the form if its library needs a patient."""
     try:
         return await questions.prepare(body, caller)
@@ -128,22 +128,23 @@ async def _answer(
     questions: Questions, pages: AnswerPages, question: PageQuestion, live: LiveAnswer
 ) -> AsyncGenerator[str | StoredAnswer, None]:
     """Yield pieces of HTML on the way, and last the stored answer. Closing the generator cancels the calls."""
-    asked, follow_up = question.asked, None
+    inquiry, follow_up = question.inquiry, None
     if question.previous is not None:
         yield add_step(f"{COMPLETING}.")
-        with questions.hold_place(asked.caller):
-            completed = await complete(asked.pipeline, list_turns(question.previous), asked.question.text)
+        with questions.hold_place(inquiry.caller):
+            completed = await complete(inquiry.pipeline, list_turns(question.previous), inquiry.question.text)
         is_completed = completed.by == "chat-model"
-        follow_up = FollowUp(question.previous.id, asked.question.text, is_completed, completed.notice, completed.usage)
+        typed = inquiry.question.text
+        follow_up = FollowUp(question.previous.id, typed, is_completed, completed.notice, completed.usage)
         # The completed question is checked as the typed one was: it could name another patient.
         again = question.body.model_copy(update={"question": completed.text})
-        asked = await questions.prepare(again, asked.caller)
+        inquiry = await questions.prepare(again, inquiry.caller)
         yield replace_question(completed.text) if is_completed else add_step(completed.notice, is_trouble=True)
     is_accepted = question.previous is not None
-    async with aclosing(questions.events(asked, is_accepted=is_accepted)) as events:
+    async with aclosing(questions.events(inquiry, is_accepted=is_accepted)) as events:
         async for event in events:
             if isinstance(event, Answered):
-                yield await _finish(pages, replace(question, asked=asked), event.answer, follow_up)
+                yield await _finish(pages, replace(question, inquiry=inquiry), event.answer, follow_up)
                 return
             if piece := live.render_event(event):
                 yield piece
@@ -153,16 +154,16 @@ async def _finish(
     pages: AnswerPages, question: PageQuestion, answer: Answer, follow_up: FollowUp | None
 ) -> StoredAnswer:
     """Store a finished answer with the passages it cites."""
-    asked = question.asked
-    passages = await collect_cited_passages(asked.library, answer)
-    left_out = await list_left_out(asked, answer)
+    inquiry = question.inquiry
+    passages = await collect_cited_passages(inquiry.library, answer)
+    left_out = await list_left_out(inquiry, answer)
     return await asyncio.to_thread(
         pages.answers.add,
         answer,
         passages,
-        library=asked.library.name,
-        owner=asked.caller.owner,
-        reason=asked.reason,
+        library=inquiry.library.name,
+        owner=inquiry.caller.owner,
+        reason=inquiry.reason,
         left_out=left_out,
         settings=question.settings,
         follow_up=follow_up,

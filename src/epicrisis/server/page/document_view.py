@@ -13,12 +13,11 @@ from operator import attrgetter
 from epicrisis.printable import printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link, build_reference
+from epicrisis.server.white_space import fill_gap
 from epicrisis.types import CharacterSpan, Passage
 
 SHOWN_CHARACTERS = 40_000
 """Characters of a document on one page. A longer one is shown around the highlight, and the page says so."""
-_GAP = "\n\n"
-"""Stands for the white space between two passages, which the library does not keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,9 @@ class DocumentView:
     remarks: tuple[str, ...] = ()
     """What the reader should know of the shown text: parts left out, a highlight that is not there."""
     sheets: tuple[SheetView, ...] = ()
-    """The pages of a PDF file on which the highlight is."""
+    """The pages of a PDF file on which the highlight is, or all of them if `is_reading`."""
+    is_reading: bool = False
+    """Whether the pages are shown to read, without a place to mark."""
 
     @property
     def highlight(self) -> str:
@@ -153,6 +154,7 @@ def _split_text(passages: Sequence[Passage], highlight: Highlight, complete: boo
     last = max(end, first + SHOWN_CHARACTERS)
     pieces: list[TextPiece] = []
     position: int | None = None
+    previous: Passage | None = None
     before = after = 0
     for passage in passages:
         begin = passage.start if position is None else max(position, passage.start)
@@ -162,12 +164,14 @@ def _split_text(passages: Sequence[Passage], highlight: Highlight, complete: boo
             before += min(passage.end, first) - begin
         if passage.end > last:
             after += passage.end - max(begin, last)
-        position, gap = passage.end, position is not None and begin > position
+        # A long gap is white space, or passages that are not here.
+        gap = "" if previous is None else fill_gap(previous, passage)[-2:]
+        position, previous = passage.end, passage
         shown_start, shown_end = max(begin, first), min(passage.end, last)
         if shown_start >= shown_end:
             continue
         if gap:
-            pieces.append(TextPiece(_GAP, start < begin < end))
+            pieces.append(TextPiece(gap, start < begin < end))
         pieces += _cut_passage(passage, (shown_start, shown_end), (start, end))
     remarks: list[str] = []
     for count, where in ((before, "before"), (after, "after")):

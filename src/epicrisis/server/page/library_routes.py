@@ -23,8 +23,10 @@ from epicrisis.server.page.library_view import (
 from epicrisis.server.page.live import frame
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.patient_routes import view_note
+from epicrisis.server.page.pdf_view import PdfViewer, find_file, send_image
 from epicrisis.server.page.question_form import describe_setup
 from epicrisis.server.page.rendering import html_response, render
+from epicrisis.server.page.sources import read_documents
 from epicrisis.server.page.upload_routes import build_upload_form
 from epicrisis.server.reading import ReadBody
 from epicrisis.server.shelves import Shelves, may_maintain
@@ -35,7 +37,7 @@ from epicrisis.server.users import Caller, CurrentCaller
 _POLL_SECONDS = 0.3
 
 
-def add_library_pages(router: APIRouter, shelves: Shelves, uploads: Uploads | None = None) -> None:
+def add_library_pages(router: APIRouter, shelves: Shelves, viewer: PdfViewer, uploads: Uploads | None = None) -> None:
     """Add the list of libraries, the page of each with its documents, and the check of its health."""
     reader = shelves.reader
 
@@ -63,9 +65,19 @@ def add_library_pages(router: APIRouter, shelves: Shelves, uploads: Uploads | No
             return html_response(render("library_documents", library=name, listed=listed, search=wanted))
         return html_response(await show_library(shelves, uploads, name, caller, wanted))
 
+    @router.get("/libraries/{name}/documents/{document_id:path}/pages/{page}.png")
+    async def page_image(name: str, document_id: str, page: int, request: Request, caller: CurrentCaller) -> Response:
+        await reader.read_document(ReadBody(id=document_id, library=name), caller)
+        library = await shelves.find(name, caller)
+        return send_image(request, await viewer.draw(await find_file(library, document_id), page))
+
     @router.get("/libraries/{name}/documents/{document_id:path}")
     async def document(name: str, document_id: str, request: Request, caller: CurrentCaller) -> Response:
         view = view_note(await reader.read_document(ReadBody(id=document_id, library=name), caller))
+        library = await shelves.find(name, caller)
+        passages = await read_documents(library, None, [document_id])
+        address = f"/libraries/{quote(name, safe='')}/documents/{quote(document_id, safe=':')}"
+        view = await viewer.add_all_pages(view, library, passages, address)
         template = "document" if is_part(request) else "document_page"
         return html_response(render(template, document=view, support="", unverified=(), back=""))
 

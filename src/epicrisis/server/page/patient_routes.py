@@ -38,6 +38,8 @@ class PatientRow:
     id: str
     label: str
     summary: str
+    days: str
+    """The first and the last day with a note, or empty."""
 
 
 def add_patient_pages(router: APIRouter, pages: AnswerPages) -> None:
@@ -102,11 +104,14 @@ async def show_record(
 def view_patient(record: PatientRecord) -> PatientRow:
     """Return a patient as a row of the list."""
     label = printable(f"{record.name} ({record.id})" if record.name else record.id)
-    days = f", {record.first} to {record.last}" if record.first else ""
+    days = record.first or ""
+    if record.last and record.last != record.first:
+        days += f" to {record.last}"
     return PatientRow(
         record.id,
         label,
-        printable(f"{count_noun(record.notes, 'note')}, {count_noun(record.encounters, 'hospital stay')}{days}"),
+        printable(f"{count_noun(record.notes, 'note')}, {count_noun(record.encounters, 'hospital stay')}"),
+        printable(days),
     )
 
 

@@ -19,6 +19,9 @@ from math import inf
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.pdf_pages import PageBoxes, PageWords, fold_letters
 from epicrisis.references import list_page_starts
@@ -33,11 +36,15 @@ T = TypeVar("T")
 
 MAX_SHEETS = 3
 """Pages that are shown of one place. A sentence has one or two."""
+MAX_PAGES = 40
+"""Pages of a document that is opened to read."""
 MAX_WAITING = 32
 """Requests for pages that wait for their turn. More are refused."""
 RETRY_SECONDS = 5
 MAX_IMAGE_BYTES = 64 * 1024 * 1024
 """Bytes of images kept in memory. The one used least recently is forgotten first."""
+IMAGE_HEADERS = {"Cache-Control": "private, no-cache"}
+"""A browser may keep an image, but asks before each use, so that access is checked and logged each time."""
 _UNKNOWN_FILE = "the library does not know its file; add the file again"
 
 
@@ -85,6 +92,28 @@ class PdfViewer:
             view = view.with_remark(f"The place goes on for {len(places) - MAX_SHEETS} more pages, not shown here.")
         return view
 
+    async def add_all_pages(
+        self, view: DocumentView, library: OpenLibrary, passages: Sequence[Passage], address: str
+    ) -> DocumentView:
+        """Return the view with all pages of its PDF file to read, or with a remark why they cannot be shown.
+
+        The arguments are those of `add_pages`. A document without pages is returned as it is.
+        """
+        starts = list_page_starts(passages)
+        if not starts or passages[0].patient is not None:
+            return view
+        last = max(page for _, page in starts)
+        blank = [PageWords(page, "") for page in range(1, min(last, MAX_PAGES) + 1)]
+        try:
+            origin = await find_file(library, passages[0].document_id)
+            pages = await self._run(sandbox.find_words, Path(origin.path), origin.sha256, blank)
+        except (ValueError, NotFound, ServerBusy) as error:
+            return view.with_remark(f"The pages of the PDF are not shown: {error}. The text is below.")
+        view = replace(view, sheets=tuple(_view_sheet(page, address) for page in pages), is_reading=True)
+        if last > MAX_PAGES:
+            view = view.with_remark(f"The file has {last - MAX_PAGES:,} more pages. Their text is below.")
+        return view
+
     async def draw(self, origin: Origin, page: int) -> PageImage:
         """Return the image of a page, from 1. Raises NotFound with the reason, and ServerBusy."""
         tag = f"{origin.sha256[:40]}-{page}"
@@ -128,6 +157,14 @@ async def find_file(library: OpenLibrary, document_id: str) -> Origin:
         if origin is not None and origin.sha256:
             return origin
     raise NotFound(_UNKNOWN_FILE)
+
+
+def send_image(request: Request, image: PageImage) -> Response:
+    """Return the response of an image, empty if the browser has it already."""
+    headers = {**IMAGE_HEADERS, "ETag": f'"{image.tag}"'}
+    if request.headers.get("If-None-Match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(image.content, media_type="image/png", headers=headers)
 
 
 def list_places(passages: Sequence[Passage], highlight: Highlight) -> list[PageWords]:

@@ -32,6 +32,7 @@ from epicrisis.server.page.review_view import (
 from epicrisis.server.review_answers import MAX_QUESTIONS, ReviewRequest, make_review
 from epicrisis.server.reviews import BlindReview, ReviewState, ReviewStore, ReviewTurn, ReviewVerdict
 from epicrisis.server.run_api import RunFolder, reads_every_patient
+from epicrisis.server.sessions import Sessions
 from epicrisis.server.users import LOCAL, Caller, CurrentCaller, UserStore
 
 _NO_CHOICE = "choose which answer is better, or that they are the same"
@@ -46,12 +47,26 @@ class ReviewPages:
     runs: RunFolder | None
     users: UserStore | None
     log: AccessLog | None
+    sessions: Sessions | None = None
+    """The users of the identity provider, if the server has one."""
 
     def require_store(self) -> ReviewStore:
         """Return the store. Raises NotFound without one."""
         if self.store is None:
             raise NotFound("the server keeps no reviews: start it with a folder of its own")
         return self.store
+
+    def list_reviewers(self) -> dict[str, Caller]:
+        """Return the users whom a review may name: those of the file by name, others by owner id, which has a colon.
+
+        Of the users of an identity provider those are known who signed in within a day.
+        """
+        reviewers: dict[str, Caller] = {}
+        for name, user in ({} if self.users is None else self.users.users()).items():
+            reviewers[name] = user.as_caller(name)
+        for caller in () if self.sessions is None else self.sessions.list_owners():
+            reviewers[caller.owner] = caller
+        return reviewers
 
     async def open(self, review_id: str, caller: Caller) -> tuple[BlindReview, ReviewState]:
         """Return a review that the caller may judge or administer, with its verdicts. Raises NotFound otherwise."""
@@ -272,12 +287,12 @@ async def _render_start(pages: ReviewPages, caller: Caller, form: StartForm, fau
     for name, manifest in manifests.items():
         state = "" if manifest.complete else ", not complete"
         runs.append((name, printable(f"{name} ({manifest.cases:,} questions{state})")))
-    users = [] if pages.users is None else list(pages.users.users())
     return render(
         "review_start",
         form=form,
         runs=runs,
-        users=users,
+        reviewers={value: printable(caller.name) for value, caller in pages.list_reviewers().items()},
+        has_provider=pages.sessions is not None,
         criteria=CRITERIA,
         most=MAX_QUESTIONS,
         faults=[printable(fault) for fault in faults],
@@ -293,22 +308,22 @@ def _start_review(pages: ReviewPages, form: StartForm, caller: Caller) -> BlindR
         raise InputError("choose two different runs")
     # The names of a request are looked up among the folders of runs, and open nothing else.
     folders = {name: pages.runs.find(name, caller) for name in (form.ours, form.rival)}
-    users = {} if pages.users is None else pages.users.users()
+    users = pages.list_reviewers()
     if not users.keys() >= set(form.reviewers):
-        raise InputError("Reviewers: one of them is no user of this server")
-    reviewers = {name: users[name].as_caller(name) for name in form.reviewers}
+        raise InputError("Reviewers: one of them is no user of this server, or has not signed in for a day")
+    reviewers = [users[value] for value in form.reviewers]
     request = ReviewRequest(
         creator=caller.name,
         criteria=tuple(form.criteria),
-        reviewers={reviewer.owner: name for name, reviewer in reviewers.items()},
+        reviewers={reviewer.owner: reviewer.name for reviewer in reviewers},
         sample=form.sample_size,
         seed=form.seed_number,
     )
     review = make_review(request, folders)
-    for name, reviewer in reviewers.items():
+    for reviewer in reviewers:
         if not may_read(review, reviewer):
             raise InputError(
-                f"Reviewers: {name} may not read every patient's record, and these runs are about patients"
+                f"Reviewers: {reviewer.name} may not read every patient's record, and these runs are about patients"
             )
     return review
 

@@ -58,7 +58,7 @@ def make_page_routes(
     add_answer_pages(router, pages)
     add_source_pages(router, pages)
     add_patient_pages(router, pages)
-    add_library_pages(router, shelves, uploads)
+    add_library_pages(router, shelves, pages.viewer, uploads)
     if uploads is not None:
         add_upload_pages(router, uploads)
     add_run_pages(router, runs)

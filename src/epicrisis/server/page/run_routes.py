@@ -56,10 +56,10 @@ def view_run(name: str, manifest: RunManifest) -> RunRow:
         models.add(str(model.get("name")))
     states = [f"{count:,} {state}" for state, count in manifest.states.items()]
     facts = (
-        ("Questions", f"{manifest.cases:,} from {manifest.plan.dataset.get('name', 'an unnamed set')}"),
+        ("Questions", f"{manifest.cases:,} of {manifest.plan.dataset.get('name', 'an unnamed set')}"),
         ("Strategy", str(settings.get("strategy", ""))),
         ("Models", ", ".join(sorted(models))),
         ("Outcome", ", ".join(states)),
-        ("State", "complete" if manifest.complete else "not complete: some questions have no answer"),
+        ("State", "" if manifest.complete else "not complete: some questions have no answer"),
     )
     return RunRow(name, printable(name), tuple((label, printable(value)) for label, value in facts if value))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import RedirectResponse, Response
@@ -15,11 +15,13 @@ from starlette.responses import RedirectResponse, Response
 from epicrisis.server.errors import ProviderFailed
 from epicrisis.server.guards import (
     PROVIDER_COOKIE,
+    RETURN_FIELD,
     SESSION_COOKIE,
     SIGN_IN_PATH,
     WRONG_KEYS_PER_MINUTE,
     RateLimiter,
     find_cookie,
+    find_own_path,
 )
 from epicrisis.server.identity_provider import CALLBACK_PATH, START_PATH, STATE_SECONDS, IdentityProvider
 from epicrisis.server.page.page_route import PageRoute
@@ -31,7 +33,7 @@ SIGN_OUT_PATH = "/sign-out"
 STATE_COOKIE = "epicrisis_sign_in"
 """The signed cookie with state, nonce and verifier between the start of a sign-in and its end."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-_MAX_FORM = 1_000
+_MAX_FORM = 10_000
 """Bytes of the form. A longer one holds no key, and reading it would take time from others."""
 _WRONG_KEY = "This key belongs to nobody. Copy all of it, as `epicrisis users add` printed it."
 
@@ -60,24 +62,25 @@ def make_sign_in_routes(
     address = address or PublicAddress()
     host = "" if provider is None else provider.settings.host
 
-    def render_form(fault: str = "") -> str:
+    def render_form(place: str, fault: str = "") -> str:
         has_keys = provider is None or (users is not None and bool(users.users()))
-        return render("sign_in", fault=fault, provider=host, start=START_PATH, has_keys=has_keys)
+        start = START_PATH if place == "/" else f"{START_PATH}?{urlencode({RETURN_FIELD: place})}"
+        return render("sign_in", fault=fault, provider=host, start=start, has_keys=has_keys, place=place)
 
     @router.get(SIGN_IN_PATH)
-    async def sign_in_page() -> Response:
-        return html_response(render_form())
+    async def sign_in_page(request: Request) -> Response:
+        return html_response(render_form(find_own_path(request.query_params.get(RETURN_FIELD))))
 
     @router.post(SIGN_IN_PATH)
     async def sign_in(request: Request) -> Response:
         body = (await request.body()).decode("ascii", "replace")
         fields = dict(parse_qsl(body)) if len(body) <= _MAX_FORM else {}
-        key = fields.get("key", "").strip()
+        key, place = fields.get("key", "").strip(), find_own_path(fields.get(RETURN_FIELD))
         if users is None or await asyncio.to_thread(users.find, key) is None:
             # Only wrong keys count. Behind a proxy all senders have one address, and nobody may lock out the others.
             guesses.check(request.client.host if request.client else "unknown", WRONG_KEYS_PER_MINUTE)
-            return html_response(render_form(_WRONG_KEY), 401)
-        response = RedirectResponse("/", status_code=303)
+            return html_response(render_form(place, _WRONG_KEY), 401)
+        response = RedirectResponse(place, status_code=303)
         _set_cookie(response, SESSION_COOKIE, key, is_encrypted=_is_encrypted(request, address))
         return response
 
@@ -112,14 +115,16 @@ def _add_provider_routes(router: APIRouter, provider: IdentityProvider, address:
 
     @router.get(START_PATH)
     async def start(request: Request) -> Response:
+        request.session[RETURN_FIELD] = find_own_path(request.query_params.get(RETURN_FIELD))
         return await provider.start_sign_in(request, _make_address(request, CALLBACK_PATH))
 
     @router.get(CALLBACK_PATH)
     async def finish(request: Request) -> Response:
         caller = await provider.finish_sign_in(request)
+        place = find_own_path(request.session.get(RETURN_FIELD))
         # The state has done its work, whatever else the library keeps in its cookie.
         request.session.clear()
-        response = RedirectResponse("/", status_code=303)
+        response = RedirectResponse(place, status_code=303)
         seconds = provider.settings.session_minutes * 60
         cookie = provider.sessions.start(caller)
         _set_cookie(response, PROVIDER_COOKIE, cookie, is_encrypted=_is_encrypted(request, address), seconds=seconds)

@@ -19,7 +19,7 @@ from epicrisis.server.page.document_view import (
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
 from epicrisis.server.page.pdf_view import PageImage, PdfViewer, find_file
 from epicrisis.server.page.stored_answers import StoredAnswer
-from epicrisis.server.questions import AskedQuestion
+from epicrisis.server.questions import Inquiry
 from epicrisis.server.reading import offload
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.types import Passage, Scope
@@ -27,15 +27,15 @@ from epicrisis.types import Passage, Scope
 CHANGED = "The document in the library has changed since this answer. You see the passages as they were read."
 
 
-async def read_documents(library: OpenLibrary, answer: Answer, document_ids: Sequence[str]) -> tuple[Passage, ...]:
-    """Return all passages of documents that an answer may show, in order. Documents that are gone are left out."""
+async def read_documents(library: OpenLibrary, patient: str | None, document_ids: Sequence[str]) -> tuple[Passage, ...]:
+    """Return all passages of literature, and of notes of the patient, in order. Missing documents are left out."""
     pipeline = library.pipeline
     if pipeline.search is None or not document_ids:
         return ()
     found: dict[str, tuple[Passage, ...]] = {}
     for place, store in enumerate((pipeline.search.library, *pipeline.search.literature)):
         # Notes of the libraries beside the first belong to other people.
-        scope = Scope(patient=answer.patient if place == 0 else None)
+        scope = Scope(patient=patient if place == 0 else None)
         for document_id, passages_of_one in (
             await offload(pipeline, read_document_passages, store, document_ids, scope)
         ).items():
@@ -54,20 +54,20 @@ async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[
     citations = list_shown_citations(answer)
     document_ids = list(dict.fromkeys(citation.document_id for citation in citations))
     kept: list[Passage] = []
-    for passage in await read_documents(library, answer, document_ids):
+    for passage in await read_documents(library, answer.patient, document_ids):
         touched = any(_touches(citation, passage) for citation in citations)
         if touched or passage.ordinal == 0:
             kept.append(passage)
     return tuple(kept)
 
 
-async def list_left_out(asked: AskedQuestion, answer: Answer) -> tuple[str, ...]:
+async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:
     """Return the ids of the notes that the time filter left out of the first attempt, in order."""
     if answer.narrowing == "none":
         return ()
-    pipeline = asked.pipeline
-    scope = build_scope(pipeline.settings.scope, asked.question.patient)
-    restriction = await pipeline.find_time_restriction(asked.question, scope)
+    pipeline = inquiry.pipeline
+    scope = build_scope(pipeline.settings.scope, inquiry.question.patient)
+    restriction = await pipeline.find_time_restriction(inquiry.question, scope)
     return tuple(sorted(restriction.hidden))
 
 
@@ -124,7 +124,7 @@ async def open_document(
     """
     current: Sequence[Passage] = ()
     if library is not None:
-        current = await read_documents(library, stored.answer, [document_id])
+        current = await read_documents(library, stored.answer.patient, [document_id])
     kept = _unique((*stored.passages, *list_ranked_passages(stored.answer)), document_id)
     if library is not None and current and (not kept or is_unchanged(current, kept, highlight.span)):
         view = build_document_view(current, highlight, complete=True)
@@ -155,7 +155,7 @@ async def draw_page(
     ids = list_document_ids(stored)
     if library is None or not 0 <= number < len(ids):
         raise NotFound("the answer has no such document")
-    passages = await read_documents(library, stored.answer, [ids[number]])
+    passages = await read_documents(library, stored.answer.patient, [ids[number]])
     if not list_page_starts(passages) or passages[0].patient is not None:
         raise NotFound("the document has no pages: it is no PDF file, or it is no longer in the library")
     return await viewer.draw(await find_file(library, ids[number]), page)

@@ -44,6 +44,7 @@ from epicrisis.evaluation.datasets.patient_records.source import (
     read_notes_of_kind,
     read_patients_notes,
 )
+from epicrisis.printable import agree, count_noun
 from epicrisis.types import Document, EvidenceSpan, Question
 
 ANCHOR = 8
@@ -214,7 +215,8 @@ def _build_source(
     notices = [*describe_moved_answers(answers)]
     if elsewhere:
         notices.append(
-            f"{elsewhere} questions that one part of a report does not answer and another does are asked of that other "
+            f"{count_noun(elsewhere, 'question')} that one part of a report does not answer and another does "
+            f"{agree(elsewhere, 'is', 'are')} asked of that other "
             "alone: what is read is the whole report"
         )
     missing = len(reports) - len(links)
@@ -224,7 +226,10 @@ def _build_source(
         )
     elif missing:
         shared = f", {len(unclear)} of them because several patients have such a one" if unclear else ""
-        notices.append(f"{missing} of {len(reports)} reports are left out: no note is found that is the report{shared}")
+        notices.append(
+            f"{missing} of {count_noun(len(reports), 'report')} {agree(missing, 'is', 'are')} left out: no note is "
+            f"found that is the report{shared}"
+        )
     patients = frozenset(linked.patient for linked in links.values())
 
     def notes() -> Iterator[ReaderItem]:
@@ -395,7 +400,13 @@ def describe_moved_answers(golds: Sequence[GoldSpans]) -> tuple[str, ...]:
         missing += gold.moved and gold.place is None
     remarks = []
     if moved:
-        remarks.append(f"{moved} of {len(golds)} answers are not at their offsets: the nearest place was used")
+        remarks.append(
+            f"{moved} of {count_noun(len(golds), 'answer')} {agree(moved, 'is', 'are')} not at the stated offset: the "
+            "nearest place was used"
+        )
     if missing:
-        remarks.append(f"{missing} of {len(golds)} answers are not in their text: their places are unknown")
+        remarks.append(
+            f"{missing} of {count_noun(len(golds), 'answer')} {agree(missing, 'is', 'are')} not in the text: the place "
+            "is unknown"
+        )
     return tuple(remarks)

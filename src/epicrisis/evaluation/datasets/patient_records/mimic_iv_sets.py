@@ -47,6 +47,7 @@ from epicrisis.evaluation.datasets.patient_records.source import (
     read_notes_of_kind,
     read_patients_notes,
 )
+from epicrisis.printable import agree, count_noun
 from epicrisis.types import Question
 
 _EHR_DS_QA_FILES = (
@@ -112,7 +113,10 @@ def read_ehr_ds_qa(path: Path) -> RecordSource:
         else:
             yield from build_documents(path, path.name, reviewed_notes, NoteCleaning(keep_boilerplate=True))
 
-    notices = [f"{len(questions)} of {reviewed} reviewed pairs are marked correct; the rest is left out"]
+    notices = [
+        f"{len(questions)} of {count_noun(reviewed, 'reviewed pair')} {agree(len(questions), 'is', 'are')} marked "
+        "correct; the rest is left out"
+    ]
     if not files:
         notices.append(
             "no notes beside the questions: the notes asked about are the record; put discharge.csv.gz and "
@@ -211,7 +215,10 @@ def read_ehrnoteqa(path: Path, choice: bool = True) -> RecordSource:
         )
     notices: tuple[str, ...] = ()
     if incomplete:
-        notices = (f"{incomplete} of {len(questions)} patients have fewer discharge summaries here than they should",)
+        notices = (
+            f"{incomplete} of {count_noun(len(questions), 'patient')} {agree(incomplete, 'has', 'have')} fewer "
+            "discharge summaries here than there should be",
+        )
     notes = partial(read_patients_notes, files, lines.keys())
     return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, notices, frozenset(lines))
 

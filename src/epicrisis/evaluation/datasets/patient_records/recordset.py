@@ -20,6 +20,7 @@ from epicrisis.evaluation.datasets.patient_records.source import (
     find_source_file,
     read_patients_notes,
 )
+from epicrisis.printable import agree, count_noun
 from epicrisis.types import Question
 
 GENERATED_NOTES = "notes.csv"
@@ -94,7 +95,11 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
         raise path_error(place, f"no question of {name} is in the population {population}; take another")
     repetitions = len(source.questions) - len({question.id for question in source.questions})
     if repetitions:
-        raise path_error(place, f"{repetitions} question ids occur twice; give each its own")
+        raise path_error(
+            place,
+            f"{count_noun(repetitions, 'question id')} {agree(repetitions, 'occurs', 'occur')} twice; give each "
+            "question its own",
+        )
     patients: set[str | None] = {None}
     related: dict[str, frozenset[str]] = {}
     for question in questions:

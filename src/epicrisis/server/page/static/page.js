@@ -123,7 +123,7 @@
       link.href = `/answers/${entry.id}`;
       link.textContent = String(entry.question);
       const time = document.createElement("time");
-      time.textContent = new Date(entry.at).toLocaleString();
+      time.textContent = new Date(entry.at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = "Remove";

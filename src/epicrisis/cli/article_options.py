@@ -1,0 +1,109 @@
+"""Articles that `epicrisis library add` fetches: read the options, ask the services, say whom they are asked of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from epicrisis.cli.progress import open_progress
+from epicrisis.cli.terminal import counted, say
+from epicrisis.errors import InputError, NetworkRefused
+from epicrisis.printable import quote_for_shell
+from epicrisis.privacy import is_local
+
+if TYPE_CHECKING:
+    from epicrisis.corpus.reader_base import ReaderItem
+    from epicrisis.literature.articles import ArticleRequest
+    from epicrisis.settings import Settings
+
+_articles = partial(Option, rich_help_panel="Articles from PubMed and Europe PMC")
+Pmids = Annotated[
+    list[str] | None, _articles("--pmid", metavar="NUMBER", help="Add PubMed's record of this number (repeatable).")
+]
+Dois = Annotated[
+    list[str] | None,
+    _articles("--doi", metavar="DOI", help="Add the abstract of the article with this DOI (repeatable)."),
+]
+Searches = Annotated[
+    list[str] | None,
+    _articles("--search", metavar="QUERY", help="Add the most relevant results of a search in PubMed (repeatable)."),
+]
+Limit = Annotated[int, _articles(min=1, max=10_000, help="Maximum number of results of each search.")]
+FullText = Annotated[
+    bool, _articles("--full-text", help="Take open-access full texts in place of abstracts, where Europe PMC has them.")
+]
+
+_DOI = re.compile(r"10\.[0-9]{1,9}/[^\s\"<>\\]{1,300}")
+_DOI_PREFIX = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:\s*)", re.IGNORECASE)
+_PMID = re.compile(r"0*([1-9][0-9]{0,8})")
+_PMID_PREFIX = re.compile(r"\bPMID\b:?", re.IGNORECASE)
+
+
+def read_request(
+    pmids: Iterable[str], dois: Iterable[str], searches: Iterable[str], limit: int, full_text: bool
+) -> ArticleRequest | None:
+    """Return what to fetch, or None if nothing is. Raises InputError for a number or DOI that cannot be one."""
+    from epicrisis.literature.articles import ArticleRequest
+
+    numbers: dict[str, None] = {}
+    for text in pmids:
+        for part in filter(None, re.split(r"[,;\s]+", _PMID_PREFIX.sub(" ", text))):
+            match = _PMID.fullmatch(part)
+            if match is None:
+                raise InputError(f"--pmid {part}: a PMID is a number of at most nine digits, such as 12377809")
+            numbers[match[1]] = None
+    names: dict[str, None] = {}
+    for text in dois:
+        doi = _DOI_PREFIX.sub("", text.strip(), count=1)
+        if not _DOI.fullmatch(doi):
+            raise InputError(f"--doi {text}: a DOI begins with 10. and has a slash, such as 10.1056/NEJMoa1715274")
+        names[doi] = None
+    queries = tuple(dict.fromkeys(map(str.strip, searches)))
+    if "" in queries:
+        raise InputError("--search: the search is empty; write it as in PubMed: --search 'aspirin AND preeclampsia'")
+    if not (numbers or names or queries):
+        return None
+    return ArticleRequest(tuple(numbers), tuple(names), queries, limit, full_text)
+
+
+def fetch_items(settings: Settings, library: Path, request: ArticleRequest, *, quiet: bool) -> list[ReaderItem]:
+    """Return the articles of a request. Says on standard error which hosts are asked for what.
+
+    Raises NetworkRefused under local_only, and InputError for a library of patients' notes: which articles were fetched
+    for a patient tells about the patient.
+    """
+    from epicrisis.library.patients import holds_patients
+    from epicrisis.literature.articles import fetch_articles, open_services
+
+    hosts = request.hosts(settings.literature)
+    remote = [host for host in hosts if not is_local(host)]
+    if settings.local_only and remote:
+        raise NetworkRefused(
+            f"--pmid, --doi and --search contact {' and '.join(remote)}, and local_only (--local-only) is on: leave it "
+            "out, or add files that were downloaded elsewhere"
+        )
+    if holds_patients(library):
+        raise InputError(
+            f"{library} holds patients' notes, and what is fetched would tell the services about the patients: "
+            "add the articles to a library of their own, and read both with --setting beside="
+            f"{quote_for_shell(str(library.with_name('literature')))}"
+        )
+    parts = [
+        counted(len(request.pmids), "PMID") if request.pmids else "",
+        counted(len(request.dois), "DOI") if request.dois else "",
+        f"{len(request.searches)} search{'' if len(request.searches) == 1 else 'es'}" if request.searches else "",
+    ]
+    say(f"asking {' and '.join(hosts)} for {', '.join(filter(None, parts))}", err=True)
+    with open_services(settings) as services, open_progress(quiet=quiet, transient=True) as progress:
+        task = progress.add_task("Fetching", total=None)
+        fetched = fetch_articles(
+            services, request, lambda done, total: progress.update(task, completed=done, total=total)
+        )
+    for note in fetched.notes:
+        say(f"note: {note}", err=True)
+    return fetched.items

@@ -1,0 +1,370 @@
+"""`epicrisis library list`, `show` and `export`: what a library holds, one document, and all of them as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from epicrisis.cli.command import command
+from epicrisis.cli.options import Json, LibraryPath, Patient, output_option
+from epicrisis.cli.terminal import counted, say, say_lines, say_text, show_json
+from epicrisis.errors import InputError
+from epicrisis.printable import GUTTER, printable_json, quote_for_shell, split_printable_lines
+from epicrisis.references import build_reference
+from epicrisis.types import Document, Origin, Passage, Scope
+
+if TYPE_CHECKING:
+    from epicrisis.library.inventory import LibraryFile
+    from epicrisis.library.library import LibraryStore
+
+_LISTED_VALUES = 12
+_SHOWN_ELSEWHERE = frozenset(("authors", "pages", "sections", "journal_abbreviation", "marks"))
+_NAMED_IDS = 10
+"""Documents named when a prefix fits several."""
+_Limit = Annotated[int, Option("--limit", min=1, help="Most files or documents to list.")]
+_File = Annotated[Path | None, Option("--file", help="List the documents of this file.")]
+
+
+@command(
+    name="list",
+    examples=[
+        "epicrisis library list ~/lib",
+        "epicrisis library list ~/lib --documents --limit 200",
+        "epicrisis library list ~/ward --patient 10083814 --json",
+    ],
+)
+def list_contents(
+    library: LibraryPath,
+    documents: Annotated[bool, Option("--documents", help="List documents instead of files.")] = False,
+    file: _File = None,
+    patient: Patient = None,
+    limit: _Limit = 50,
+    json: Json = False,
+) -> None:
+    """List the files of a library with the number of documents and passages and the date added, or its documents.
+
+    Notes of patients are listed with --patient only.
+    """
+    from epicrisis.library.library import LibraryStore
+
+    with LibraryStore.open(library) as store:
+        if documents or file is not None or patient is not None:
+            data, lines = _list_documents(store, file, patient, limit)
+        else:
+            data, lines = _list_files(store, limit)
+    if json:
+        show_json(data)
+    else:
+        say_lines(lines)
+
+
+def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[str]]:
+    from epicrisis.library.inventory import LibraryInventory
+
+    with LibraryInventory.open(store) as inventory:
+        files = inventory.list_files()
+    documents, passages = store.count()
+    unrecorded = documents - sum(file.documents or 0 for file in files)
+    data = {
+        "files": files[:limit],
+        "files_left_out": len(files[limit:]),
+        "documents": documents,
+        "passages": passages,
+        "documents_without_file": unrecorded,
+    }
+    lines = [f"{counted(len(files), 'file')}, {counted(documents, 'document')}, {counted(passages, 'passage')}"]
+    if files:
+        lines.append(f"{'documents':>10}  {'passages':>10}  {'added':<10}  file")
+    lines += map(_describe_file, files[:limit])
+    lines += _left_out(len(files), limit, "file")
+    if unrecorded:
+        lines.append(
+            f"{counted(unrecorded, 'document')} with no file recorded: records of PubMed's files, and notes of patients"
+        )
+    return data, lines
+
+
+def _describe_file(file: LibraryFile) -> str:
+    documents = "-" if file.documents is None else f"{file.documents:,}"
+    passages = "-" if file.passages is None else f"{file.passages:,}"
+    return f"{documents:>10}  {passages:>10}  {file.added[:10] or 'unknown':<10}  {file.path}"
+
+
+def _left_out(total: int, limit: int, noun: str) -> Iterator[str]:
+    if total > limit:
+        yield f"{counted(total - limit, noun)} left out: --limit {total} lists more"
+
+
+def _list_documents(
+    store: LibraryStore, file: Path | None, patient: str | None, limit: int
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the documents without a patient, or of one patient, as data and as lines."""
+    from epicrisis.report.search_results import describe_source
+
+    scope = _build_scope(store, patient)
+    passages, total = _read_first_passages(store, file, scope, limit)
+    rows: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for passage in passages:
+        reference = build_reference(passage)
+        source = describe_source(passage, reference, reference.study)
+        rows.append(
+            {
+                "id": passage.document_id,
+                "title": passage.title,
+                "source": passage.source,
+                "date": passage.date,
+                "patient": passage.patient,
+                "reference": reference,
+            }
+        )
+        lines.append(f"{passage.document_id}  {passage.title or '(no title)'}{f'. {source}' if source else ''}")
+    kind = "document" if patient is None else "note"
+    if not lines:
+        lines = [f"no {kind} in this scope" + ("; notes of patients need --patient ID" if patient is None else "")]
+    lines += _left_out(total, limit, kind)
+    return {"documents": rows, "documents_left_out": max(total - limit, 0)}, lines
+
+
+def _read_first_passages(store: LibraryStore, file: Path | None, scope: Scope, limit: int) -> tuple[list[Passage], int]:
+    """Return the first passage of each document to list, and the number of all documents that could be listed."""
+    from epicrisis.library.document_list import DocumentFilter, list_documents
+    from epicrisis.library.passage_lookup import read_document_passages
+    from epicrisis.retrieval.record_context import rank_record
+
+    if file is not None:
+        ids = find_file_documents(store, file)
+        documents = read_document_passages(store, ids, scope)
+        return [passages[0] for passages in documents.values()][:limit], len(documents)
+    if scope.patient is not None:
+        notes: dict[str, Passage] = {}
+        for passage in rank_record(store.fetch_record(scope)).passages:
+            notes.setdefault(passage.document_id, passage)
+        return list(notes.values())[:limit], len(notes)
+    page = list_documents(store, DocumentFilter(), limit=limit)
+    passages = []
+    for entry in page.documents:
+        passages.append(
+            Passage(
+                f"{entry.id}#0",
+                entry.id,
+                ordinal=0,
+                start=0,
+                end=0,
+                text="",
+                title=entry.title,
+                source=entry.source,
+                date=entry.date,
+                metadata=entry.metadata,
+            )
+        )
+    return passages, page.matches
+
+
+@command(examples=["epicrisis library show ~/lib pubmed:12377809", "epicrisis library show ~/ward note:41 --patient 7"])
+def show(
+    library: LibraryPath,
+    document: Annotated[str, Argument(metavar="ID", help="Id of a document, or a beginning that no other id has.")],
+    patient: Patient = None,
+    json: Json = False,
+) -> None:
+    """Show one document: reference, links, the file it came from, metadata and text.
+
+    A note of a patient is shown with --patient only.
+    """
+    from epicrisis.document_export import restore_document
+    from epicrisis.library.library import LibraryStore
+
+    with LibraryStore.open(library) as store:
+        passages = _find_document(store, document, _build_scope(store, patient))
+        origin = store.origins([passages[0].document_id]).get(passages[0].document_id)
+    whole = restore_document(passages)
+    if json:
+        data = {
+            "document": whole,
+            "reference": build_reference(passages[0]),
+            "marks": passages[0].marks,
+            "file": origin.path if origin else None,
+            "passages": [{"id": passage.id, "start": passage.start, "end": passage.end} for passage in passages],
+        }
+        show_json(data)
+        return
+    say_lines(_describe_document(whole, passages, origin))
+    say()
+    for line in split_printable_lines(whole.text.strip()):
+        # No line of a text can pass for one of the program.
+        say(f"{GUTTER}{line}")
+
+
+def _describe_document(whole: Document, passages: Sequence[Passage], origin: Origin | None) -> Iterator[str]:
+    """Yield title, reference, links, file and metadata of a document, one line each."""
+    from epicrisis.references import find_document_study
+    from epicrisis.report.answer_content import describe_marks
+    from epicrisis.report.search_results import describe_source
+
+    first = passages[0]
+    reference = build_reference(first)
+    marks = f" [{describe_marks(first.marks)}]" if first.marks else ""
+    yield f"{whole.title or whole.id}{marks}"
+    if whole.metadata.get("authors"):
+        yield f"authors: {'; '.join(reference.authors)}"
+    yield describe_source(first, reference, find_document_study(whole.id, passages))
+    for link in reference.links:
+        yield f"{link.label} {link.identifier}: {link.url}"
+    yield f"id: {whole.id}"
+    if whole.date:
+        yield f"date: {whole.date}"
+    if whole.patient is not None:
+        yield f"patient: {whole.patient}"
+    yield f"source: {whole.source or 'unknown'}{f', from {origin.path}' if origin else ''}"
+    yield f"text: {counted(len(whole.text), 'character')} in {counted(len(passages), 'passage')}"
+    for key, value in sorted(whole.metadata.items()):
+        if key not in _SHOWN_ELSEWHERE:
+            yield f"{key}: {_describe_value(value)}"
+
+
+def _describe_value(value: Any) -> str:
+    """Return a value of the metadata on one line. Of a long list only the beginning is shown."""
+    if isinstance(value, list) and len(value) > _LISTED_VALUES:
+        beginning = ", ".join(map(_describe_value, value[:_LISTED_VALUES]))
+        return f"{beginning} and {len(value) - _LISTED_VALUES} more (--json shows all)"
+    if isinstance(value, list):
+        return ", ".join(map(_describe_value, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_describe_value(item)}" for key, item in value.items())
+    return str(value)
+
+
+def _find_document(store: LibraryStore, prefix: str, scope: Scope) -> tuple[Passage, ...]:
+    """Return the passages of the document with this id, or of the only one that begins with it.
+
+    Raises InputError if none or several do. Documents outside the scope count as missing.
+    """
+    from epicrisis.library.inventory import LibraryInventory
+    from epicrisis.library.passage_lookup import read_document_passages
+
+    with LibraryInventory.open(store) as inventory:
+        ids = inventory.ids_with_prefix(prefix) if prefix else []
+    documents = read_document_passages(store, [prefix] if prefix in ids else ids, scope)
+    if len(documents) == 1:
+        return next(iter(documents.values()))
+    if documents:
+        named = ", ".join(list(documents)[:_NAMED_IDS])
+        others = f" and {len(documents) - _NAMED_IDS} more" if len(documents) > _NAMED_IDS else ""
+        raise InputError(f"{prefix!a} is the beginning of several ids: {named}{others}. Give more of the id")
+    raise InputError(
+        f"no document with the id {prefix!a}, or whose id begins so, in this scope: check the id (`epicrisis library "
+        f"list {quote_for_shell(store.path)} --documents`); a note needs --patient"
+    )
+
+
+@command(
+    examples=[
+        "epicrisis library export ~/lib -o lib.jsonl",
+        "epicrisis library export ~/ward --patient 10083814 -o record.jsonl",
+        "epicrisis library export ~/lib > lib.jsonl",
+    ]
+)
+def export(
+    library: LibraryPath,
+    output: Annotated[
+        Path | None, output_option(help="File to write, for its owner only. Default: standard output.")
+    ] = None,
+    patient: Patient = None,
+    all_patients: Annotated[
+        bool, Option("--all-patients", help="Export literature and the notes of every patient.")
+    ] = False,
+) -> None:
+    """Write the documents as JSON lines, which `library add` reads back with the same ids.
+
+    Without --patient only documents without a patient are written, with it only the notes of this patient.
+    """
+    from epicrisis.cli.answer_output import open_new_file
+    from epicrisis.document_export import export_documents, to_json_line
+    from epicrisis.library.library import LibraryStore
+
+    if patient is not None and all_patients:
+        raise InputError("--patient and --all-patients are different exports: give one of them")
+    with LibraryStore.open(library) as store:
+        scope = _build_scope(store, patient)
+        documents = export_documents(store, _choose_passages(scope.patient, all_patients=all_patients))
+        count = 0
+        if output is None:
+            for document in documents:
+                say_text(printable_json(to_json_line(document)))
+                count += 1
+        else:
+            with open_new_file(output) as file:
+                for document in documents:
+                    file.write(to_json_line(document) + "\n")
+                    count += 1
+        left_out = store.count()[0] - count
+    where = "" if output is None else f" written to {output}"
+    say(f"{counted(count, 'document')}{where}", err=output is None)
+    if left_out:
+        kind, cure = (
+            ("document", "") if patient is not None else ("note", ": --patient ID or --all-patients adds notes")
+        )
+        outside = "outside this patient's record" if patient is not None else "of patients"
+        say(f"{counted(left_out, kind)} {outside} left out{cure}", err=True)
+    if patient is not None or all_patients:
+        say("note: names, birth dates and record numbers of patients are not part of the export", err=True)
+
+
+def _choose_passages(patient: str | None, *, all_patients: bool) -> Callable[[Passage], bool]:
+    """Return what decides whether a passage is exported."""
+    if all_patients:
+        return lambda passage: True
+    return lambda passage: passage.patient == patient
+
+
+def _build_scope(store: LibraryStore, patient: str | None) -> Scope:
+    """Return the scope of literature and this patient. Raises InputError for a patient that the library lacks."""
+    from epicrisis.library.patient_check import resolve_patient
+    from epicrisis.library.patients import Roster
+
+    if patient is None:
+        return Scope()
+    roster = Roster(store)
+    patient = resolve_patient([roster], patient)
+    if patient not in roster.patients():
+        raise InputError(
+            f"the library has no patient {patient!a}: `epicrisis library patients {quote_for_shell(store.path)}` lists "
+            "them"
+        )
+    return Scope(patient=patient)
+
+
+def find_file_documents(store: LibraryStore, file: Path) -> list[str]:
+    """Return the ids of the documents of a file in the library.
+
+    Documents without a recorded file are found by reading the file, if it still exists. Raises InputError if none is
+    found.
+    """
+    from epicrisis.library.inventory import LibraryInventory
+
+    path = str(file.expanduser().resolve())
+    with LibraryInventory.open(store) as inventory:
+        ids = inventory.documents_of_file(path)
+    if not ids and file.is_file():
+        ids = _find_unrecorded(store, file)
+    if not ids:
+        raise InputError(
+            f"{file}: the library has no document of this file: `epicrisis library list "
+            f"{quote_for_shell(store.path)}` lists its files. Records of PubMed's files and notes of patients are "
+            "found by their file only while it exists unchanged"
+        )
+    return ids
+
+
+def _find_unrecorded(store: LibraryStore, file: Path) -> list[str]:
+    """Return the ids in a file that the library has without a recorded file."""
+    from epicrisis.corpus.readers import read_sources
+
+    ids = [item.id for item in read_sources([file], with_origins=True) if isinstance(item, Document)]
+    existing = store.content_hashes(ids)
+    recorded = store.origins(ids)
+    return [id_ for id_ in dict.fromkeys(ids) if id_ in existing and id_ not in recorded]

@@ -1,0 +1,148 @@
+"""`epicrisis library add --watch`: add the files of folders as they appear or change, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from epicrisis.cli.ingest_progress import show_ingest
+from epicrisis.cli.run_progress import say_skipped
+from epicrisis.cli.terminal import say, show_json
+from epicrisis.errors import EpicrisisError, InputError, LibraryBusy
+from epicrisis.printable import count_noun
+
+if TYPE_CHECKING:
+    from epicrisis.additions import AddOptions
+    from epicrisis.library.ingest_batches import IngestReport
+    from epicrisis.protocols import Encoder
+    from epicrisis.settings import Settings
+
+SCAN_SECONDS = 2.0
+"""Seconds between two scans of the folders. A scan that takes long is followed by a longer pause."""
+_PAUSE_PER_SCAN = 10
+_COUNTS = ("added", "replaced", "unchanged", "skipped", "passages")
+
+
+def watch_folders(
+    settings: Settings, library: Path, folders: Sequence[Path], options: AddOptions, *, json: bool
+) -> None:
+    """Add what is in the folders, then what appears or changes there. Return when the user stops it.
+
+    The library is free for other writers between two additions. Files that cannot be read are named once, and read
+    again when they change. Documents of deleted files stay. Raises InputError for a path that is not a folder, and the
+    errors of the first addition.
+    """
+    from epicrisis.components import load_ingest_encoder
+
+    if not folders:
+        raise InputError("--watch: name the folders to watch")
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"--watch: {folder} is not a folder; name an existing one")
+    encoder = load_ingest_encoder(settings, library, False)
+    watcher = _Watcher(settings, library, folders, options, encoder, json)
+    try:
+        watcher.run()
+    except KeyboardInterrupt:
+        watcher.say_end()
+
+
+class _Watcher:
+    """Adds files to one library, and counts what was done."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        library: Path,
+        folders: Sequence[Path],
+        options: AddOptions,
+        encoder: tuple[Encoder, str],
+        json: bool,
+    ) -> None:
+        from epicrisis.corpus.folder_watch import FolderWatch
+
+        self._settings, self._library, self._folders, self._options = settings, library, folders, options
+        self._encoder, self._json = encoder, json
+        self._watch = FolderWatch(folders, SCAN_SECONDS)
+        self._totals = dict.fromkeys(_COUNTS, 0)
+        self._has_added = False
+
+    def run(self) -> None:
+        """Scan and add until Ctrl-C."""
+        say(f"watching {', '.join(map(str, self._folders))}; Ctrl-C ends", err=True)
+        while True:
+            started = time.monotonic()
+            ready = self._watch.scan()
+            pause = max(SCAN_SECONDS, _PAUSE_PER_SCAN * (time.monotonic() - started))
+            if ready:
+                self._try(ready)
+            time.sleep(pause)
+
+    def _try(self, ready: Sequence[Path]) -> None:
+        """Add the files that are ready. Errors are said, except for those of the first addition."""
+        try:
+            report = self._add(ready)
+        except LibraryBusy:
+            _say_now("another program writes to the library: trying again")
+            return
+        except EpicrisisError as error:
+            if not self._has_added:
+                raise
+            _say_now(f"warning: {count_noun(len(ready), 'file')} not added: {error.message}")
+        else:
+            self._has_added = True
+            self._say_report(ready, report)
+        self._watch.take(ready)
+
+    def _add(self, ready: Sequence[Path]) -> IngestReport:
+        from epicrisis.additions import add_files
+        from epicrisis.corpus.removal_log import RemovalLog
+
+        cleaning = replace(self._options.cleaning, removal_log=RemovalLog(keep_texts=True))
+        with show_ingest("Adding", quiet=self._json) as display:
+            return add_files(
+                self._settings,
+                self._library,
+                self._folders,
+                replace(self._options, cleaning=cleaning),
+                display.show,
+                encoder=self._encoder,
+                files=display.files,
+                only=frozenset(ready),
+            )
+
+    def _say_report(self, ready: Sequence[Path], report: IngestReport) -> None:
+        from epicrisis.library.skipped_items import SKIPPED_FILE
+
+        for name in _COUNTS:
+            self._totals[name] += getattr(report, name)
+        more = f" and {len(ready) - 1:,} more" if len(ready) > 1 else ""
+        _say_now(
+            f"{ready[0].name}{more}: {count_noun(report.added, 'document')} added, {report.replaced:,} replaced, "
+            f"{report.unchanged:,} unchanged, {report.skipped:,} skipped"
+        )
+        say_skipped(report.reasons, self._library / SKIPPED_FILE)
+
+    def say_end(self) -> None:
+        """Say what was done in all, and what remains."""
+        totals, waiting, gone = self._totals, self._watch.waiting, self._watch.gone
+        if self._json:
+            show_json({**totals, "waiting": waiting, "gone": sorted(map(str, gone))})
+            return
+        say(
+            f"stopped watching: {count_noun(totals['added'], 'document')} added, {totals['replaced']:,} replaced, "
+            f"{totals['unchanged']:,} unchanged, {totals['skipped']:,} skipped"
+        )
+        if waiting:
+            say(f"{count_noun(waiting, 'file')} not added yet: the same command continues with them")
+        if gone:
+            stay = "their documents stay: `epicrisis library delete` removes them"
+            say(f"{count_noun(len(gone), 'file')} no longer there; {stay}")
+
+
+def _say_now(text: str) -> None:
+    say(f"{datetime.now():%H:%M:%S} {text}", err=True)

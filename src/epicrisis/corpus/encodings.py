@@ -1,0 +1,201 @@
+"""Tell the encoding of text that is not UTF-8. No byte ever becomes a replacement character."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any, cast
+
+from epicrisis.corpus.reader_base import READ_ERRORS, FileRemark, open_packed
+
+SAMPLE_BYTES = 200_000
+"""Bytes of lines with letters beyond ASCII that decide."""
+_PIECE_BYTES = 1 << 20
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_CANDIDATES = frozenset(
+    {
+        "utf-8",
+        "utf-16",
+        "utf-16-le",
+        "utf-16-be",
+        "utf-32",
+        "cp1250",
+        "cp1251",
+        "cp1252",
+        "cp1253",
+        "cp1254",
+        "iso8859-1",
+        "iso8859-2",
+        "koi8-r",
+        "cp866",
+        "mac-roman",
+        "cp932",
+        "euc-jp",
+        "iso-2022-jp",
+        "gbk",
+        "gb18030",
+        "big5",
+        "big5hkscs",
+        "cp949",
+        "euc-kr",
+    }
+)
+"""Encodings of people's files. All others that chardet knows make short texts ambiguous."""
+_MANY_BYTES = frozenset({"cp932", "euc_jp", "iso2022_jp", "gbk", "gb18030", "big5", "big5hkscs", "cp949", "euc_kr"})
+_NO_MATCH = "cp037"
+_UNKNOWN = "not UTF-8, and its encoding cannot be told; save it as UTF-8"
+
+
+def decode_text(data: bytes) -> tuple[str, str]:
+    """Return the text, and the name of its encoding unless it is UTF-8.
+
+    Raises ValueError with the reason if the encoding cannot be told, or two encodings are mixed.
+    """
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            try:
+                return data.decode("utf-8-sig" if encoding == "utf-8" else encoding), encoding.removeprefix("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"not {encoding} at byte {error.start + 1}; save it as UTF-8") from error
+    try:
+        return data.decode(), ""
+    except UnicodeDecodeError:
+        encoding = guess_encoding(data if b"\0" in data else b"".join(_select_lines(data.splitlines(keepends=True))))
+    try:
+        return data.decode(encoding), encoding
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8, and not {encoding} at byte {error.start + 1}; save it as UTF-8") from error
+
+
+def guess_encoding(sample: bytes) -> str:
+    """Return Python's name of the encoding of a text that is not UTF-8. Raises ValueError if it cannot be told."""
+    import chardet
+
+    name = chardet.detect(sample, include_encodings=_CANDIDATES, no_match_encoding=_NO_MATCH)["encoding"]
+    try:
+        encoding = codecs.lookup(name or _NO_MATCH).name
+    except LookupError as error:
+        raise ValueError(_UNKNOWN) from error
+    if encoding == "iso8859-1":
+        # As browsers read it: the difference is in characters that no text has.
+        encoding = "cp1252"
+    nulls = sample.count(0)
+    # In UTF-16 every other byte of Latin text is NUL; other text has none.
+    is_wide = encoding.startswith("utf-")
+    if encoding in ("utf-8", _NO_MATCH) or (nulls and not is_wide) or (is_wide and 4 * nulls < len(sample)):
+        raise ValueError(_UNKNOWN)
+    if encoding not in _MANY_BYTES and not encoding.startswith("utf"):
+        for line in _select_lines(sample.splitlines()):
+            if _is_utf8(line):
+                raise ValueError("two encodings are mixed, one of them UTF-8; save all of it as UTF-8")
+    return encoding
+
+
+def encoding_remark(name: str, encoding: str) -> FileRemark:
+    """Return the remark on a file that was read in another encoding than UTF-8."""
+    is_certain = encoding.startswith("utf")
+    advice = "" if is_certain else "; if letters are wrong, save it as UTF-8 and add it again"
+    return FileRemark(name, "file", f"read as {encoding}, not as UTF-8{advice}")
+
+
+def detect_file_encoding(path: Path) -> str:
+    """Return the encoding of all of a file, plain or gzip; empty for UTF-8, and if it cannot be told.
+
+    The file is read once, in pieces; the answer is kept until the file changes. Raises OSError.
+    """
+    status = path.stat()
+    return _detect_file_encoding(path, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _detect_file_encoding(path: Path, size: int, modified: int) -> str:
+    try:
+        with open_packed(path) as file:
+            head = file.read(4)
+            bom = next((name for mark, name in _BOMS if head.startswith(mark)), "")
+            if bom:
+                return bom.removeprefix("utf-8")
+        with open_packed(path) as file:
+            if _decodes(file, "utf-8"):
+                return ""
+        with open_packed(path) as file:
+            sample: list[bytes] = []
+            length = 0
+            for line in _select_lines(iter(lambda: file.readline(_PIECE_BYTES), b"")):
+                sample.append(line)
+                length += len(line)
+                if length > SAMPLE_BYTES:
+                    break
+        encoding = guess_encoding(b"".join(sample))
+        with open_packed(path) as file:
+            return encoding if _decodes(file, encoding) else ""
+    except (ValueError, *READ_ERRORS):
+        return ""
+
+
+def open_as_utf8(path: Path, encoding: str) -> IO[bytes]:
+    """Open a file, plain or gzip, whose bytes are read as UTF-8. Reading raises one of `READ_ERRORS` for damage."""
+    file = open_packed(path)
+    return cast(IO[bytes], io.BufferedReader(_Recoder(file, encoding))) if encoding else file
+
+
+class _Recoder(io.RawIOBase):
+    """The bytes of a file in another encoding, as UTF-8 without a byte order mark."""
+
+    def __init__(self, file: IO[bytes], encoding: str) -> None:
+        super().__init__()
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._pending = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._pending:
+            data = self._file.read(_PIECE_BYTES)
+            try:
+                self._pending = self._decoder.decode(data, final=not data).encode()
+            except UnicodeError as error:
+                raise OSError("its encoding changes within it") from error
+            if not data:
+                break
+        size = min(len(buffer), len(self._pending))
+        buffer[:size], self._pending = self._pending[:size], self._pending[size:]
+        return size
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _select_lines(lines: Iterable[bytes]) -> Iterable[bytes]:
+    return (line for line in lines if not line.isascii())
+
+
+def _decodes(file: IO[bytes], encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        while piece := file.read(_PIECE_BYTES):
+            decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

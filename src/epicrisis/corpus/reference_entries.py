@@ -1,0 +1,455 @@
+"""Parse files of reference managers: nbib (PubMed), RIS, BibTeX and CSL-JSON.
+
+RIS and nbib are parsed here: of the parsers, rispy joins two records where the line `ER` is missing and fails on tags
+with one space, and nbib has had no release since 2021.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from epicrisis.corpus.article_ids import find_dois
+from epicrisis.corpus.pubmed_record import parse_printed_date
+
+_RIS_TAG = re.compile(r"([A-Z][A-Z0-9]) {0,2}-(?: (.*)|$)")
+_NBIB_TAG = re.compile(r"([A-Z]{2,4}) {0,3}-(?: (.*)|$)")
+_NUMBER = re.compile(r"\d{1,9}")
+_PMID_NAMED = re.compile(r"(?:PMID:?\s{0,3}|pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/)(\d{1,9})")
+_PMCID = re.compile(r"PMC\d{1,9}")
+_DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2}))?(?:[/-](\d{1,2}))?")
+_MARKUP = re.compile(
+    r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|title|sec|italic|bold|br|span)(?:\s[^<>]{0,200})?/?>", re.I
+)
+_RAISED = re.compile(r"(?<=\d)<sup>(?=[+\-−–]?\d)", re.I)
+_MONTHS = {name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905
+_DOLLARS = re.compile(r"(?<!\\)\$([^$]{0,500})\$")
+_FORMULA = re.compile(r"[\\^_<>=]")
+_RIS_TYPES = {
+    "JOUR": "article-journal",
+    "EJOUR": "article-journal",
+    "BOOK": "book",
+    "CHAP": "chapter",
+    "RPRT": "report",
+    "THES": "thesis",
+    "CONF": "paper-conference",
+    "CPAPER": "paper-conference",
+    "ELEC": "webpage",
+}
+_BIBTEX_TYPES = {
+    "article": "article-journal",
+    "book": "book",
+    "incollection": "chapter",
+    "inbook": "chapter",
+    "inproceedings": "paper-conference",
+    "conference": "paper-conference",
+    "phdthesis": "thesis",
+    "mastersthesis": "thesis",
+    "techreport": "report",
+    "online": "webpage",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceEntry:
+    """One entry of a file. `metadata` has the names of `docs/documents.md`."""
+
+    key: str
+    title: str = ""
+    abstract: str = ""
+    date: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    """Files that the entry names, as paths with `/`."""
+
+
+def parse_references(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]]]:
+    """Return the entries, and (place, reason) of those that cannot be read. Raises ValueError for another kind of file.
+
+    The beginning of the text decides on the format.
+    """
+    start = text.lstrip()[:1]
+    if start in ("[", "{"):
+        return _parse_csl(text)
+    if re.search(r"^\s{0,20}@\w{1,40}\s{0,20}[{(]", text, re.MULTILINE):
+        return _parse_bibtex(text)
+    if re.search(r"^TY {0,2}-", text, re.MULTILINE):
+        return [_from_ris(record, number) for number, record in enumerate(_ris_records(text), 1)], []
+    if re.search(r"^(?:PMID|FAU|TI) {0,3}-", text, re.MULTILINE):
+        return [_from_nbib(record, number) for number, record in enumerate(_nbib_records(text), 1)], []
+    raise ValueError("no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is")
+
+
+_Record = Mapping[str, list[str]]
+
+
+def _ris_records(text: str) -> Iterator[_Record]:
+    """Yield the records. `TY` begins a record, even if `ER` is missing before it."""
+    record: dict[str, list[str]] = {}
+    last = ""
+    for line in text.splitlines():
+        match = _RIS_TAG.match(line)
+        tag = match[1] if match else ""
+        if tag in ("TY", "ER"):
+            if record:
+                yield record
+            record, last = {}, ""
+        if match and tag != "ER":
+            record.setdefault(tag, []).append((match[2] or "").strip())
+            last = tag
+        elif not match and last and line.strip():
+            record[last][-1] = f"{record[last][-1]} {line.strip()}".strip()
+    if record:
+        yield record
+
+
+def _nbib_records(text: str) -> Iterator[_Record]:
+    """Yield the records, which a blank line or `PMID` begins."""
+    record: dict[str, list[str]] = {}
+    last = ""
+    for line in text.splitlines():
+        match = _NBIB_TAG.match(line)
+        if not line.strip() or (match and match[1] == "PMID" and "PMID" in record):
+            if record:
+                yield record
+            record, last = {}, ""
+        if match:
+            last = match[1]
+            record.setdefault(last, []).append((match[2] or "").strip())
+        elif last and line.strip():
+            record[last][-1] = f"{record[last][-1]} {line.strip()}".strip()
+    if record:
+        yield record
+
+
+def _first(record: _Record, *tags: str) -> str:
+    for tag in tags:
+        for value in record.get(tag, ()):
+            if value:
+                return clean_text(value)
+    return ""
+
+
+def _all(record: _Record, *tags: str) -> list[str]:
+    """Return the values of the first of these tags that has one."""
+    for tag in tags:
+        values = [clean_text(value) for value in record.get(tag, ()) if value.strip()]
+        if values:
+            return values
+    return []
+
+
+def _from_ris(record: _Record, number: int) -> ReferenceEntry:
+    first, last = _first(record, "SP"), _first(record, "EP")
+    is_pubmed = "pubmed" in _first(record, "DB", "DP").lower() or "medline" in _first(record, "DB", "DP").lower()
+    accession = _first(record, "AN") if is_pubmed else ""
+    serial = _first(record, "SN")
+    is_book = _first(record, "TY") in ("BOOK", "CHAP")
+    metadata = {
+        "authors": _all(record, "AU", "A1"),
+        "editors": _all(record, "ED", "A2", "A3"),
+        "journal": "" if is_book else _first(record, "JF", "T2", "JO", "BT"),
+        "book": _first(record, "T2", "BT") if _first(record, "TY") == "CHAP" else "",
+        "journal_abbreviation": _first(record, "JA", "J2"),
+        "volume": _first(record, "VL"),
+        "issue": _first(record, "IS"),
+        "page_range": f"{first}-{last}" if last not in ("", first) else first,
+        "publisher": _first(record, "PB"),
+        "doi": _find_doi([*record.get("DO", ()), *record.get("UR", ()), *record.get("M3", ())]),
+        "pmid": _find_pmid(accession, [*record.get("UR", ()), *record.get("N1", ()), *record.get("ID", ())]),
+        "pmcid": _find_pmcid(record.get("C2", ())),
+        "isbn" if is_book else "issn": serial,
+        "url": _find_url(record.get("UR", ())),
+        "keywords": _all(record, "KW"),
+        "language": _all(record, "LA"),
+        "reference_type": _RIS_TYPES.get(_first(record, "TY"), ""),
+    }
+    return ReferenceEntry(
+        key=_first(record, "ID") or str(number),
+        title=_first(record, "TI", "T1", "CT"),
+        abstract=_first(record, "AB", "N2"),
+        date=_read_date(_first(record, "DA") or _first(record, "PY", "Y1")) or _read_date(_first(record, "PY", "Y1")),
+        metadata=_without_empty(metadata),
+        files=tuple(_file_path(value) for value in record.get("L1", ()) if value),
+    )
+
+
+def _from_nbib(record: _Record, number: int) -> ReferenceEntry:
+    identifiers = [value for value in (*record.get("AID", ()), *record.get("LID", ())) if value.endswith("[doi]")]
+    pmid = _first(record, "PMID")
+    metadata = {
+        "authors": [*_all(record, "FAU", "AU"), *_all(record, "CN")],
+        "group_authors": _all(record, "CN"),
+        "journal": _first(record, "JT"),
+        "journal_abbreviation": _first(record, "TA"),
+        "volume": _first(record, "VI"),
+        "issue": _first(record, "IP"),
+        "page_range": _first(record, "PG"),
+        "doi": _find_doi(identifiers),
+        "pmid": pmid if _NUMBER.fullmatch(pmid) else "",
+        "pmcid": _find_pmcid(record.get("PMC", ())),
+        "issn": _first(record, "IS").partition(" ")[0],
+        "publication_types": _all(record, "PT"),
+        "mesh": [value.replace("*", "") for value in _all(record, "MH")],
+        "keywords": _all(record, "OT"),
+        "language": _all(record, "LA"),
+    }
+    return ReferenceEntry(
+        key=pmid or str(number),
+        title=_first(record, "TI", "BTI"),
+        abstract=_first(record, "AB"),
+        date=parse_printed_date(_first(record, "DP")) if record.get("DP") else None,
+        metadata=_without_empty(metadata),
+    )
+
+
+def _parse_bibtex(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]]]:
+    import logging
+
+    from bibtexparser.entrypoint import parse_string
+    from bibtexparser.model import DuplicateBlockKeyBlock, DuplicateFieldKeyBlock, Entry, ParsingFailedBlock
+
+    logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
+    entries: list[ReferenceEntry] = []
+    faults: list[tuple[str, str]] = []
+    for block in parse_string(text).blocks:
+        # An entry with a key, or a field, that another one has is an entry too.
+        whole = (
+            block.ignore_error_block if isinstance(block, DuplicateBlockKeyBlock | DuplicateFieldKeyBlock) else block
+        )
+        if isinstance(whole, Entry):
+            fields: dict[str, str] = {}
+            for item in whole.fields:
+                fields.setdefault(item.key.lower(), _strip_delimiters(str(item.value)))
+            entries.append(_from_bibtex(whole.key, whole.entry_type.lower(), fields))
+        elif isinstance(block, ParsingFailedBlock):
+            reason = "its braces, quotes or commas are broken; correct it, or export it again"
+            faults.append((f"line {(block.start_line or 0) + 1}", reason))
+    return entries, faults
+
+
+def _strip_delimiters(value: str) -> str:
+    """Return a value without its braces or quotes; those of failed blocks still have them."""
+    value = value.strip()
+    is_quoted = len(value) > 1 and (value[0], value[-1]) in (("{", "}"), ('"', '"'))
+    return value[1:-1] if is_quoted else value
+
+
+def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEntry:
+    texts = {name: clean_text(decode_latex(value)) for name, value in fields.items() if name != "file"}
+    pmid = texts.get("pmid", "")
+    metadata = {
+        "authors": _bibtex_names(fields.get("author", "")),
+        "editors": _bibtex_names(fields.get("editor", "")),
+        "journal": texts.get("journal", "") or texts.get("journaltitle", ""),
+        "book": texts.get("booktitle", ""),
+        "volume": texts.get("volume", ""),
+        "issue": texts.get("number", "") or texts.get("issue", ""),
+        "page_range": texts.get("pages", "").replace("–", "-").replace("--", "-"),
+        "publisher": texts.get("publisher", ""),
+        "publisher_place": texts.get("address", ""),
+        "edition": texts.get("edition", ""),
+        "doi": _find_doi([fields.get("doi", ""), fields.get("url", "")]),
+        "pmid": pmid if _NUMBER.fullmatch(pmid) else _find_pmid("", [fields.get("url", ""), fields.get("note", "")]),
+        "pmcid": _find_pmcid([fields.get("pmcid", "")]),
+        "isbn": texts.get("isbn", ""),
+        "issn": texts.get("issn", ""),
+        "url": _find_url([fields.get("url", "")]),
+        "keywords": _split_keywords(texts.get("keywords", "")),
+        "language": [texts["language"]] if texts.get("language") else [],
+        "reference_type": _BIBTEX_TYPES.get(type, ""),
+    }
+    month = texts.get("month", "").lower()[:3]
+    year = texts.get("date", "") or texts.get("year", "")
+    number = _MONTHS.get(month) or (int(month) if month.isdecimal() and 1 <= int(month) <= 12 else None)
+    return ReferenceEntry(
+        key=key,
+        title=texts.get("title", ""),
+        abstract=texts.get("abstract", ""),
+        date=_read_date(f"{year}-{number:02}" if number and re.fullmatch(r"\d{4}", year) else year),
+        metadata=_without_empty(metadata),
+        files=tuple(_bibtex_files(fields.get("file", ""))),
+    )
+
+
+def decode_latex(text: str) -> str:
+    """Return a text with LaTeX's commands as characters. A per cent sign or a price is no command."""
+    if not any(sign in text for sign in "\\{}$~"):
+        return text
+    from pylatexenc.latex2text import LatexNodes2Text
+
+    text = re.sub(r"(?<!\\)%", r"\\%", text)
+    text = re.sub(r"(?<=\d)\\textsuperscript\{", r"{\\textasciicircum{}", text)
+    text = _DOLLARS.sub(_escape_prices, text)
+    decoder = LatexNodes2Text(math_mode="text", keep_comments=True, strict_latex_spaces=False)
+    return str(decoder.latex_to_text(text)).replace("ˆ", "^")
+
+
+def _escape_prices(match: re.Match[str]) -> str:
+    """Return text between two dollar signs, which are escaped unless it is a formula."""
+    is_formula = bool(_FORMULA.search(match[1])) or " " not in match[1].strip()
+    return match[0] if is_formula else f"\\${match[1]}\\$"
+
+
+def _bibtex_names(value: str) -> list[str]:
+    from bibtexparser.middlewares.names import split_multiple_persons_names
+
+    names: list[str] = []
+    for name in split_multiple_persons_names(value) if value else ():
+        is_group = name.strip().startswith("{") and name.strip().endswith("}")
+        plain = clean_text(decode_latex(name))
+        words = plain.split()
+        if not is_group and "," not in plain and len(words) > 1:
+            plain = f"{words[-1]}, {' '.join(words[:-1])}"
+        if plain and plain.lower() != "others":
+            names.append(plain)
+    return names
+
+
+def _bibtex_files(value: str) -> Iterator[str]:
+    """Yield the paths of a `file` field, as Zotero, JabRef and Mendeley write it: `title:path:type;...`."""
+    for item in re.split(r"(?<!\\);", value):
+        parts = [re.sub(r"\\([:;\\_&%])", r"\1", part) for part in re.split(r"(?<!\\):", item)]
+        path = parts[0] if len(parts) == 1 else parts[1] if len(parts) > 2 or not parts[0] else parts[0]
+        if path.strip():
+            yield _file_path(path.strip())
+
+
+def _parse_csl(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]]]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("not valid JSON; export it again") from error
+    items = data.get("items", [data]) if isinstance(data, dict) else data
+    entries: list[ReferenceEntry] = []
+    faults: list[tuple[str, str]] = []
+    for number, item in enumerate(items, 1):
+        if isinstance(item, dict) and isinstance(item.get("title", ""), str) and ("type" in item or "title" in item):
+            entries.append(_from_csl(item, number))
+        else:
+            faults.append((f"entry {number}", "no entry of CSL-JSON; export it again"))
+    return entries, faults
+
+
+def _from_csl(item: Mapping[str, Any], number: int) -> ReferenceEntry:
+    record: dict[str, list[str]] = defaultdict(list)
+    for key, value in item.items():
+        if isinstance(value, str | int):
+            record[key.upper()].append(str(value))
+    is_chapter = item.get("type") == "chapter"
+    container = _first(record, "CONTAINER-TITLE")
+    pmid = _first(record, "PMID")
+    keywords = _first(record, "KEYWORD")
+    metadata = {
+        "authors": list(_csl_names(item.get("author"))),
+        "editors": list(_csl_names(item.get("editor"))),
+        "journal": "" if is_chapter else container,
+        "book": container if is_chapter else "",
+        "journal_abbreviation": _first(record, "CONTAINER-TITLE-SHORT", "JOURNALABBREVIATION"),
+        "volume": _first(record, "VOLUME"),
+        "issue": _first(record, "ISSUE"),
+        "page_range": _first(record, "PAGE"),
+        "publisher": _first(record, "PUBLISHER"),
+        "publisher_place": _first(record, "PUBLISHER-PLACE"),
+        "edition": _first(record, "EDITION"),
+        "doi": _find_doi(record.get("DOI", ())),
+        "pmid": pmid if _NUMBER.fullmatch(pmid) else _find_pmid("", [*record.get("NOTE", ()), *record.get("URL", ())]),
+        "pmcid": _find_pmcid([*record.get("PMCID", ()), *record.get("NOTE", ())]),
+        "isbn": _first(record, "ISBN"),
+        "issn": _first(record, "ISSN"),
+        "url": _find_url(record.get("URL", ())),
+        "keywords": _split_keywords(keywords),
+        "language": _all(record, "LANGUAGE"),
+        "reference_type": _first(record, "TYPE"),
+    }
+    return ReferenceEntry(
+        key=_first(record, "ID") or str(number),
+        title=_first(record, "TITLE"),
+        abstract=_first(record, "ABSTRACT"),
+        date=_csl_date(item.get("issued")),
+        metadata=_without_empty(metadata),
+    )
+
+
+def _csl_names(value: Any) -> Iterator[str]:
+    for name in value if isinstance(value, list) else ():
+        if not isinstance(name, dict):
+            continue
+        family = " ".join(str(name[key]) for key in ("non-dropping-particle", "family") if name.get(key))
+        parts = [family, str(name.get("given") or "")]
+        full = ", ".join(filter(None, parts)) or str(name.get("literal") or "")
+        if full:
+            yield clean_text(full)
+
+
+def _csl_date(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    parts = value.get("date-parts")
+    if isinstance(parts, list) and parts and isinstance(parts[0], list):
+        return _read_date("-".join(map(str, parts[0][:3])))
+    return _read_date(str(value.get("raw") or value.get("literal") or ""))
+
+
+def _read_date(value: str) -> str | None:
+    """Return a date of the form 2015, 2015-06 or 2015-06-30, or None."""
+    match = _DATE.search(value)
+    if match is None:
+        return None
+    parts = [match[1]]
+    for part, limit in ((match[2], 12), (match[3], 31)):
+        if part is None or not 1 <= int(part) <= limit:
+            break
+        parts.append(f"{int(part):02}")
+    return "-".join(parts)
+
+
+def clean_text(text: str) -> str:
+    """Return a text on one line, without the markup that publishers leave in it."""
+    text = _RAISED.sub("^", text)
+    return " ".join(html.unescape(_MARKUP.sub(" " if "<p" in text or "jats:" in text else "", text)).split())
+
+
+def _find_doi(values: Iterable[str]) -> str:
+    return next(iter(find_dois("\n".join(values))), "")
+
+
+def _find_pmid(accession: str, values: Sequence[str]) -> str:
+    if _NUMBER.fullmatch(accession):
+        return accession
+    match = _PMID_NAMED.search("\n".join(values))
+    return match[1] if match else ""
+
+
+def _find_pmcid(values: Iterable[str]) -> str:
+    match = _PMCID.search("\n".join(values))
+    return match[0] if match else ""
+
+
+def _find_url(values: Iterable[str]) -> str:
+    for value in values:
+        if value.startswith(("http://", "https://")):
+            return value
+    return ""
+
+
+def _split_keywords(value: str) -> list[str]:
+    return [word.strip() for word in re.split(r"[;,]", value) if word.strip()]
+
+
+def _file_path(value: str) -> str:
+    """Return a path or a `file:` address as a path with `/`."""
+    for prefix in ("file://", "internal-pdf://"):
+        if value.startswith(prefix):
+            value = unquote(value.removeprefix(prefix))
+    return value.replace("\\", "/")
+
+
+def _without_empty(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in metadata.items() if value}

@@ -1,0 +1,169 @@
+"""Join the entries of reference managers' files with the files that they describe.
+
+    references = ReferenceFiles([(path, "library.bib")], all_paths)
+    document = references.describe(pdf_path, document)
+    items = list(references.read_rest(path))
+
+An entry describes a file in the same folder or below, in this order: a file that the entry names; a file with the same
+DOI or PMID; a file on whose first page the entry's title is. Such an entry gives the file its metadata and is no
+document of its own. Of the others, those with an abstract are documents.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from epicrisis.corpus import sandbox
+from epicrisis.corpus.encodings import encoding_remark
+from epicrisis.corpus.reader_base import FileRemark, ReaderItem, fingerprint_file, printable_path, skip
+from epicrisis.corpus.reference_entries import ReferenceEntry
+from epicrisis.types import Document
+
+MIN_TITLE_LETTERS = 30
+"""Letters that a title must have to identify a file."""
+FIRST_PAGE_LETTERS = 4_000
+_NO_LETTERS = re.compile(r"[\W_]+")
+_START_BYTES = 65_536
+_CSL_TYPES = re.compile(
+    rb'"type"\s{0,9}:\s{0,9}"(?:article(?:-journal|-magazine|-newspaper)?|book|chapter|report|thesis|webpage|dataset|'
+    rb'paper-conference|entry(?:-\w{1,20})?|review|document|post(?:-weblog)?|manuscript|software|patent)"'
+)
+
+
+class ReferenceFiles:
+    """The files of reference managers in one addition, read when the first document asks for them."""
+
+    def __init__(self, files: Sequence[tuple[Path, str]], others: Sequence[Path]) -> None:
+        self._names = dict(files)
+        self._others = [path.resolve() for path in others]
+        self._rest: dict[Path, dict[int, ReferenceEntry]] | None = None
+        self._titles: dict[Path, list[str]] = {}
+        self._faults: dict[Path, list[ReaderItem]] = {}
+
+    def describe(self, path: Path, document: Document) -> Document:
+        """Return the document of a file with the metadata of the entry that describes it, if there is one."""
+        if document.patient is not None or not self._names:
+            return document
+        place = path.resolve()
+        for reference_path, entries in self._read().items():
+            if reference_path.resolve().parent not in place.parents:
+                continue
+            number = self._find_entry(reference_path, entries, place, document)
+            if number is not None:
+                return _describe(document, entries.pop(number))
+        return document
+
+    def read_rest(self, path: Path) -> Iterator[ReaderItem]:
+        """Yield the documents of the entries that describe no file, what cannot be read, and the fingerprint."""
+        yield from self._faults_of(path)
+        name = self._names[path]
+        without_abstract = 0
+        for entry in self._read().get(path, {}).values():
+            if entry.abstract:
+                yield _make_document(entry, name)
+            else:
+                without_abstract += 1
+        if without_abstract:
+            text = "without an abstract and without a file beside them, not added: put their PDFs into the same folder"
+            yield FileRemark(name, "reference", text, without_abstract)
+        if path in self._read():
+            yield fingerprint_file(path)
+
+    def _faults_of(self, path: Path) -> list[ReaderItem]:
+        self._read()
+        return self._faults.get(path, [])
+
+    def _read(self) -> dict[Path, dict[int, ReferenceEntry]]:
+        """Return the entries of each file that describe no file so far. The file is read in the sandbox."""
+        if self._rest is None:
+            self._rest = {}
+            for path, name in self._names.items():
+                faults: list[ReaderItem] = []
+                self._faults[path] = faults
+                try:
+                    entries, skipped, encoding = sandbox.read_references(path)
+                except ValueError as error:
+                    faults.append(skip(path, "", str(error)))
+                    continue
+                faults += [skip(path, where, reason) for where, reason in skipped]
+                if encoding:
+                    faults.append(encoding_remark(name, encoding))
+                if not entries and not skipped:
+                    faults.append(skip(path, "", "holds no entries"))
+                self._rest[path] = dict(enumerate(entries))
+                self._titles[path] = [_fold(entry.title) for entry in entries]
+        return self._rest
+
+    def _find_entry(
+        self, reference_path: Path, entries: dict[int, ReferenceEntry], place: Path, document: Document
+    ) -> int | None:
+        """Return the number of the entry that describes a file: the only one of the first rule that finds any."""
+        start, own_title = _fold(document.text[:FIRST_PAGE_LETTERS]), _fold(document.title)
+        ids = {(key, str(document.metadata[key]).lower()) for key in ("doi", "pmid") if document.metadata.get(key)}
+        by_file: list[int] = []
+        by_id: list[int] = []
+        by_title: list[int] = []
+        for number, entry in entries.items():
+            if any(self._is_file(reference_path, named, place) for named in entry.files):
+                by_file.append(number)
+            if any((key, str(entry.metadata.get(key, "")).lower()) in ids for key in ("doi", "pmid")):
+                by_id.append(number)
+            title = self._titles[reference_path][number]
+            if len(title) >= MIN_TITLE_LETTERS and (title in start or title == own_title):
+                by_title.append(number)
+        for numbers in (by_file, by_id, by_title):
+            if numbers:
+                return numbers[0] if len(numbers) == 1 else None
+        return None
+
+    def _is_file(self, reference_path: Path, named: str, place: Path) -> bool:
+        """Return whether a path in an entry is this file: the path itself, or else the only file of that name."""
+        if Path(named).name != place.name:
+            return False
+        if (reference_path.resolve().parent / named).resolve() == place:
+            return True
+        same_name = [path for path in self._others if path.name == place.name]
+        return len(same_name) == 1
+
+
+def is_csl_json(path: Path) -> bool:
+    """Return whether a JSON file begins like CSL-JSON: a list of entries with types of CSL. Raises OSError."""
+    with path.open("rb") as file:
+        start = file.read(_START_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return start.startswith((b"[", b'{"items"')) and _CSL_TYPES.search(start) is not None
+
+
+def is_pubmed_export(path: Path) -> bool:
+    """Return whether a text file is PubMed's export of citations. Raises OSError."""
+    with path.open("rb") as file:
+        return re.match(rb"(?:\xef\xbb\xbf)?\s{0,9}PMID- \d", file.read(64)) is not None
+
+
+def _fold(text: str) -> str:
+    return _NO_LETTERS.sub("", text).casefold()
+
+
+def _describe(document: Document, entry: ReferenceEntry) -> Document:
+    """Return a document with the title, date and metadata of an entry. The file's own date and metadata stay."""
+    metadata: dict[str, Any] = {**entry.metadata, **document.metadata}
+    return dataclasses.replace(
+        document, title=entry.title or document.title, date=document.date or entry.date, metadata=metadata
+    )
+
+
+def _make_document(entry: ReferenceEntry, name: str) -> Document:
+    """Return the abstract of an entry as a document, under its PMID or DOI if it has one."""
+    pmid, doi = entry.metadata.get("pmid"), entry.metadata.get("doi")
+    own_id = f"file:{name}#{printable_path(entry.key)}"
+    return Document(
+        id=f"pubmed:{pmid}" if pmid else f"doi:{doi}" if doi else own_id,
+        text=entry.abstract,
+        title=entry.title or Path(name).stem,
+        source=name,
+        date=entry.date,
+        metadata=entry.metadata,
+    )

@@ -1,0 +1,115 @@
+"""Restore whole documents from the passages of a library, and write them as lines that `library add` reads back.
+
+    for document in export_documents(library, lambda passage: passage.patient is None):
+        file.write(to_json_line(document))
+
+The text of a restored document equals the original but for white space at its ends and between passages, which a
+library does not store. Added to another library, the lines give the same ids, metadata and passages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from epicrisis.corpus.chunking import find_sentences
+from epicrisis.library.inventory import LibraryInventory
+from epicrisis.library.library import LibraryStore
+from epicrisis.references import STARTS, join_places
+from epicrisis.serialization import to_json
+from epicrisis.types import Document, Metadata, Passage
+
+_PLACE_KEYS = frozenset(("page", "section", f"page{STARTS}", f"section{STARTS}"))
+_CONTEXT = 200
+"""Characters on both sides that decide whether a sentence ends between them."""
+
+
+def export_documents(library: LibraryStore, is_wanted: Callable[[Passage], bool]) -> Iterator[Document]:
+    """Yield the documents whose passages are wanted, a batch of passages in memory at a time.
+
+    Raises StorageError or LibraryDamaged if the library cannot be read.
+    """
+    waiting: dict[str, list[Passage]] = {}
+    with LibraryInventory.open(library) as inventory:
+        for batch in library.open_table().batches():
+            wanted = [stored.passage for stored in batch if is_wanted(stored.passage)]
+            counts = inventory.passage_counts([passage.document_id for passage in wanted])
+            for document_id, group in groupby(wanted, attrgetter("document_id")):
+                passages = waiting.setdefault(document_id, [])
+                passages.extend(group)
+                # The passages of a document may lie apart.
+                if len(passages) == counts.get(document_id):
+                    yield restore_document(waiting.pop(document_id))
+
+
+def restore_document(passages: Sequence[Passage]) -> Document:
+    """Return the document of these passages, which are all that it has."""
+    parts = sorted(passages, key=attrgetter("start", "end"))
+    whole, text = parts[0], _join_texts(parts)
+    places = join_places(parts)
+    metadata = {key: value for key, value in places.items() if key not in _PLACE_KEYS}
+    if pages := _list_places(places, "page", whole.start):
+        metadata["pages"] = _list_page_starts(pages)
+    if sections := _list_places(places, "section", whole.start):
+        stops = [start for start, _ in sections[1:]] + [len(text)]
+        rows = [[start, stop, title] for (start, title), stop in zip(sections, stops, strict=True) if title]
+        metadata["sections"] = rows
+    return Document(whole.document_id, text, whole.title, whole.source, whole.date, whole.patient, metadata)
+
+
+def _join_texts(parts: Sequence[Passage]) -> str:
+    """Return the text of a document from its beginning. White space between passages has its length, not its kind.
+
+    One character is a space where a sentence ends before it, and otherwise a line end, so that the text divides into
+    the same sentences again.
+    """
+    text = "\n" * parts[0].start
+    for part in parts:
+        gap = part.start - len(text)
+        if gap == 1 and _ends_sentence(text, part.text):
+            text += " "
+        else:
+            text += "\n" * gap
+        text += part.text[max(0, -gap) :]
+    return text
+
+
+def _ends_sentence(text: str, following: str) -> bool:
+    """Return whether a sentence ends with the text if a space and the other text follow."""
+    before = text[-_CONTEXT:]
+    stops = [stop for _, stop in find_sentences(f"{before} {following[:_CONTEXT]}")]
+    return len(before) in stops
+
+
+def _list_places(metadata: Metadata, key: str, start: int) -> list[tuple[int, Any]]:
+    """Return where pages or sections begin, as (offset in the document, value); empty if the document has none."""
+    places: list[tuple[int, Any]] = [(start, metadata[key])] if key in metadata else []
+    places += [(offset, value) for offset, value in metadata.get(key + STARTS, ())]
+    return places
+
+
+def _list_page_starts(pages: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the offset of each page from 1. A page without text begins with the next one."""
+    starts: list[int] = []
+    for start, page in pages:
+        starts += [start] * (page - len(starts))
+    if pages[0][1] == 1:
+        starts[0] = 0
+    return starts
+
+
+def to_json_line(document: Document) -> str:
+    """Return the document as one line of JSON, without its end. Empty fields are left out."""
+    line: Mapping[str, Any] = {
+        "id": document.id,
+        "title": document.title,
+        "text": document.text,
+        "source": document.source,
+        "date": document.date,
+        "patient": document.patient,
+        "metadata": to_json(document.metadata),
+    }
+    return json.dumps({key: value for key, value in line.items() if value}, ensure_ascii=False)

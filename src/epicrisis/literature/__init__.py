@@ -1,0 +1,1 @@
+"""Articles from PubMed and Europe PMC, for the libraries of this machine."""

@@ -1,0 +1,92 @@
+"""What the commands import before they answer. Seconds depend on the machine; the imported modules do not.
+
+Importing `lancedb` costs 0.95 s of CPU, `openai` 0.4 s, `fastapi` 0.2 s, the patterns of time expressions 0.1 s. A
+module that is not allowed here belongs inside the function that needs it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HEAVY = frozenset(
+    {
+        "PIL",
+        "aiohttp",
+        "altair",
+        "authlib",
+        "docx",
+        "fastapi",
+        "genai_prices",
+        "httpx",
+        "httpx2",
+        "huggingface_hub",
+        "jinja2",
+        "jsonschema_rs",
+        "lancedb",
+        "lxml",
+        "markitdown",
+        "mcp",
+        "numpy",
+        "onnxruntime",
+        "openai",
+        "pandas",
+        "prometheus_client",
+        "pyarrow",
+        "pydantic",
+        "pydantic_settings",
+        "pypdfium2",
+        "python_calamine",
+        "rich",
+        "selectolax",
+        "starlette",
+        "tantivy",
+        "tokenizers",
+        "torch",
+        "transformers",
+        "uvicorn",
+        "vl_convert",
+        "xllamacpp",
+        "epicrisis.answering",
+        "epicrisis.models.chat",
+        "epicrisis.pipeline",
+        "epicrisis.plan",
+        "epicrisis.report",
+        "epicrisis.retrieval.time_expressions",
+        "epicrisis.server",
+    }
+)
+TABLE = frozenset({"lancedb", "pandas", "pyarrow"})
+"""What the table of passages imports."""
+SCRIPT = """
+import sys
+from epicrisis.cli.app import main
+sys.argv[0] = "epicrisis"
+try:
+    main()
+except SystemExit as ending:
+    print("\\nimported", ending.code, *sorted(sys.modules))
+"""
+
+
+def list_heavy_modules(*arguments: object) -> frozenset[str]:
+    """Return the heavy modules that a command has imported at its end. It must succeed."""
+    command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    code, *modules = output.rpartition("\nimported ")[2].split()
+    assert code == "0", output
+    return HEAVY.intersection(modules)
+
+
+def test_help_imports_only_what_draws_it() -> None:
+    assert list_heavy_modules("--help") == {"rich"}
+
+
+def test_commands_on_a_library_import_only_what_they_need(small_library: Path) -> None:
+    allowed = {"numpy", "pydantic", "tantivy"} | TABLE
+    assert list_heavy_modules("library", "info", small_library) <= allowed
+    allowed |= {"rich"}
+    assert list_heavy_modules("search", small_library, "aspirin", "--by", "bm25") <= allowed
+    allowed |= {"onnxruntime", "tokenizers"}
+    assert list_heavy_modules("search", small_library, "aspirin") <= allowed

@@ -1,0 +1,208 @@
+"""Files of reference managers: their entries, messy ones too, and the files that they describe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from epicrisis.corpus.reader_base import FileDocument, FileRemark, Skipped
+from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.reference_entries import decode_latex, parse_references
+from epicrisis.types import Document
+from tests.support.pdf_files import column, placed_pdf
+
+NBIB = """
+PMID- 29768149
+DP  - 2018 Jul 19
+TI  - Rivaroxaban for Stroke Prevention after Embolic Stroke of Undetermined
+      Source.
+PG  - 2191-2201
+LID - 10.1056/NEJMoa1802686 [doi]
+AB  - BACKGROUND: Embolic strokes of undetermined source represent 20% of ischemic
+      strokes (p<0.05).
+FAU - Hart, Robert G
+AU  - Hart RG
+FAU - Sharma, Mukul
+CN  - NAVIGATE ESUS Investigators
+LA  - eng
+PT  - Randomized Controlled Trial
+TA  - N Engl J Med
+JT  - The New England journal of medicine
+VI  - 378
+IP  - 23
+MH  - *Stroke/prevention & control
+PMC - PMC1234567
+
+PMID- 2
+TI  - Without an abstract.
+"""
+RIS = (
+    "TY  - JOUR\r\nAU  - Smith, Jörg\r\nTI  - A title of\r\n two lines\r\nAB  - First line\r\nsecond line, 5 mg\r\n"
+    "PY  - 2019/03/05/\r\n"
+    "JF  - N Engl J Med\r\nVL  - 380\r\nSP  - 1\r\nEP  - 10\r\n"
+    "DO  - https://doi.org/10.1000/ABC\r\n"
+    "L1  - file:///home/u/My%20Papers/smith.pdf\r\nKW  - a\r\nKW  - b\r\n"
+    "TY  - JOUR\r\nTI  - No ER before\r\nAB  - Second\r\nER  -\r\n\r\nTY - CHAP\r\nT1 - One space\r\nN2 - Third\r\nER - \r\n"
+)
+BIBTEX = r"""
+Some text before.
+@string{nejm = "N Engl J Med"}
+@article{smith2019,
+  author = {Smith, J{\"o}rg and Anna M{\"u}ller and {The {HOPE} Group} and others},
+  title = {{Aspirin}: 5% of $\alpha$-blockers \& $p<0.05$},
+  journal = nejm, year = 2019, month = mar, pages = {1--10}, doi = {10.1000/abc_def},
+  abstract = {We found 10\textsuperscript{9} cells, $\beta$ 5\,mg, na\"{\i}ve, for $5 and $6.},
+  file = {Full Text:files/12/smith2019.pdf:application/pdf;Snapshot:files/13/x.html:text/html}
+}
+@article{smith2019, author="Dup, A", title="Same key", year="2020", abstract="Second abstract"}
+@article{nokey title={broken, year=2001}
+@book{good2021, title = {After the broken one}, file={:C\:\\Users\\u\\good\_2021.pdf:PDF}, abstract={Good.}}
+"""
+CSL = json.dumps(
+    [
+        {
+            "id": "hart",
+            "type": "article-journal",
+            "title": "A trial of <i>rivaroxaban</i>",
+            "author": [{"family": "Beek", "given": "A.", "non-dropping-particle": "van"}, {"literal": "The Group"}],
+            "issued": {"date-parts": [[2018, 7]]},
+            "container-title": "NEJM",
+            "DOI": "10.1056/NEJMoa1802686",
+            "note": "PMID: 29768149",
+            "abstract": "<jats:p>10<sup>9</sup> cells.</jats:p><jats:p>p < 0.05</jats:p>",
+        },
+        "no entry",
+    ]
+)
+
+
+def test_nbib_gives_metadata_for_citations() -> None:
+    (entry, other), faults = parse_references(NBIB)
+    assert not faults
+    assert other.title == "Without an abstract."
+    assert (entry.key, entry.date) == ("29768149", "2018-07-19")
+    assert entry.title.endswith("of Undetermined Source.")
+    assert entry.abstract.endswith("20% of ischemic strokes (p<0.05).")
+    assert entry.metadata == {
+        "authors": ["Hart, Robert G", "Sharma, Mukul", "NAVIGATE ESUS Investigators"],
+        "group_authors": ["NAVIGATE ESUS Investigators"],
+        "journal": "The New England journal of medicine",
+        "journal_abbreviation": "N Engl J Med",
+        "volume": "378",
+        "issue": "23",
+        "page_range": "2191-2201",
+        "doi": "10.1056/nejmoa1802686",
+        "pmid": "29768149",
+        "pmcid": "PMC1234567",
+        "publication_types": ["Randomized Controlled Trial"],
+        "mesh": ["Stroke/prevention & control"],
+        "language": ["eng"],
+    }
+
+
+def test_ris_with_missing_ends_and_spaces_keeps_every_record() -> None:
+    entries, faults = parse_references(RIS)
+    assert not faults
+    assert [(entry.title, entry.abstract) for entry in entries] == [
+        ("A title of two lines", "First line second line, 5 mg"),
+        ("No ER before", "Second"),
+        ("One space", "Third"),
+    ]
+    first = entries[0]
+    assert (first.date, first.files) == ("2019-03-05", ("/home/u/My Papers/smith.pdf",))
+    assert first.metadata["doi"] == "10.1000/abc"
+    assert first.metadata["page_range"] == "1-10"
+    assert first.metadata["keywords"] == ["a", "b"]
+
+
+def test_bibtex_decodes_latex_and_reports_broken_entries() -> None:
+    entries, faults = parse_references(BIBTEX)
+    assert [entry.key for entry in entries] == ["smith2019", "smith2019", "good2021"]
+    first = entries[0]
+    assert first.title == "Aspirin: 5% of α-blockers & p<0.05"
+    assert first.abstract == "We found 10^9 cells, β 5 mg, naïve, for $5 and $6."
+    assert first.date == "2019-03"
+    assert first.metadata["authors"] == ["Smith, Jörg", "Müller, Anna", "The HOPE Group"]
+    assert first.metadata["journal"] == "N Engl J Med"
+    assert first.files == ("files/12/smith2019.pdf", "files/13/x.html")
+    assert entries[2].files[0].endswith("/good_2021.pdf")
+    assert [where for where, _ in faults] == ["line 12"]
+
+
+def test_per_cent_sign_does_not_begin_a_comment() -> None:
+    assert decode_latex("falls by 5% in {women} and 7\\% in men") == "falls by 5% in women and 7% in men"
+
+
+def test_csl_json_gives_metadata_and_reports_other_entries() -> None:
+    (entry,), faults = parse_references(CSL)
+    assert entry.title == "A trial of rivaroxaban"
+    assert entry.abstract == "10^9 cells. p < 0.05"
+    assert entry.metadata["authors"] == ["van Beek, A.", "The Group"]
+    assert (entry.date, entry.metadata["pmid"]) == ("2018-07", "29768149")
+    assert [where for where, _ in faults] == ["entry 2"]
+
+
+@pytest.mark.parametrize("text", ["", "plain text", "[", "{}x"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"check|export"):
+        parse_references(text)
+
+
+def _pdf(path: Path, first_line: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(placed_pdf([[*column(first_line, 72, 700, 80), (72, 500, "Patients were enrolled.")]]))
+
+
+def _documents(folder: Path) -> dict[str, Document]:
+    documents = {}
+    for item in read_sources([folder], with_origins=True):
+        if isinstance(item, FileDocument):
+            documents[item.document.id] = item.document
+    return documents
+
+
+def test_entries_describe_files_by_name_doi_and_title(tmp_path: Path) -> None:
+    _pdf(tmp_path / "files" / "12" / "smith2019.pdf", "Nothing that identifies it")
+    _pdf(tmp_path / "b.pdf", "doi: 10.1056/NEJMoa1802686 and more")
+    _pdf(tmp_path / "c.pdf", "A long and unusual title of a paper on aspirin by Walsh")
+    (tmp_path / "refs.bib").write_text(BIBTEX)
+    (tmp_path / "refs.nbib").write_text(NBIB)
+    (tmp_path / "refs.ris").write_text(
+        "TY  - JOUR\nTI  - A long and unusual title of a paper on aspirin\nAU  - Walsh, P\nAB  - Abs.\nER  -\n"
+    )
+    documents = _documents(tmp_path)
+    named = documents["file:files/12/smith2019.pdf"]
+    assert named.title.startswith("Aspirin: 5%")
+    assert (named.date, named.metadata["journal"]) == ("2019-03", "N Engl J Med")
+    assert named.metadata["pages"] == [0], "what the file says stays"
+    assert documents["file:b.pdf"].metadata["pmid"] == "29768149"
+    assert documents["file:c.pdf"].metadata["authors"] == ["Walsh, P"]
+    assert set(documents) == {
+        "file:files/12/smith2019.pdf",
+        "file:b.pdf",
+        "file:c.pdf",
+        "file:refs.bib#smith2019",
+        "file:refs.bib#good2021",
+    }, "an entry that describes a file is no document, and one without an abstract is none either"
+
+
+def test_entries_outside_the_folder_describe_nothing(tmp_path: Path) -> None:
+    _pdf(tmp_path / "b.pdf", "doi: 10.1056/NEJMoa1802686 and more")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "refs.nbib").write_text(NBIB)
+    documents = _documents(tmp_path)
+    assert "pmid" not in documents["file:b.pdf"].metadata
+    assert documents["pubmed:29768149"].text.startswith("BACKGROUND")
+
+
+def test_references_without_abstract_or_file_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "pubmed-set.txt").write_text(NBIB)
+    (tmp_path / "zotero.json").write_text(CSL)
+    (tmp_path / "broken.ris").write_text("nothing")
+    items = list(read_sources([tmp_path]))
+    assert [item.id for item in items if isinstance(item, Document)] == ["pubmed:29768149", "pubmed:29768149"]
+    (remark,) = [item for item in items if isinstance(item, FileRemark)]
+    assert (remark.count, remark.noun) == (1, "reference")
+    assert [Path(item.path).name for item in items if isinstance(item, Skipped)] == ["broken.ris", "zotero.json"]
