@@ -80,7 +80,7 @@ class LibraryStore:
             table = tables.create_table(folder, manifest.dimensions, build)
         words = WordIndex(folder, create=build is not None)
         self._journal = Journal(folder) if build is None else Journal.create(folder)
-        self._parts = LibraryParts(folder, table, tables.make_vector_search(folder, table), words, self._journal)
+        self._parts = LibraryParts(folder, table, words, self._journal)
 
     @property
     def _table(self) -> PassageTable:

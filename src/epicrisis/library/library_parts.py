@@ -131,15 +131,15 @@ class LibraryInfo:
     """Sentences that name each problem and its cure. Empty for a sound library."""
 
 
-@dataclass(slots=True)
 class LibraryParts:
     """The parts of one open library."""
 
-    folder: Path
-    table: PassageTable
-    vectors: MatrixSearch
-    words: WordIndex
-    journal: Journal
+    def __init__(self, folder: Path, table: PassageTable, words: WordIndex, journal: Journal) -> None:
+        self.folder = folder
+        self.table = table
+        self.vectors: MatrixSearch = tables.make_vector_search(folder, table)
+        self.words = words
+        self.journal = journal
 
     def close(self) -> None:
         try:
