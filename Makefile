@@ -113,7 +113,7 @@ endif
 	touch $@
 
 test-integrations: .venv-integrations/.installed  ## the retrievers for LangChain and LlamaIndex, and the task for Inspect, with the real packages
-	$(INTEGRATIONS_BIN)/python -m pytest -m integrations tests/integrations
+	$(INTEGRATIONS_BIN)/python -m pytest -m integrations -o asyncio_mode=auto tests/integrations tests/test_python_page.py
 
 MCP_SUITE := build/mcp-conformance
 

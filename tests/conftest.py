@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import pytest
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
+from epicrisis.models.chat.endpoints import memory
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.model_files import list_installed_models
 from epicrisis.privacy import set_local_only
@@ -30,17 +32,23 @@ hypothesis.settings.load_profile("no-clock")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `torch` are skipped, saying so, where the extra is not installed; `make test-torch` has it.
+    """Tests marked `torch` or `integrations` are skipped, saying so, where their packages are not installed.
 
     What needs models or data goes first: begun last, a slow file would leave all processes but one idle.
     """
+    frameworks = ("langchain_core", "langchain_tests", "llama_index", "inspect_ai", "IPython")
+    _skip_marked(items, "integrations", [name for name in frameworks if find_spec(name) is None])
     missing = [name for name in ("torch", "transformers", "sentence_transformers", "onnx") if find_spec(name) is None]
-    skip = pytest.mark.skip(reason=f"needs {', '.join(missing)}: make test-torch")
-    for item in items if missing else ():
-        if item.get_closest_marker("torch"):
-            item.add_marker(skip)
+    _skip_marked(items, "torch", missing)
     slow = {item.path for item in items if item.get_closest_marker("models") or item.get_closest_marker("data")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def _skip_marked(items: list[pytest.Item], mark: str, missing: list[str]) -> None:
+    skip = pytest.mark.skip(reason=f"needs {', '.join(missing)}: make test-{mark}")
+    for item in items if missing else ():
+        if item.get_closest_marker(mark):
+            item.add_marker(skip)
 
 
 def _missing(what: str) -> None:
@@ -55,6 +63,15 @@ def _no_guard_left() -> Iterator[None]:
     """A library of notes holds its whole process to this machine; the next test begins without."""
     yield
     set_local_only(False)
+
+
+_NUMBERS = count()
+
+
+@pytest.fixture(autouse=True)
+def _own_endpoint_memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins without what others learned: their servers on loopback may have had the same port."""
+    monkeypatch.setattr(memory, "FOLDER", str(tmp_path_factory.getbasetemp() / f"endpoints-{next(_NUMBERS)}"))
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ FLOORS = {
             ["api", "plan"],
             ["evaluation"],
             ["report"],
-            ["server"],
+            ["integrations", "server"],
             ["cli"],
         ]
     )

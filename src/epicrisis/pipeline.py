@@ -50,6 +50,7 @@ from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.model_pool import ModelPool
+from epicrisis.models.chat.loading import ask_ahead
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs
@@ -302,7 +303,9 @@ class Pipeline:
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
-        answer = await self._answer(question, scope, overrides, emit)
+        # An endpoint tells its window while the search runs.
+        async with ask_ahead(self.settings, self.models):
+            answer = await self._answer(question, scope, overrides, emit)
         if scope.patient is None or not reads_record:
             return answer
         patients = await self._offload(self._rosters[0].patients) if self._rosters else {}

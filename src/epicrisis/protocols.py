@@ -313,3 +313,10 @@ class ChatModel(Protocol):
 
     async def aclose(self) -> None:
         """Free connections and memory. Idempotent."""
+
+
+async def refresh_capabilities(model: ChatModel) -> None:
+    """Let the model forget capabilities that an earlier process found, if it remembers any (method `refresh`)."""
+    refresh = getattr(model, "refresh", None)
+    if refresh is not None:
+        await refresh()

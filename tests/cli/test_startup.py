@@ -10,6 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cli.conftest import Run
+from tests.support.loopback import USAGE, Scripted, completion, serving
+
 HEAVY = frozenset(
     {
         "PIL",
@@ -52,7 +55,8 @@ HEAVY = frozenset(
         "epicrisis.models.chat",
         "epicrisis.pipeline",
         "epicrisis.plan",
-        "epicrisis.report",
+        "epicrisis.report.answer_warnings",
+        "epicrisis.report.page",
         "epicrisis.retrieval.time_expressions",
         "epicrisis.server",
     }
@@ -88,3 +92,15 @@ def test_commands_on_a_library_import_only_what_they_need(small_library: Path) -
     assert list_heavy_modules("search", small_library, "aspirin", "--by", "bm25") <= allowed
     allowed |= {"onnxruntime", "tokenizers"}
     assert list_heavy_modules("search", small_library, "aspirin") <= allowed
+
+
+def test_second_question_to_an_endpoint_sends_no_probe(small_library: Path, run: Run) -> None:
+    question = ("ask", small_library, "Does aspirin help?", "--strategy", "rag", "--setting", "cache.mode=off")
+    with serving() as endpoint:
+        endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
+        for probes in (4, 0):
+            endpoint.asked.clear()
+            run(*question, "--model", f"{endpoint.url}/v1#m")
+            paths = [path for path, _, _ in endpoint.asked]
+            assert "/v1/chat/completions" not in paths[:probes]
+            assert set(paths[probes:]) == {"/v1/chat/completions"}

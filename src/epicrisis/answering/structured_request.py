@@ -14,7 +14,7 @@ from epicrisis.answers import Failure, Usage
 from epicrisis.errors import ChatError, ReplyTruncated, ReplyWithheld
 from epicrisis.printable import replace_surrogates
 from epicrisis.prompts import Prompt
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
+from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, refresh_capabilities
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -184,6 +184,14 @@ async def fits_window(
     # A token has at least one byte, so the tokens are counted only if the bytes exceed the window.
     room = window - reply_format.max_tokens - max_reasoning_tokens
     size = TEMPLATE_BYTES + sum(len(message.content.encode()) for message in prompt.messages)
+    if size <= room:
+        return True
+    # The window may be that of an earlier process, and the server may have another one since.
+    await refresh_capabilities(model)
+    window = (await model.capabilities()).context_tokens
+    if window is None:
+        return True
+    room = window - reply_format.max_tokens - max_reasoning_tokens
     return size <= room or await model.count_tokens(prompt.messages) <= room
 
 

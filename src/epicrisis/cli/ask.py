@@ -25,6 +25,7 @@ from epicrisis.types import Question
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.runs.runner import RecordStore
+    from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
 
 AnswerView: TypeAlias = Literal["answer", "verbose", "quiet", "json"]
@@ -128,13 +129,12 @@ async def _follow_question(
 ) -> Answer:
     """Return the answer. Add it to the file `record`, if any, and call `show_step` for each event before it."""
     from epicrisis.cli.answer_progress import ProgressLine
-    from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.pipeline import Pipeline
 
     progress = ProgressLine()
     with progress.running():
         async with Pipeline.open(settings, library, notices=notices) as pipeline:
-            records = None if record is None else RecordStore(record, pipeline.recipe())
+            records = None if record is None else _open_records(record, pipeline)
             async for event in pipeline.events(question):
                 progress.follow(event)
                 if isinstance(event, Answered):
@@ -147,6 +147,12 @@ async def _follow_question(
                     if not isinstance(event, TextDelta | AnswerStarted):
                         progress.show()
     raise RuntimeError("a pipeline's last event is its answer")
+
+
+def _open_records(file: Path, pipeline: Pipeline) -> RecordStore:
+    from epicrisis.evaluation.runs.runner import RecordStore
+
+    return RecordStore(file, pipeline.recipe())
 
 
 def _answer_file(

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from epicrisis.library.ingest_batches import IngestReport
 
 _SOURCES = (
-    "Files and folders: JSONL, text, Markdown, PDF, HTML, PubMed XML, JATS (nxml), notes as CSV, FHIR (JSON), "
-    "Retraction Watch's list (CSV)."
+    "Files and folders: JSONL, text, Markdown, PDF, office files, HTML, PubMed XML, JATS (nxml), references (nbib, RIS, "
+    "BibTeX, CSL-JSON), Zotero's folder, notes as CSV, FHIR (JSON), Retraction Watch's list (CSV)."
 )
 _COLUMN_ROLES = {
     "patient": "patient",

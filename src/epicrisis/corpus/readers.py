@@ -9,7 +9,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from epicrisis.corpus import fhir, jsonl, medcpt, medrag, note_tables, pubmed, questions, retractions, sandbox
+from epicrisis.corpus import (
+    fhir,
+    jsonl,
+    medcpt,
+    medrag,
+    note_tables,
+    pubmed,
+    questions,
+    retractions,
+    sandbox,
+    zotero,
+)
 from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
@@ -219,7 +230,7 @@ def _find_files(
     files: list[_SourceFile] = []
     path_by_key: dict[str, Path] = {}
     for path in paths:
-        for file in _list_folder(path, format, only) if is_folder(path) else [_describe_file(path, format, names)]:
+        for file in _list_source(path, format, names, only):
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
                 if key not in path_by_key:
@@ -233,6 +244,31 @@ def _find_files(
                     reason = f"file:{printable_path(file.name)}; give the folder above both, or rename one"
                     raise InputError(f"{both} {reason}")
             files.append(file)
+    return files
+
+
+def _list_source(
+    path: Path, format: str | None, names: Mapping[Path, str], only: Collection[Path] | None
+) -> list[_SourceFile]:
+    """Return the files of a folder, of Zotero's library, or the file itself."""
+    database = path / zotero.DATABASE if is_folder(path) else path
+    if format is None and database.is_file() and zotero.is_zotero(database):
+        return _list_zotero(database, only)
+    return _list_folder(path, format, only) if is_folder(path) else [_describe_file(path, format, names)]
+
+
+def _list_zotero(database: Path, only: Collection[Path] | None) -> list[_SourceFile]:
+    """Return Zotero's database, which describes the files attached to its items, and these files."""
+    try:
+        attached = zotero.list_attached_files(database)
+    except ValueError as error:
+        raise path_error(database, str(error)) from error
+    files = [_SourceFile(database, database.name, _REFERENCES)]
+    for path in attached:
+        if only is None or path in only:
+            is_stored = path.is_relative_to(database.parent)
+            name = path.relative_to(database.parent).as_posix() if is_stored else path.name
+            files.append(_SourceFile(path, name, _detect_format(path, None, {})))
     return files
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus import sandbox
+from epicrisis.corpus import sandbox, zotero
 from epicrisis.corpus.encodings import encoding_remark
 from epicrisis.corpus.reader_base import FileRemark, ReaderItem, fingerprint_file, printable_path, skip
 from epicrisis.corpus.reference_entries import ReferenceEntry
@@ -50,7 +50,8 @@ class ReferenceFiles:
             return document
         place = path.resolve()
         for reference_path, entries in self._read().items():
-            if reference_path.resolve().parent not in place.parents:
+            # Zotero names files in other folders, too.
+            if reference_path.resolve().parent not in place.parents and reference_path.name != zotero.DATABASE:
                 continue
             number = self._find_entry(reference_path, entries, place, document)
             if number is not None:
@@ -85,7 +86,7 @@ class ReferenceFiles:
                 faults: list[ReaderItem] = []
                 self._faults[path] = faults
                 try:
-                    entries, skipped, encoding = sandbox.read_references(path)
+                    entries, skipped, encoding = _read_entries(path)
                 except ValueError as error:
                     faults.append(skip(path, "", str(error)))
                     continue
@@ -141,6 +142,12 @@ def is_pubmed_export(path: Path) -> bool:
     """Return whether a text file is PubMed's export of citations. Raises OSError."""
     with path.open("rb") as file:
         return re.match(rb"(?:\xef\xbb\xbf)?\s{0,9}PMID- \d", file.read(64)) is not None
+
+
+def _read_entries(path: Path) -> tuple[list[ReferenceEntry], list[tuple[str, str]], str]:
+    if zotero.is_zotero(path):
+        return zotero.read_entries(path), [], ""
+    return sandbox.read_references(path)
 
 
 def _fold(text: str) -> str:

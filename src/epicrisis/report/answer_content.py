@@ -15,7 +15,6 @@ from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice, Suppo
 from epicrisis.printable import agree, count_noun, printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link
-from epicrisis.report.answer_warnings import list_warnings
 from epicrisis.types import ArticleMark
 
 EVIDENCE = "evidence"
@@ -185,6 +184,9 @@ def describe_marks(marks: Iterable[ArticleMark]) -> str:
 
 
 def _warn(answer: Answer) -> Iterable[str]:
+    # The ranking of a search has marks and links, but no warnings.
+    from epicrisis.report.answer_warnings import list_warnings
+
     yield from map(printable, list_warnings(answer))
     if answer.withheld is not None:
         choice = describe_choice(answer, answer.withheld.choice)

@@ -20,7 +20,7 @@ def test_runs_to_dataframe_has_one_row_per_case_with_conditions_and_scores(tmp_p
         tmp_path / "positions", lambda number, _: states.get(number, "abstained"), conditions=conditions
     )
     answers = run_folders.answers(tmp_path / "answers.jsonl", lambda _: True)
-    frame = runs_to_dataframe([run, answers])
+    frame = runs_to_dataframe(run, answers)
     questions = len(run_folders.QUESTIONS)
     assert len(frame) == 3 * questions
     assert set(frame["condition.arm"].dropna()) == {"rag", "brief-context"}
@@ -34,7 +34,7 @@ def test_runs_to_dataframe_has_one_row_per_case_with_conditions_and_scores(tmp_p
 
 def test_runs_to_dataframe_contains_no_text_of_questions_or_answers(tmp_path: Path) -> None:
     answers = run_folders.answers(tmp_path / "answers.jsonl", lambda _: True)
-    text = runs_to_dataframe([answers]).to_csv()
+    text = runs_to_dataframe(answers).to_csv()
     question = run_folders.QUESTIONS[0]
     assert question.text not in text
     assert all(option not in text for option in question.options.values())
@@ -42,11 +42,11 @@ def test_runs_to_dataframe_contains_no_text_of_questions_or_answers(tmp_path: Pa
 
 def test_runs_to_dataframe_of_missing_run_raises_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError):
-        runs_to_dataframe([tmp_path / "missing"])
+        runs_to_dataframe(tmp_path / "missing")
 
 
 def test_runs_to_dataframe_without_pandas_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = run_folders.answers(tmp_path / "answers.jsonl", lambda _: True)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ModelMissing, match=r"epicrisis\[dataframe\]"):
-        runs_to_dataframe([answers])
+        runs_to_dataframe(answers)

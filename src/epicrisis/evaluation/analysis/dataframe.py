@@ -1,27 +1,25 @@
 """Finished runs as a pandas DataFrame, for analyses of your own.
 
-from epicrisis.evaluation.analysis.dataframe import runs_to_dataframe
-
-frame = runs_to_dataframe([Path("runs/rag"), Path("runs/brief-context")])
+frame = epicrisis.runs_to_dataframe("runs/rag", "runs/brief-context")
 frame.groupby("run")["right"].mean()
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.errors import ModelMissing
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import open_runs
+from epicrisis.privacy import local_path
 
 if TYPE_CHECKING:
     import pandas
 
 
-def runs_to_dataframe(paths: Sequence[Path]) -> pandas.DataFrame:
-    """Return one row per case of the runs, which are folders or files of answers.
+def runs_to_dataframe(*paths: Path | str) -> pandas.DataFrame:
+    """Return one row per question and arm of the runs, which are folders or files of answers.
 
     Columns: run, question (its id), question_key (cases of one question share it), strategy, state, choice and gold
     (letters), right (None if the case cannot be scored), prompt_tokens, completion_tokens, calls, seconds (of model
@@ -34,7 +32,7 @@ def runs_to_dataframe(paths: Sequence[Path]) -> pandas.DataFrame:
     except ImportError as error:
         raise ModelMissing('a DataFrame needs pandas: pip install "epicrisis[dataframe]"') from error
     rows: list[dict[str, Any]] = []
-    for run in open_runs(paths):
+    for run in open_runs(list(map(local_path, paths))):
         for record in run.records():
             answer = record.answer
             row = {

@@ -26,7 +26,15 @@ from epicrisis.logs import log_call
 from epicrisis.models.chat import call_costs
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.protocols import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    DeltaCallback,
+    Message,
+    refresh_capabilities,
+)
 from epicrisis.serialization import to_json
 from epicrisis.settings import BudgetSettings
 
@@ -52,6 +60,9 @@ class Layer:
 
     async def fingerprint(self) -> str:
         return await self._inner.fingerprint()
+
+    async def refresh(self) -> None:
+        await refresh_capabilities(self._inner)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

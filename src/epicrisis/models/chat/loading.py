@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from epicrisis.errors import EpicrisisError
 from epicrisis.extensions import make_extension
 from epicrisis.model_services import find_service
 from epicrisis.models.catalogue import load_catalogue
@@ -13,7 +17,7 @@ from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
 from epicrisis.models.model_files import find_model
 from epicrisis.protocols import ChatModel
-from epicrisis.settings import ModelSettings
+from epicrisis.settings import ROLES, ModelSettings, Settings
 
 
 def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -> ChatModel:
@@ -44,6 +48,7 @@ def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -
             option_logprobs=settings.option_logprobs,
             price=None if settings.price is None else partial(compute_cost, price=settings.price),
             extra=settings.extra,
+            home=home,
         )
     if settings.name not in load_catalogue() and (own := make_extension("chat model", settings.name, settings)):
         return own  # type: ignore[no-any-return]
@@ -104,3 +109,25 @@ def add_records(model: ChatModel, cache: ReplyCache | None, record: Path | None,
     if record is not None:
         model = layers.RecordingModel(model, record)
     return layers.LoggedModel(model) if log_text else model
+
+
+@asynccontextmanager
+async def ask_ahead(settings: Settings, models: Mapping[str, ChatModel]) -> AsyncIterator[None]:
+    """Ask the endpoints among the models of these roles for their capabilities while the body runs.
+
+    Embedded models would load their weights. A failure is left to the call that needs the capabilities.
+    """
+
+    async def ask(model: ChatModel) -> None:
+        with suppress(EpicrisisError):
+            await model.capabilities()
+
+    endpoints = {models[role] for role in ROLES if role in models and settings.model_for(role).is_endpoint}
+    tasks = [asyncio.create_task(ask(model)) for model in endpoints]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

@@ -11,17 +11,20 @@ import hashlib
 import json
 import re
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from epicrisis.answers import Usage
-from epicrisis.errors import ChatError, EndpointRejected, EpicrisisError, ReplyInvalid
+from epicrisis.errors import ChatError, ContextOverflow, EndpointRejected, EpicrisisError, ReplyInvalid
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens, look_up_cost
 from epicrisis.models.chat.endpoints import failures
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint
+from epicrisis.models.chat.endpoints.memory import EndpointMemory
 from epicrisis.models.chat.endpoints.probing import EndpointProbe, build_messages, is_prompt_truncated, measure_usage
 from epicrisis.models.chat.endpoints.reply import (
     THINKING_MARKS,
@@ -54,12 +57,12 @@ PROBE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The client of one event loop, its lock for questions about the endpoint, and a timeout for each call."""
+    """The client of one event loop, a lock for each question about the endpoint, and a timeout for each call."""
 
     loop: asyncio.AbstractEventLoop
-    lock: asyncio.Lock
     connection: Connection
     timeouts: set[asyncio.Timeout] = field(default_factory=set)
+    locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
 
 def _drop_causes(call: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -87,6 +90,7 @@ class OpenAICompatibleModel:
     `concurrency` is the number of simultaneous calls to allow for. `json_schema` and `option_logprobs` declare what the
     endpoint supports and override what it reports. `price` returns US dollars for a usage; by default this machine
     costs nothing and other hosts cost what the installed price list says. `extra` holds parameters of every call.
+    `home` is the folder where what the endpoint reports is kept for later processes, if any.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class OpenAICompatibleModel:
         option_logprobs: bool | None = None,
         price: Callable[[Usage], float | None] | None = None,
         extra: Mapping[str, Any] | None = None,
+        home: Path | None = None,
     ) -> None:
         self._endpoint = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self._model = model or self._endpoint.model
@@ -116,7 +121,10 @@ class OpenAICompatibleModel:
         self._extra = dict(extra or {})
         self._rejected = frozenset({"response_format"} if json_schema is False else ())
         self._reports_logprobs = option_logprobs
-        self._probe = EndpointProbe(self._endpoint.root, self._fetch, lambda: self._open_session().lock, context_tokens)
+        memory = None if home is None else EndpointMemory(home, self._endpoint)
+        self._probe = EndpointProbe(
+            self._endpoint.root, self._fetch, lambda name: self._open_session().locks[name], context_tokens, memory
+        )
         self._session: _Session | None = None
         self._closed = False
         self._secrets: tuple[str, ...] = ()
@@ -128,6 +136,8 @@ class OpenAICompatibleModel:
             reply = await self._complete(request, on_delta)
         except EpicrisisError as error:
             error.usage = self._add_seconds(error.usage, start)
+            if isinstance(error, ContextOverflow | EndpointRejected):
+                await self.refresh()
             raise
         return replace(reply, usage=self._add_seconds(reply.usage, start))
 
@@ -139,9 +149,14 @@ class OpenAICompatibleModel:
     @_drop_causes
     async def capabilities(self) -> Capabilities:
         model = await self._get_model()
-        window, counter = await self._probe.get_window(model), await self._probe.get_counter(model)
+        window, counter = await self._probe.ask_all(model)
         supports_schema = "response_format" not in self._rejected
         return Capabilities(window, supports_schema, counter != "estimate", self._reports_logprobs)
+
+    async def refresh(self) -> None:
+        """Forget what earlier processes learned about the endpoint: its next `capabilities` are asked for."""
+        if self._model is not None:
+            self._probe.forget(self._model)
 
     @_drop_causes
     async def fingerprint(self) -> str:
@@ -331,7 +346,7 @@ class OpenAICompatibleModel:
             key = self._api_key()
             self._secrets = tuple(secret for secret in (key, *self._endpoint.secrets) if secret)
             connection = Connection(self._endpoint, key, self._timeout, self._concurrency)
-            self._session = _Session(loop, asyncio.Lock(), connection)
+            self._session = _Session(loop, connection)
         return self._session
 
 

@@ -2,6 +2,9 @@
 
 OpenAI defines a path for the list of models only; llama.cpp and vLLM have others. A path that the endpoint refuses does
 not exist there. A failure that may pass raises, until it has happened too often in a row.
+
+What an earlier process learned is used without asking until `forget`: after the endpoint contradicts it, or when a
+prompt comes near the window, the endpoint is asked anew.
 """
 
 from __future__ import annotations
@@ -9,20 +12,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
 from epicrisis import errors
 from epicrisis.answers import Usage
 from epicrisis.models.chat import call_costs
+from epicrisis.models.chat.endpoints.memory import CountingMethod, EndpointFacts, EndpointMemory
 from epicrisis.models.chat.endpoints.reply import CleanText, CompletedReply
 from epicrisis.protocols import ChatRequest, Message
 
 T = TypeVar("T", bound=BaseModel)
 Fetch: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[object]]
 """Returns the JSON at a path: by POST if there is a body, else by GET. Raises ChatError."""
-CountingMethod: TypeAlias = Literal["llama.cpp", "vllm", "estimate"]
 PATIENCE = 5
 """A path that fails so often in a row, in ways that may pass, is treated as missing."""
 _TRANSIENT = (errors.EndpointBusy, errors.EndpointTimeout, errors.EndpointUnreachable)
@@ -65,15 +68,27 @@ class _VllmCount(BaseModel):
 class EndpointProbe:
     """Asks an endpoint about itself, each question once, and remembers the answers.
 
-    Concurrent callers wait under `lock`, which belongs to the running loop, while one of them asks. `context_tokens` is
-    the window if the endpoint does not report one, and an upper limit if it does.
+    Concurrent callers wait under the `lock` of the question, which belongs to the running loop, while one of them asks.
+    `context_tokens` is the window if the endpoint does not report one, and an upper limit if it does. With a `memory`,
+    window and counting method are stored for later processes. They are those of the one model that all calls name.
     """
 
-    def __init__(self, root: str, fetch: Fetch, lock: Callable[[], asyncio.Lock], context_tokens: int | None) -> None:
+    def __init__(
+        self,
+        root: str,
+        fetch: Fetch,
+        lock: Callable[[str], asyncio.Lock],
+        context_tokens: int | None,
+        memory: EndpointMemory | None = None,
+    ) -> None:
         self._root = root
         self._fetch = fetch
         self._lock = lock
         self._limit = context_tokens
+        self._memory = memory
+        self._remembered: EndpointFacts | None = None
+        """Facts of an earlier process, until the endpoint is asked."""
+        self._has_recalled = memory is None
         self._failures: dict[str, int] = {}
         self._models: _ModelList | None = None
         self._reported_window: tuple[int | None] | None = None
@@ -82,7 +97,7 @@ class EndpointProbe:
 
     async def get_first_model(self) -> str | None:
         """Return the first model the endpoint lists. Raise ChatError if the list cannot be fetched."""
-        async with self._lock():
+        async with self._lock("models"):
             if self._models is None or not self._models.data:
                 listing = await self._fetch("/models", None)
                 try:
@@ -91,9 +106,22 @@ class EndpointProbe:
                     return None
         return self._models.data[0].id if self._models.data else None
 
+    async def ask_all(self, model: str) -> tuple[int | None, CountingMethod]:
+        """Return the window and the counting method, asked for at the same time. Raise ChatError."""
+        if self._reported_window is not None and self._counter is not None:
+            return self._limit_window(self._reported_window[0]), self._counter
+        window, counter = await asyncio.gather(self.get_window(model), self.get_counter(model), return_exceptions=True)
+        if isinstance(window, BaseException):
+            raise window
+        if isinstance(counter, BaseException):
+            raise counter
+        return window, counter
+
     async def get_window(self, model: str) -> int | None:
         """Return the context window in tokens, or None if it is unknown."""
-        async with self._lock():
+        if (remembered := self._recall(model)) is not None:
+            return self._limit_window(remembered.window)
+        async with self._lock("window"):
             if self._reported_window is None:
                 window = None
                 properties = await self._ask(f"{self._root}/props", _LlamaProperties)
@@ -104,21 +132,46 @@ class EndpointProbe:
                     entry = next((entry for entry in listing.data if entry.id == model), None) if listing else None
                     if entry is not None:
                         window = entry.max_model_len or (entry.meta.n_ctx if entry.meta else None)
-                self._reported_window = (window,)
-        windows = (self._limit, self._reported_window[0])
-        return min((window for window in windows if window), default=None)
+                self._reported_window = (window if window and window > 0 else None,)
+                self._store(model)
+        return self._limit_window(self._reported_window[0])
 
     async def get_counter(self, model: str) -> CountingMethod:
         """Return how the tokens of this model are counted."""
+        if (remembered := self._recall(model)) is not None:
+            return remembered.counter
         if self._counter is None:
-            async with self._lock():
+            async with self._lock("counter"):
                 letter = [Message("user", "a")]
                 if self._counter is None and await self._count_with_llama_cpp(letter) is not None:
                     self._counter = "llama.cpp"
                 if self._counter is None:
                     has_vllm = await self._count_with_vllm(model, letter) is not None
                     self._counter = "vllm" if has_vllm else "estimate"
+                    self._store(model)
         return self._counter
+
+    def forget(self, model: str) -> None:
+        """Forget what an earlier process learned, so that the endpoint is asked at the next need."""
+        if self._recall(model) is not None and self._memory is not None:
+            self._remembered = None
+            self._memory.forget(model)
+
+    def _recall(self, model: str) -> EndpointFacts | None:
+        """Return the facts of an earlier process, unless this one has asked the endpoint."""
+        if not self._has_recalled and self._memory is not None:
+            self._has_recalled = True
+            self._remembered = self._memory.recall(model)
+        return self._remembered
+
+    def _store(self, model: str) -> None:
+        """Store the facts once all are known. A path that failed too often may exist later."""
+        if self._memory is None or self._reported_window is None or self._counter is None or self._failures:
+            return
+        self._memory.store(model, EndpointFacts(window=self._reported_window[0], counter=self._counter))
+
+    def _limit_window(self, window: int | None) -> int | None:
+        return min((tokens for tokens in (self._limit, window) if tokens), default=None)
 
     async def count(self, model: str, messages: Sequence[Message]) -> tuple[int, bool]:
         """Return the prompt tokens of the messages, template included, and whether the number is exact."""

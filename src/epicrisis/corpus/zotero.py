@@ -1,0 +1,188 @@
+"""Read Zotero's library on this machine: items with their metadata, and the files attached to them.
+
+Zotero keeps its database locked while it runs, so a copy is read. Nothing is written, and no network is used. Items in
+the trash and of feeds are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from epicrisis.corpus.reader_base import os_error_reason
+from epicrisis.corpus.reference_entries import ReferenceEntry, clean_text
+from epicrisis.temporary_folders import TemporaryFolder
+
+DATABASE = "zotero.sqlite"
+"""The file in Zotero's data folder, such as `~/Zotero`. The folder `storage` beside it holds the attached files."""
+_MAGIC = b"SQLite format 3\0"
+_STORED, _LINKED = "storage:", "attachments:"
+_PRESENT = (
+    "itemID NOT IN (SELECT itemID FROM deletedItems) AND libraryID NOT IN (SELECT libraryID FROM libraries WHERE "
+    "type = 'feed')"
+)
+_ITEMS = (
+    f"SELECT itemID, key, typeName FROM items JOIN itemTypes USING (itemTypeID) WHERE {_PRESENT} AND typeName NOT IN "
+    "('attachment', 'note', 'annotation') ORDER BY itemID"
+)
+_FIELDS = (
+    "SELECT itemID, fieldName, value FROM itemData JOIN fields USING (fieldID) JOIN itemDataValues USING (valueID)"
+)
+_CREATORS = (
+    "SELECT itemID, creatorType, firstName, lastName, fieldMode FROM itemCreators JOIN creators USING (creatorID) JOIN "
+    "creatorTypes USING (creatorTypeID) ORDER BY itemID, orderIndex"
+)
+_TAGS = "SELECT itemID, name FROM itemTags JOIN tags USING (tagID)"
+_ATTACHMENTS = (
+    f"SELECT parentItemID, key, path FROM itemAttachments JOIN items USING (itemID) WHERE {_PRESENT} AND path IS NOT "
+    "NULL ORDER BY itemID"
+)
+_TYPES = {
+    "journalArticle": "article-journal",
+    "preprint": "article",
+    "book": "book",
+    "bookSection": "chapter",
+    "report": "report",
+    "thesis": "thesis",
+    "conferencePaper": "paper-conference",
+    "webpage": "webpage",
+}
+_FIELD_NAMES = {
+    "journalAbbreviation": "journal_abbreviation",
+    "volume": "volume",
+    "issue": "issue",
+    "pages": "page_range",
+    "bookTitle": "book",
+    "edition": "edition",
+    "publisher": "publisher",
+    "place": "publisher_place",
+    "ISBN": "isbn",
+    "ISSN": "issn",
+    "url": "url",
+}
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+_EXTRA = re.compile(r"^\s{0,9}(PMID|PMCID|DOI):\s{0,9}(\S{1,200})", re.MULTILINE)
+
+
+def is_zotero(path: Path) -> bool:
+    """Return whether the file is Zotero's database. Raises OSError."""
+    if path.name != DATABASE:
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def read_entries(path: Path) -> list[ReferenceEntry]:
+    """Return the items of the database, with the paths of their files. Raises ValueError with the reason."""
+    with _open_copy(path) as database:
+        attachments: dict[int, list[str]] = defaultdict(list)
+        for parent, file in _list_attachments(path, database):
+            if parent is not None:
+                attachments[parent].append(str(file))
+        fields: dict[int, dict[str, str]] = defaultdict(dict)
+        for item, name, value in database.execute(_FIELDS):
+            fields[item][name] = str(value)
+        creators: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        for item, kind, first, last, mode in database.execute(_CREATORS):
+            creators[item].append((kind, (last or "") if mode == 1 else ", ".join(filter(None, (last, first)))))
+        tags: dict[int, list[str]] = defaultdict(list)
+        for item, name in database.execute(_TAGS):
+            tags[item].append(name)
+        retracted = _read_retracted(database)
+        entries = []
+        for item, key, kind in database.execute(_ITEMS):
+            metadata = _build_metadata(kind, fields[item], creators[item], tags[item])
+            if item in retracted:
+                metadata["retracted"] = True
+            entries.append(
+                ReferenceEntry(
+                    key=key,
+                    title=clean_text(fields[item].get("title", "")),
+                    abstract=clean_text(fields[item].get("abstractNote", "")),
+                    date=_read_date(fields[item].get("date", "")),
+                    metadata=metadata,
+                    files=tuple(attachments[item]),
+                )
+            )
+        return entries
+
+
+def list_attached_files(path: Path) -> list[Path]:
+    """Return the attached files that are on this machine. Raises ValueError with the reason."""
+    with _open_copy(path) as database:
+        files = dict.fromkeys(file for _, file in _list_attachments(path, database))
+    return [file for file in files if file.is_file()]
+
+
+@contextmanager
+def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a private copy of the database, with its journal. Raises ValueError for a damaged or foreign file."""
+    folder = TemporaryFolder("epicrisis-zotero-")
+    try:
+        for suffix in ("", "-journal", "-wal"):
+            source = path.with_name(path.name + suffix)
+            if source.is_file():
+                shutil.copyfile(source, folder.path / source.name)
+        with closing(sqlite3.connect(folder.path / path.name)) as database:
+            yield database
+    except OSError as error:
+        raise ValueError(f"{os_error_reason(error)}; check the file and its permissions") from error
+    except sqlite3.Error as error:
+        raise ValueError(f"Zotero's database cannot be read ({error}); close Zotero and try again") from error
+    finally:
+        folder.close()
+
+
+def _list_attachments(path: Path, database: sqlite3.Connection) -> Iterator[tuple[int | None, Path]]:
+    """Yield the item and the path of each attached file, without those in a folder that only the settings name."""
+    for parent, key, place in database.execute(_ATTACHMENTS):
+        name = str(place)
+        if name.startswith(_STORED):
+            name = name.removeprefix(_STORED)
+            # A synchronized group library is written by others, so nothing outside the item's folder is read.
+            if Path(name).name == name:
+                yield parent, path.parent / "storage" / key / name
+        elif not name.startswith(_LINKED) and Path(name).is_absolute():
+            yield parent, Path(name)
+
+
+def _read_retracted(database: sqlite3.Connection) -> set[int]:
+    """Return the items that Zotero marks as retracted. Old databases have no such table."""
+    try:
+        return {row[0] for row in database.execute("SELECT itemID FROM retractedItems")}
+    except sqlite3.OperationalError:
+        return set()
+
+
+def _build_metadata(
+    kind: str, fields: dict[str, str], creators: list[tuple[str, str]], tags: list[str]
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {ours: fields[name] for name, ours in _FIELD_NAMES.items() if fields.get(name)}
+    extra = dict(_EXTRA.findall(fields.get("extra", "")))
+    doi = fields.get("DOI") or extra.get("DOI", "")
+    metadata |= {
+        "journal": fields.get("publicationTitle", ""),
+        "doi": re.sub(r"^(?:https?://(?:dx\.)?doi\.org/|doi:\s?)", "", doi.strip(), flags=re.IGNORECASE),
+        "pmid": extra.get("PMID", ""),
+        "pmcid": extra.get("PMCID", ""),
+        "authors": [name for role, name in creators if role != "editor" and name],
+        "editors": [name for role, name in creators if role == "editor" and name],
+        "keywords": tags,
+        "reference_type": _TYPES.get(kind, ""),
+        "language": [fields["language"]] if fields.get("language") else [],
+    }
+    return {name: value for name, value in metadata.items() if value}
+
+
+def _read_date(value: str) -> str | None:
+    """Return the ISO date at the beginning of Zotero's date (`2015-06-00 June 2015`), as exact as it is."""
+    match = _DATE.match(value)
+    if match is None or match[1] == "0000":
+        return None
+    return "-".join(part for part in match.groups() if part != "00")

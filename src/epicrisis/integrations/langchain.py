@@ -1,0 +1,50 @@
+"""A LangChain retriever over a library (extra `langchain`).
+
+retriever = LangChainRetriever(library=epicrisis.Library.open("~/lib"), k=4)
+documents = retriever.invoke("aspirin in Lynch syndrome")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from epicrisis.api import Library
+from epicrisis.errors import ModelMissing
+from epicrisis.integrations.metadata import describe_hit
+from epicrisis.types import Ranking
+
+try:
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+except ImportError as missing:
+    raise ModelMissing('the retriever for LangChain needs its core: pip install "epicrisis[langchain]"') from missing
+
+
+class LangChainRetriever(BaseRetriever):  # type: ignore[misc]
+    """Returns the passages nearest to a query as LangChain documents, best first. The library stays open."""
+
+    library: Library
+    k: int = 4
+    patient: str | None = None
+    """The patient whose record is searched. None: literature."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Further settings of the search, such as `{"by": "bm25"}`."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any, k: int | None = None) -> list[Document]:
+        return _convert(self.library.search(query, patient=self.patient, **self._options(k)))
+
+    async def _aget_relevant_documents(self, query: str, *, run_manager: Any, k: int | None = None) -> list[Document]:
+        return _convert(await self.library.asearch(query, patient=self.patient, **self._options(k)))
+
+    def _options(self, k: int | None) -> dict[str, Any]:
+        """Return the settings. Passages are counted, as in other retrievers."""
+        return {"count": "passages", **self.settings, "k": self.k if k is None else k}
+
+
+def _convert(ranking: Ranking) -> list[Document]:
+    documents: list[Document] = []
+    for hit in ranking:
+        documents.append(Document(hit.passage.text, id=hit.passage.id, metadata=describe_hit(hit)))
+    return documents
