@@ -63,7 +63,6 @@ def copy_to_lance(folder: Path, table: PassageTable, on_step: Callable[[str], No
         copy.append(columns)
         done += len(columns["id"])
         on_step(f"moving {passages:,} passages to LanceDB, for large libraries: {done / passages:.0%}")
-    copy.compact()
     on_step("comparing the moved passages")
     if _compute_digest(copy) != _compute_digest(table):
         raise LibraryDamaged(
