@@ -95,7 +95,8 @@ def test_examples_of_section_run(
         first: "2 documents added, 0 skipped",
         "Patients": "['anna', 'bert']\nColchicine was started for gout.",
         "Keep answers and read runs": "brief-context",
-        "Your own encoder, chat model, reranker or file format": "1 document added\n<Ranking by hybrid: 1 pas",
+        "Your own encoder, chat model, reranker, file format or store": "1 document added\n<Ranking by hybrid+our-"
+        "reranker: 1 passage: gout>\nabstained\n1 added to our-store\n",
         "Inspect": "success 12 questions",
     }.get(title, "")
     assert expected in printed

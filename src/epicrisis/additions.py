@@ -6,7 +6,8 @@ report = add_files(settings, Path("~/lib").expanduser(), [Path("papers")], AddOp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -15,20 +16,22 @@ from pathlib import Path
 from epicrisis.components import load_ingest_encoder
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem
+from epicrisis.corpus.reader_base import DeletedDocument, FileDocument, FileFingerprint, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.library.ingest import DEFAULT_OVERLAP, add_documents, check_vectors, open_or_create
-from epicrisis.library.ingest_batches import IngestProgress, IngestReport
+from epicrisis.library.ingest import DEFAULT_OVERLAP, add_documents, check_vectors, content_hash, open_or_create
+from epicrisis.library.ingest_batches import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import complete_manifest
-from epicrisis.library.splitters import check_notes_fit_window
+from epicrisis.library.passage_table import find_fault
+from epicrisis.library.splitters import check_notes_fit_window, split_document
+from epicrisis.model_pool import ModelPool
 from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.privacy import guard_network
-from epicrisis.protocols import Encoder
+from epicrisis.protocols import Encoder, PassageStore, StoredDocument
 from epicrisis.settings import Settings
-from epicrisis.types import SplitterName
+from epicrisis.types import Document, SplitterName
 
 READY_MADE = "medcpt"
 """The format whose documents come with vectors."""
@@ -61,6 +64,7 @@ def add_files(
     encoder: tuple[Encoder, str] | None = None,
     files: ReadingProgress | None = None,
     only: Collection[Path] | None = None,
+    pool: ModelPool | None = None,
 ) -> IngestReport:
     """Add the documents of files and folders to the library, which is created if necessary. Return what was done.
 
@@ -73,6 +77,11 @@ def add_files(
     if sources or not documents:
         read = partial(read_sources, sources, options.format, columns=options.columns, only=only)
     with guard_network():
+        if settings.store is not None:
+            store = (pool or ModelPool()).load_store(settings.store, library)
+            chosen, _ = encoder or load_ingest_encoder(settings, library, precomputed=False)
+            in_files = read(cleaning=options.cleaning) if read is not None else ()
+            return _add_to_own_store(store, chain(in_files, documents), chosen, options)
         return _add_items(settings, library, read, options, on_progress, documents, encoder, files)
 
 
@@ -118,6 +127,54 @@ def _add_items(
         finally:
             removal_log.close()
     return dataclasses.replace(report, removed=removal_log.summary() if removal_log.has_sources else None)
+
+
+def _add_to_own_store(
+    store: PassageStore, items: Iterable[ReaderItem], encoder: Encoder, options: AddOptions
+) -> IngestReport:
+    """Add documents to a store of another package. It keeps no revisions, files, patients or retractions."""
+    started = time.monotonic()
+    counts = IngestCounts()
+    encode_seconds = 0.0
+    for item in items:
+        document = item.document if isinstance(item, FileDocument) else item
+        if isinstance(document, Skipped):
+            counts.add_skipped(document)
+        elif isinstance(document, DeletedDocument):
+            counts.deleted += document.id in store.content_hashes([document.id])
+            store.delete([document.id])
+        elif isinstance(document, Document):
+            fault, digest = find_fault(document), content_hash(document)
+            existing = store.content_hashes([document.id]).get(document.id)
+            if fault is not None:
+                counts.skip(document.id, fault)
+            elif existing == digest:
+                counts.unchanged += 1
+            else:
+                length = options.chunk_tokens or encoder.max_tokens
+                splitter = options.splitter or "tokens"
+                passages = split_document(document, splitter, encoder.token_spans, length, options.overlap)
+                begun = time.monotonic()
+                vectors = encoder.encode_passages([(passage.title, passage.text) for passage in passages])
+                encode_seconds += time.monotonic() - begun
+                store.add([StoredDocument(document.id, digest, passages, vectors)])
+                counts.passages += len(passages)
+                counts.added += existing is None
+                counts.replaced += existing is not None
+    return IngestReport(
+        added=counts.added,
+        replaced=counts.replaced,
+        unchanged=counts.unchanged,
+        outdated=0,
+        deleted=counts.deleted,
+        passages=counts.passages,
+        cut_off=0,
+        skipped=counts.skipped,
+        first_skipped=counts.first_skipped,
+        seconds=time.monotonic() - started,
+        encode_seconds=encode_seconds,
+        remarks=("a store of another package keeps no patients' names, retraction notices or versions of articles",),
+    )
 
 
 def _read_library(path: Path) -> tuple[str | None, list[FileFingerprint]]:

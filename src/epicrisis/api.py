@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from epicrisis.additions import AddOptions, add_files
 from epicrisis.answers import Answer, Answered, Event, Notice
@@ -37,7 +37,7 @@ from epicrisis.model_pool import ModelPool, OwnKind
 from epicrisis.passage_search import search_passages, search_sentences
 from epicrisis.pipeline import Pipeline
 from epicrisis.privacy import local_path
-from epicrisis.protocols import ChatModel, Encoder, Reranker
+from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
 from epicrisis.settings import ROLES, ModelSettings, Settings
 from epicrisis.types import Document, Question, Ranking, SentenceRanking, SplitterName
 
@@ -45,7 +45,8 @@ NO_MODEL = (
     "no chat model is named, so these are the best sentences of the library and no written answer; --model URL or "
     "--model FILE.gguf names one"
 )
-P = ParamSpec("P")
+_OBJECT_KEYS: Mapping[str, OwnKind] = {"encoder": "encoder", "store": "store"}
+"""Settings that may be objects of the program."""
 T = TypeVar("T")
 
 
@@ -56,8 +57,8 @@ class Library:
     code, with the prefix `a`. The others also work where an event loop runs, as in a notebook. Thread-safe.
 
     Keyword arguments are the settings of `epicrisis settings`, with tables as dictionaries (`votes={"n": 20}`), for all
-    calls of a library, or for one. In addition, `model`, `encoder` and `reranker` take a name or an object: a
-    `ChatModel`, `Encoder` or `Reranker` of `epicrisis.protocols`. An object is closed with the library.
+    calls of a library, or for one. In addition, `model`, `encoder`, `reranker` and `store` take a name or an
+    object with the protocol of `epicrisis.protocols`. A chat model is closed with the library.
     """
 
     def __init__(self, path: Path, pool: ModelPool, flags: Mapping[str, Any]) -> None:
@@ -81,9 +82,9 @@ class Library:
         """
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
-        load_settings(flags)
         folder = local_path(path).absolute()
-        read_manifest(folder)
+        if load_settings(flags).store is None:
+            read_manifest(folder)
         return cls(folder, pool, flags)
 
     @classmethod
@@ -150,7 +151,9 @@ class Library:
             encoder = None
             if format is None:
                 encoder = load_ingest_encoder(settings, self.path, precomputed=False, pool=self._pool)
-            report = add_files(settings, self.path, paths, options, on_progress, documents=documents, encoder=encoder)
+            report = add_files(
+                settings, self.path, paths, options, on_progress, documents=documents, encoder=encoder, pool=self._pool
+            )
             if not self._has_patients and holds_patients(self.path):
                 # What is open was allowed to contact other machines.
                 self._has_patients = True
@@ -196,6 +199,8 @@ class Library:
     def patients(self) -> tuple[PatientRecord, ...]:
         """Return the patients of the library, without text of their notes. Empty for literature."""
         self._check_open()
+        if load_settings(self._flags).store is not None:
+            raise LibraryError("a store of another package does not list its patients: ask about one by id")
         with LibraryStore.open(self.path) as store:
             return tuple(Roster(store).patients().values())
 
@@ -401,12 +406,13 @@ def _read_flags(settings: Mapping[str, Any], pool: ModelPool) -> dict[str, Any]:
         flags = merge_tables(flags, {"models": {"writer": {"name": _register(pool, "chat model", model)}}})
     if reranker is not None:
         flags = merge_tables(flags, {"rerank": {"name": _register(pool, "reranker", reranker)}})
-    if flags.get("encoder") is not None:
-        flags["encoder"] = _register(pool, "encoder", flags["encoder"])
+    for key, kind in _OBJECT_KEYS.items():
+        if flags.get(key) is not None:
+            flags[key] = _register(pool, kind, flags[key])
     return flags
 
 
-def _register(pool: ModelPool, kind: OwnKind, model: str | Path | ChatModel | Encoder | Reranker) -> str:
+def _register(pool: ModelPool, kind: OwnKind, model: str | Path | ChatModel | Encoder | Reranker | PassageStore) -> str:
     """Return the name of a model. An object is added to the pool under its own name, its fingerprint or its class."""
     if isinstance(model, str | Path):
         return str(model)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.errors import ModelMissing, SettingsError, StorageError
+from epicrisis.errors import LibraryError, ModelMissing, SettingsError, StorageError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
@@ -27,7 +27,7 @@ from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
-from epicrisis.protocols import ChatModel, Encoder, RewardModel, Verifier
+from epicrisis.protocols import ChatModel, Encoder, PassageStore, RewardModel, Verifier
 from epicrisis.retrieval.retriever import Retriever, SearchableStore
 from epicrisis.settings import ExampleSettings, ModelsByRole, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Question, Scope
@@ -58,7 +58,8 @@ T = TypeVar("T")
 class LibrarySearch:
     """A library opened for reading, and its search. Use as a context manager."""
 
-    library: LibraryStore
+    store: PassageStore
+    """The library, or a store of another package."""
     retriever: Retriever
     others: tuple[LibraryStore, ...] = ()
     """Libraries of the same passages with other encoders."""
@@ -66,10 +67,23 @@ class LibrarySearch:
     """Libraries of literature searched together with the first."""
     rosters: tuple[Roster, ...] = ()
 
+    @property
+    def library(self) -> LibraryStore:
+        """The library. Raises LibraryError for a store of another package, which has no files, patients or versions."""
+        if isinstance(self.store, LibraryStore):
+            return self.store
+        raise LibraryError("this needs a library of epicrisis: leave out the setting store")
+
+    @property
+    def has_own_store(self) -> bool:
+        """Whether the passages are in a store of another package."""
+        return not isinstance(self.store, LibraryStore)
+
     def close(self) -> None:
-        """Close the libraries. Idempotent."""
-        for library in (self.library, *self.others, *self.literature):
-            library.close()
+        """Close the libraries. Idempotent. A store of another package stays open."""
+        for library in (self.store, *self.others, *self.literature):
+            if isinstance(library, LibraryStore):
+                library.close()
 
     def __enter__(self) -> Self:
         return self
@@ -137,6 +151,8 @@ def open_library_search(
     path, pool = local_path(library), pool or ModelPool()
     # Chat models are not opened here, so their addresses are not checked.
     protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
+    if settings.store is not None:
+        return _open_own_store(settings, settings.store, path, pool)
     if not search:
         whole_library = LibraryStore.open(path)
         retriever = Retriever(whole_library, None, sentences=find_sentences, analyze=analyze_words)
@@ -178,6 +194,26 @@ def open_library_search(
     )
 
 
+def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) -> LibrarySearch:
+    """Return the search in a store of another package. It says neither its encoder nor its patients."""
+    if settings.fuse or settings.beside:
+        raise SettingsError("setting store: it cannot be combined with fuse and beside: leave one of them out")
+    store = pool.load_store(name, path)
+    encoder = None if settings.by == "bm25" else pool.load_encoder(settings.encoder or DEFAULT_ENCODER, settings)
+    retriever = Retriever(
+        store,
+        encoder,
+        settings.rrf_k,
+        remedy=settings.long_questions,
+        sentences=find_sentences,
+        reranker=pool.load_reranker(settings.rerank, settings),
+        rerank_depth=settings.rerank.depth,
+        fusion_times=settings.fusion_times,
+        analyze=analyze_words,
+    )
+    return LibrarySearch(store, retriever)
+
+
 def open_examples(settings: Settings, pool: ModelPool | None = None) -> ExampleSearch | None:
     """Open the library of solved questions named in the settings, or return None without one.
 
@@ -189,7 +225,15 @@ def open_examples(settings: Settings, pool: ModelPool | None = None) -> ExampleS
     rerank = RerankSettings()
     if examples.rerank is not None:
         rerank = RerankSettings(name=examples.rerank, depth=max(1, examples.k * examples.rerank_times))
-    changes = {"by": "dense", "strategy": "rag", "encoder": None, "fuse": (), "beside": (), "rerank": rerank}
+    changes = {
+        "by": "dense",
+        "strategy": "rag",
+        "encoder": None,
+        "fuse": (),
+        "beside": (),
+        "rerank": rerank,
+        "store": None,
+    }
     search = open_library_search(settings.model_copy(update=changes), examples.library, pool=pool)
     return ExampleSearch(search, examples, settings.seed)
 
@@ -264,6 +308,8 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
     replay = settings.cache.mode == "replay"
     if settings.cache.mode == "off":
         return None, None
+    if search is not None and search.has_own_store:
+        return None, "replies are not cached: the store of another package has no place for them"
     from epicrisis.models.chat.cache import ReplyCache
 
     path = reply_cache_path(settings, None if search is None else search.library.path)
@@ -381,6 +427,8 @@ def describe_library(library: LibraryStore) -> dict[str, Any]:
 
 def describe_search(search: LibrarySearch) -> dict[str, Any]:
     """Return the libraries of a search for the recipe of a run."""
+    if search.has_own_store:
+        return {"store": type(search.store).__name__, "passages": search.store.count()[1], "fused": []}
     description: dict[str, Any] = describe_library(search.library)
     description["fused"] = list(map(describe_library, search.others))
     if search.literature:

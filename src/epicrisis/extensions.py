@@ -1,4 +1,4 @@
-"""Encoders, chat models, rerankers and readers of other installed packages, found through their entry points.
+"""Encoders, chat models, rerankers, readers and stores of other installed packages, found through their entry points.
 
 A package names them in its pyproject.toml, and settings then use the name:
 
@@ -18,12 +18,13 @@ from typing import Any, Literal, TypeAlias
 
 from epicrisis.errors import EpicrisisError, ModelMissing
 
-ExtensionKind: TypeAlias = Literal["encoder", "chat model", "reranker", "reader"]
+ExtensionKind: TypeAlias = Literal["encoder", "chat model", "reranker", "reader", "store"]
 GROUPS: Mapping[ExtensionKind, str] = {
     "encoder": "epicrisis.encoders",
     "chat model": "epicrisis.chat_models",
     "reranker": "epicrisis.rerankers",
     "reader": "epicrisis.readers",
+    "store": "epicrisis.stores",
 }
 
 

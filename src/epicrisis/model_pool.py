@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from epicrisis.answers import Notice
-from epicrisis.extensions import find_package
+from epicrisis.errors import ModelMissing
+from epicrisis.extensions import find_package, list_extensions, make_extension
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.encoders import load_cached_encoder, load_encoder
-from epicrisis.protocols import ChatModel, Encoder, Reranker
+from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
 from epicrisis.settings import ModelSettings, RerankSettings, Settings
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ EMBEDDED_CONCURRENCY = 1
 _REQUEST_PARAMETERS = {"temperature": 0.0, "top_p": 1.0, "max_reasoning_tokens": 0}
 """Parameters of single requests. Roles that differ only in them share a model."""
 
-OwnKind: TypeAlias = Literal["encoder", "reranker", "chat model"]
+OwnKind: TypeAlias = Literal["encoder", "reranker", "chat model", "store"]
 T = TypeVar("T")
 
 
@@ -37,6 +38,7 @@ class ModelPool:
         self._load_encoder = load_cached_encoder if remembers else load_encoder
         self._own: dict[tuple[str, str], Any] = {}
         self._unchecked: dict[str, None] = {}
+        self._stores: list[PassageStore] = []
         self._models: dict[tuple[object, ...], Any] = {}
         self._chat_models: list[tuple[ModelSettings, ChatModel]] = []
         self._budget: Budget | None = None
@@ -49,7 +51,7 @@ class ModelPool:
         model: T = self._models[key]
         return model
 
-    def add(self, kind: OwnKind, name: str, model: Encoder | Reranker | ChatModel) -> None:
+    def add(self, kind: OwnKind, name: str, model: Encoder | Reranker | ChatModel | PassageStore) -> None:
         """Use an object of the program for the model of this kind and name."""
         self._own[kind, name] = model
         self._unchecked[f"the {kind} {name} of this program"] = None
@@ -99,6 +101,20 @@ class ModelPool:
             )
         return rerank.name, own or self._models[key]
 
+    def load_store(self, name: str, location: Path) -> PassageStore:
+        """Return the store with this name at this place. Raises ModelMissing if no package offers it."""
+        self._note_extension("store", name)
+        key = (make_extension, name, location)
+        if ("store", name) not in self._own and key not in self._models:
+            store = make_extension("store", name, location)
+            if store is None:
+                names = ", ".join(list_extensions("store")) or "none"
+                raise ModelMissing(f"no installed package offers the store {name}: installed are {names}")
+            self._models[key] = store
+            self._stores.append(store)
+        chosen: PassageStore = self._own.get(("store", name)) or self._models[key]
+        return chosen
+
     def load_chat_model(self, model: ModelSettings, settings: Settings) -> ChatModel:
         """Return the chat model with its limits. Those that differ only in sampling are one.
 
@@ -123,6 +139,9 @@ class ModelPool:
         return limited
 
     async def aclose(self) -> None:
-        """Stop the chat models. Idempotent."""
+        """Stop the chat models, and close the stores of packages that have a method for it. Idempotent."""
         for _, model in self._chat_models:
             await model.aclose()
+        for store in self._stores:
+            if close := getattr(store, "close", None):
+                close()

@@ -25,6 +25,8 @@ def protect_patient_data(settings: Settings, *libraries: Path | str | None) -> S
     unless the library's folder allows remote use. `allow_remote` records that permission in the folder. Raises
     SettingsError if the settings name another machine without permission, and the errors of reading the folders.
     """
+    if settings.store is not None and libraries:
+        settings = _protect_own_store(settings)
     return _protect_folders(settings, _folders_with_notes(settings, libraries))
 
 
@@ -57,6 +59,19 @@ def reply_cache_path(settings: Settings, library: Path | None) -> Path:
             "or set cache.mode to off"
         )
     return path
+
+
+def _protect_own_store(settings: Settings) -> Settings:
+    """Return the settings for a store of another package, which cannot say whether it holds patients' notes."""
+    if settings.allow_remote:
+        return settings
+    for key, host in settings.remote_hosts():
+        raise SettingsError(
+            f"setting {key}: the store {settings.store} may hold patients' notes and {host} is not this machine: name "
+            "something on this machine, or give --allow-remote"
+        )
+    set_local_only(True)
+    return settings.model_copy(update={"local_only": True})
 
 
 def _folders_with_notes(settings: Settings, libraries: Iterable[Path | str | None]) -> list[Path]:

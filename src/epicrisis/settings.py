@@ -240,6 +240,7 @@ class Settings(_Table):
     encoder: NameOrPath | None = _key(
         None, "Encoder: a name or a folder. Default: that of the library, and minilm for a new library."
     )
+    store: str | None = _key(None, "Store of passages of an installed package (docs/python.md). Default: the library.")
     models: ModelsByRole = ModelsByRole()
     by: SearchMode = _key("hybrid", "Search by vectors (dense), words (bm25) or both (hybrid).")
     strategy: StrategyName = _key("brief-context", "How to answer. `ask` without a named chat model: evidence.")
