@@ -13,9 +13,8 @@ import time
 os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
 
 import numpy as np
-import pyarrow as pa
 
-from epicrisis.library.vector_search import VectorMatrix
+from epicrisis.library.vector_matrix import VectorMatrix
 from epicrisis.types import Scope
 
 ROWS, DIMENSIONS, QUERIES, K = 100_000, 384, 50, 10
@@ -26,17 +25,16 @@ def main() -> None:
     vectors = dice.standard_normal((ROWS, DIMENSIONS), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     ids = [f"doc:{number}#0" for number in range(ROWS)]
-    table = pa.table(
-        {
-            "id": ids,
-            "document_id": [each.removesuffix("#0") for each in ids],
-            "patient": pa.array([None if number % 2 else f"p{number % 100}" for number in range(ROWS)], pa.string()),
-            "last_day": pa.array([20150000 + number % 1231 for number in range(ROWS)], pa.int32()),
-            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.astype(np.float16).ravel()), DIMENSIONS),
-        }
-    )
+    columns = {
+        "id": ids,
+        "document_id": [each.removesuffix("#0") for each in ids],
+        "patient": [None if number % 2 else f"p{number % 100}" for number in range(ROWS)],
+        "facets": [[f"type:{number % 7}"] for number in range(ROWS)],
+        "last_day": [20150000 + number % 1231 for number in range(ROWS)],
+        "vector": vectors.astype(np.float16),
+    }
     began = time.perf_counter()
-    matrix = VectorMatrix.from_arrow(1, table, DIMENSIONS)
+    matrix = VectorMatrix.build(1, [columns], DIMENSIONS)
     print(f"making the matrix of {ROWS} x {DIMENSIONS}: {time.perf_counter() - began:.2f} s")
     for name, scope in (
         ("everything", Scope(patient=None)),

@@ -307,7 +307,7 @@ def test_leak_is_detected_by_these_tests(strategy: str, leaky: LibrarySearch, mo
 def test_library_without_filter_is_detected(plain: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two checks alone holds; with neither the words are found."""
     switches: dict[str, Callable[[], None]] = {
-        "filter": lambda: monkeypatch.setattr("epicrisis.library.vector_search.VectorMatrix.nearest", _unfiltered),
+        "filter": lambda: monkeypatch.setattr("epicrisis.library.vector_matrix.VectorMatrix.nearest", _unfiltered),
         "fence": lambda: monkeypatch.setattr(Scope, "admits", lambda self, passage: True),
     }
     switches["filter"]()

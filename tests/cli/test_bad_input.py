@@ -95,7 +95,7 @@ def test_search_with_changed_manifest_reports_one_line(small_library: Path, run:
     assert_one_line(run("search", small_library, "aspirin", "--by", "dense"), "manifest.json changed")
 
 
-@pytest.mark.parametrize("part", ["passages.lance", "words", "journal.sqlite"])
+@pytest.mark.parametrize("part", ["passages.sqlite", "words", "journal.sqlite"])
 def test_search_in_incomplete_copy_of_library_reports_one_line(
     part: str, small_library: Path, tmp_path: Path, run: Run
 ) -> None:

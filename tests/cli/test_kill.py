@@ -70,7 +70,8 @@ def test_delete_killed_after_commit_completes_when_repeated(
 
 
 def test_temporary_files_of_killed_writer_are_removed(program: Program, papers: Path, small_library: Path) -> None:
-    leftovers = [small_library / "passages.lance" / "data" / ".tmpAbC123", small_library / "words" / ".tmpXyZ789"]
+    (small_library / "passages.lance").mkdir()
+    leftovers = [small_library / "passages.lance" / ".tmpAbC123", small_library / "words" / ".tmpXyZ789"]
     leftovers.append(small_library / "journal.sqlite.new")
     for path in leftovers:
         path.write_bytes(b"half")

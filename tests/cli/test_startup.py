@@ -61,8 +61,6 @@ HEAVY = frozenset(
         "epicrisis.server",
     }
 )
-TABLE = frozenset({"lancedb", "pandas", "pyarrow"})
-"""What the table of passages imports."""
 SCRIPT = """
 import sys
 from epicrisis.cli.app import main
@@ -88,7 +86,7 @@ def test_help_imports_only_what_draws_it() -> None:
 
 
 def test_commands_on_a_library_import_only_what_they_need(small_library: Path) -> None:
-    allowed = {"numpy", "pydantic", "tantivy"} | TABLE
+    allowed = {"numpy", "pydantic", "tantivy"}
     assert list_heavy_modules("library", "info", small_library) <= allowed
     allowed |= {"rich"}
     assert list_heavy_modules("search", small_library, "aspirin", "--by", "bm25") <= allowed

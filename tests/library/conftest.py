@@ -7,12 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from epicrisis.library.tables import TableEngine
 from tests.support.library_documents import COUNT, add, create
 
 
@@ -58,13 +60,32 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killer]:
         yield one
 
 
+BOTH_ENGINES = pytest.mark.parametrize("engine", ["sqlite", "lance"])
+"""Runs a test with a library of each engine. Others use the engine of new libraries."""
+
+
+@pytest.fixture
+def engine() -> TableEngine:
+    return "sqlite"
+
+
 @pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a closed library with version 0 of half of the corpus."""
-    folder = tmp_path_factory.mktemp("base") / "library"
-    with create(folder) as library:
-        add(library, 0, COUNT // 2)
-    return folder
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[TableEngine], Path]:
+    """Return a function that returns a closed library with version 0 of half of the corpus."""
+
+    @cache
+    def make(engine: TableEngine) -> Path:
+        folder = tmp_path_factory.mktemp("base") / "library"
+        with create(folder, engine) as library:
+            add(library, 0, COUNT // 2)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def base(bases: Callable[[TableEngine], Path], engine: TableEngine) -> Path:
+    return bases(engine)
 
 
 @pytest.fixture

@@ -14,8 +14,15 @@ from epicrisis.library import checksums, health
 from epicrisis.library.health_report import HealthReport
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.tables import TableEngine
 from tests.library.conftest import Killer
 from tests.support.library_documents import COUNT, add
+
+
+@pytest.fixture
+def engine() -> TableEngine:
+    """SQLite's rows have checksums of their own, see test_sqlite_table.py."""
+    return "lance"
 
 
 def read_recorded(folder: Path) -> dict[str, str] | None:

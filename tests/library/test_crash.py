@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,27 +16,38 @@ from epicrisis.errors import LibraryDamaged
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryParts
+from epicrisis.library.tables import TableEngine, table_name
 from epicrisis.library.vector_index import IndexReport, read_report
-from tests.library.conftest import Killer
-from tests.support.crash_child import PHASES, WITH_NEW_REPORT, WITH_OLD_REPORT, WITHIN_OPTIMIZE, WITHOUT_REPORT
+from tests.library.conftest import BOTH_ENGINES, Killer
+from tests.support.crash_child import (
+    PHASES,
+    WITH_NEW_REPORT,
+    WITH_OLD_REPORT,
+    WITHIN_MOVE,
+    WITHIN_OPTIMIZE,
+    WITHOUT_REPORT,
+)
 from tests.support.library_checks import acknowledged, broken_promises, discrepancies
 from tests.support.library_documents import COUNT, LARGE, SMALL, Contents, add, contents, create, revise
 
 
 @pytest.fixture(scope="module")
-def expected_contents(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
-    """Return the contents after version 1 of the whole corpus was added without a kill."""
+def expected_contents(bases: Callable[[TableEngine], Path], tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    """Return the contents after version 1 of the whole corpus was added without a kill, the same with each engine."""
     folder = tmp_path_factory.mktemp("unbroken") / "library"
-    shutil.copytree(base, folder)
+    shutil.copytree(bases("sqlite"), folder)
     with LibraryStore.open(folder, write=True) as library:
         add(library, 1, COUNT)
         return contents(library)
 
 
+@BOTH_ENGINES
 @pytest.mark.parametrize("moment", PHASES)
 def test_add_killed_at_named_step_loses_nothing(
-    killer: Killer, moment: str, folder: Path, expected_contents: Contents
+    killer: Killer, moment: str, engine: TableEngine, folder: Path, expected_contents: Contents
 ) -> None:
+    if moment == {"sqlite": "table-not-synced", "lance": "table-not-committed"}[engine]:
+        pytest.skip("a moment of the other engine")
     for passes in (0, 1, 2):
         killer.kill("add", folder, moment, passes)
         with LibraryStore.open(folder) as reader:
@@ -50,6 +61,7 @@ def test_add_killed_at_named_step_loses_nothing(
         assert discrepancies(library, acknowledged(folder)) == []
 
 
+@BOTH_ENGINES
 def test_add_killed_repeatedly_is_settled_by_next_writer(
     killer: Killer, folder: Path, expected_contents: Contents
 ) -> None:
@@ -62,6 +74,7 @@ def test_add_killed_repeatedly_is_settled_by_next_writer(
         assert contents(library) == expected_contents
 
 
+@BOTH_ENGINES
 def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> None:
     kills = 0
     promised: dict[str, str] = {}
@@ -79,6 +92,7 @@ def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> Non
     assert len(promised) > COUNT // 2, "no batch was acknowledged before the kills: the test shows nothing"
 
 
+@BOTH_ENGINES
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_compact_killed_loses_nothing(killer: Killer, seed: int, folder: Path, expected_contents: Contents) -> None:
     killer.run("add", folder, "compacting", seed)
@@ -165,6 +179,7 @@ def _read_hashes(folder: Path) -> dict[str, str | None]:
         return dict(contents(library).hashes)
 
 
+@BOTH_ENGINES
 @pytest.mark.parametrize("moment", ["deletion-remembered", "journal-begun", "table-written", "words-added"])
 def test_revise_killed_at_named_step_loses_nothing(
     killer: Killer, moment: str, folder: Path, undisturbed: LibraryStore
@@ -181,6 +196,27 @@ def test_revise_killed_at_named_step_loses_nothing(
         assert contents(library) == contents(undisturbed)
         assert contents(library).deleted
         assert broken_promises(library, promised, 1, COUNT) == []
+
+
+# -- the move to the other engine --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", WITHIN_MOVE)
+def test_move_killed_loses_nothing(killer: Killer, moment: str, folder: Path, large: None) -> None:
+    with LibraryStore.open(folder) as library:
+        before = contents(library)
+    killer.kill("optimize", folder, moment, 0)
+    is_moved = moment == "sqlite-removed"
+    assert table_name(folder) == ("passages.lance" if is_moved else "passages.sqlite")
+    check_unchanged(folder, before)
+    assert not (folder / ("passages.sqlite" if is_moved else "passages.lance")).exists()
+    with LibraryStore.open(folder, write=True) as library:
+        report = library.optimize(recall=1.0)
+        assert report is not None
+        assert contents(library) == before
+        assert discrepancies(library, dict(before.hashes)) == []
+    assert table_name(folder) == "passages.lance"
+    assert not (folder / "passages.sqlite").exists()
 
 
 # -- the vector index --------------------------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ Rows = list[dict[str, Any]]
 @pytest.fixture(scope="session")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("healthy") / "library"
-    with create(folder) as library:
+    # The rows are changed below the library, which only LanceDB allows in every way.
+    with create(folder, "lance") as library:
         add(library, 0, DOCUMENTS)
         library.add_source(IngestedFile("ab" * 32, "corpus.jsonl", 1234, "2026-01-02T03:04:05+00:00"))
     return folder

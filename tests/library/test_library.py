@@ -28,6 +28,7 @@ from epicrisis.errors import (
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import StoredPassage
 from epicrisis.library.patients import holds_patients
+from epicrisis.library.tables import TableEngine
 from epicrisis.library.word_index import WordIndex
 from epicrisis.protocols import StoredDocument
 from epicrisis.serialization import to_json
@@ -197,18 +198,26 @@ def _empty(path: Path) -> None:
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "no journal": lambda folder: (folder / "journal.sqlite").unlink(),
-    "no passages": lambda folder: shutil.rmtree(folder / "passages.lance"),
     "no words": lambda folder: shutil.rmtree(folder / "words"),
     "no words' meta": lambda folder: (folder / "words" / "meta.json").unlink(),
     "no segment of words": lambda folder: _largest(folder, "words/*.term").unlink(),
     "a segment of words cut short": lambda folder: _cut_short(_largest(folder, "words/*.store")),
+    "a journal that is none": lambda folder: _overwrite(folder / "journal.sqlite"),
+    "a journal cut short": lambda folder: _cut_short(folder / "journal.sqlite"),
+    "a journal that is empty": lambda folder: _empty(folder / "journal.sqlite"),
+}
+SQLITE_DAMAGES: dict[str, Callable[[Path], None]] = {
+    "no passages": lambda folder: (folder / "passages.sqlite").unlink(),
+    "passages cut short": lambda folder: _cut_short(folder / "passages.sqlite"),
+    "passages that are none": lambda folder: _overwrite(folder / "passages.sqlite"),
+    "passages that are empty": lambda folder: _empty(folder / "passages.sqlite"),
+}
+LANCE_DAMAGES: dict[str, Callable[[Path], None]] = {
+    "no passages": lambda folder: shutil.rmtree(folder / "passages.lance"),
     "no file of passages": lambda folder: _largest(folder, "passages.lance/data/*.lance").unlink(),
     "a file of passages cut short": lambda folder: _cut_short(_largest(folder, "passages.lance/data/*.lance")),
     "an older version of passages": _drop_newest_versions,
     "no version of passages": lambda folder: shutil.rmtree(folder / "passages.lance" / "_versions"),
-    "a journal that is none": lambda folder: _overwrite(folder / "journal.sqlite"),
-    "a journal cut short": lambda folder: _cut_short(folder / "journal.sqlite"),
-    "a journal that is empty": lambda folder: _empty(folder / "journal.sqlite"),
 }
 
 
@@ -216,10 +225,19 @@ def _overwrite(path: Path) -> None:
     path.write_bytes(b"not a database, not at all" * 100)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    ("engine", "damage"),
+    [
+        *(("sqlite", damage) for damage in (*DAMAGES.values(), *SQLITE_DAMAGES.values())),
+        *(("lance", damage) for damage in LANCE_DAMAGES.values()),
+    ],
+    ids=[*DAMAGES, *SQLITE_DAMAGES, *(f"lance: {name}" for name in LANCE_DAMAGES)],
+)
 @pytest.mark.parametrize("write", [False, True])
-def test_open_half_copied_library_is_refused(damage: str, write: bool, folder: Path) -> None:
-    DAMAGES[damage](folder)
+def test_open_half_copied_library_is_refused(
+    engine: TableEngine, damage: Callable[[Path], None], write: bool, folder: Path
+) -> None:
+    damage(folder)
     with pytest.raises(LibraryDamaged, match=r"copy the whole folder again|restore the folder"):
         LibraryStore.open(folder, write=write)
 
@@ -235,9 +253,19 @@ def test_repair_rebuilds_words_and_journal(damage: str, base: Path, folder: Path
         assert discrepancies(mended, {}) == []
 
 
-@pytest.mark.parametrize("damage", ["no passages", "no file of passages"])
-def test_repair_missing_passages_raises_library_damaged(damage: str, folder: Path) -> None:
-    DAMAGES[damage](folder)
+@pytest.mark.parametrize(
+    ("engine", "damage"),
+    [
+        ("sqlite", SQLITE_DAMAGES["no passages"]),
+        ("lance", LANCE_DAMAGES["no passages"]),
+        ("lance", LANCE_DAMAGES["no file of passages"]),
+    ],
+    ids=["sqlite", "lance", "lance: no file"],
+)
+def test_repair_missing_passages_raises_library_damaged(
+    engine: TableEngine, damage: Callable[[Path], None], folder: Path
+) -> None:
+    damage(folder)
     with pytest.raises(LibraryDamaged, match="half-copied"):
         LibraryStore.repair(folder)
 
@@ -249,7 +277,7 @@ def test_repair_missing_passages_raises_library_damaged(damage: str, folder: Pat
         ("[]", "is not a valid manifest"),
         ('{"format": 2}', "is not a valid manifest"),
         ('{"format": 1, "more": 1}', "create it again"),
-        ('{"format": 3, "more": 1}', "install a newer epicrisis"),
+        ('{"format": 4, "more": 1}', "install a newer epicrisis"),
     ],
 )
 def test_open_invalid_manifest_raises_library_damaged(text: str, message: str, folder: Path) -> None:
@@ -271,7 +299,7 @@ def test_info_reports_contents_and_problems(folder: Path) -> None:
         assert (info.documents, info.passages) == library.count()
         assert (info.problems, info.open_batches, info.exact) == ((), 0, True)
         assert json.loads(json.dumps(to_json(info)))["path"] == str(folder)
-        assert set(info.bytes_on_disk) == {"journal.sqlite", "passages.lance", "words"}
+        assert set(info.bytes_on_disk) == {"journal.sqlite", "passages.sqlite", "words"}
         assert all(size > 1000 for size in info.bytes_on_disk.values())
         with closing(WordIndex(folder)) as words:
             words.replace(["doc:1"], [])

@@ -218,9 +218,11 @@ def test_add_changed_metadata_encodes_nothing(library: LibraryStore) -> None:
 
 def _passages_and_vectors(library: LibraryStore) -> tuple[list[str], list[Vectors]]:
     """Read from the table row by row: which vector stands beside which text."""
-    rows = library.open_table().lance.search().select(["text", "vector"]).to_list()
-    texts = [row["text"] for row in rows]
-    vectors = [np.asarray(row["vector"], dtype=np.float32) for row in rows]
+    texts: list[str] = []
+    vectors: list[Vectors] = []
+    for columns in library.open_table().read_columns(["text", "vector"]):
+        texts += columns["text"]
+        vectors += list(columns["vector"].astype(np.float32))
     return texts, vectors
 
 

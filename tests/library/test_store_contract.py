@@ -11,11 +11,13 @@ import pytest
 from epicrisis.library import library as libraries
 from epicrisis.library import vector_search
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.tables import TableEngine
 from epicrisis.testing.stores import DIMENSIONS, MemoryStore, check_store
+from tests.library.conftest import BOTH_ENGINES
 
 
 @pytest.fixture
-def make_library(tmp_path: Path) -> Callable[[], LibraryStore]:
+def make_library(tmp_path: Path, engine: TableEngine) -> Callable[[], LibraryStore]:
     """Return a function that creates a library in a folder with an unusual name."""
     number = itertools.count()
 
@@ -27,6 +29,7 @@ def make_library(tmp_path: Path) -> Callable[[], LibraryStore]:
             dimensions=DIMENSIONS,
             max_tokens=64,
             overlap=8,
+            engine=engine,
         )
 
     return create
@@ -36,10 +39,12 @@ def test_memory_store_satisfies_store_contract() -> None:
     check_store(MemoryStore)
 
 
+@BOTH_ENGINES
 def test_library_satisfies_store_contract(make_library: Callable[[], LibraryStore]) -> None:
     check_store(make_library)
 
 
+@pytest.mark.parametrize("engine", ["lance"])
 def test_library_above_exact_limit_satisfies_store_contract(
     make_library: Callable[[], LibraryStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,6 +52,7 @@ def test_library_above_exact_limit_satisfies_store_contract(
     check_store(make_library)
 
 
+@BOTH_ENGINES
 def test_library_compacting_after_every_write_satisfies_store_contract(
     make_library: Callable[[], LibraryStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ import pytest
 from epicrisis.library import library as libraries
 from epicrisis.library import library_parts, vector_search
 from epicrisis.library import vector_index as indexes
+from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.vector_index import IndexReport, K, read_report
 from epicrisis.library.vector_search import VectorSearch
@@ -116,12 +117,19 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
 
 def index_name(library: LibraryStore) -> str | None:
-    return VectorSearch(library.path, library.open_table(), library.manifest.dimensions).index_name()
+    table = library.open_table()
+    return VectorSearch(library.path, table).index_name() if isinstance(table, LanceTable) else None
 
 
 def create(folder: Path, dimensions: int = DIMENSIONS) -> LibraryStore:
     return LibraryStore.create(
-        folder, encoder_fingerprint="check", encoder_name="check", dimensions=dimensions, max_tokens=9, overlap=0
+        folder,
+        encoder_fingerprint="check",
+        encoder_name="check",
+        dimensions=dimensions,
+        max_tokens=9,
+        overlap=0,
+        engine="lance",
     )
 
 
@@ -468,7 +476,9 @@ def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
 def test_search_vectors_missing_index_is_exact(folder: Path) -> None:
     """As of a folder that was copied with the report of another one."""
     with LibraryStore.open(folder, write=True) as library:
-        library.open_table().lance.drop_index(str(index_name(library)))
+        table = library.open_table()
+        assert isinstance(table, LanceTable)
+        table.lance.drop_index(str(index_name(library)))
         assert matches_exact(library)
         library.optimize(recall=0.5)
         assert index_name(library) is not None
@@ -532,6 +542,7 @@ def test_indexed_library_satisfies_store_contract(
                 dimensions=stores.DIMENSIONS + wide,
                 max_tokens=9,
                 overlap=0,
+                engine="lance",
             )
         )
         return created[-1]

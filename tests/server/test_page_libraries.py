@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.passage_table import ALL_COLUMNS, sql_in
 from epicrisis.server import shelves
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page.library_view import build_year_chart
@@ -42,8 +44,9 @@ def send(app: Any, *requests: tuple[str, str, dict[str, str]], key: str | None =
 def erase_vector(folder: Path, passage_id: str) -> None:
     """Replace a vector of the library by zeros, as a faulty encoder would."""
     with LibraryStore.open(folder) as library:
-        table = library.open_table().lance
-        table.update(where=f"id = '{passage_id}'", values={"vector": [0.0] * library.manifest.dimensions})
+        table = library.open_table()
+        (columns,) = table.read_columns(ALL_COLUMNS, sql_in("id", [passage_id]))
+        table.update({**columns, "vector": np.zeros_like(columns["vector"])})
 
 
 def test_page_of_literature_shows_counts_and_documents(tmp_path: Path) -> None:

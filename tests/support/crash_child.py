@@ -22,54 +22,64 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.library import library as libraries
-from epicrisis.library import library_parts, manifest, vector_index
+from epicrisis.library import library_parts, manifest, tables, vector_index
 from epicrisis.library.journal import Journal
+from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import PassageTable
+from epicrisis.library.sqlite_table import SqliteTable
 from epicrisis.library.vector_search import VectorSearch
 from epicrisis.library.word_index import WordIndex
 from epicrisis.protocols import StoredDocument
 from tests.support import library_documents
 
-_AFTER: dict[str, tuple[Any, str]] = {
-    "journal-begun": (Journal, "begin"),
-    "table-written": (PassageTable, "write"),
-    "table-deleted": (PassageTable, "delete"),
-    "words-committed": (WordIndex, "_commit"),
-    "journal-done": (Journal, "finish"),
-    "manifest-written": (manifest, "write_manifest"),
-    "cleared": (library_parts, "remove_parts"),
-    "deletion-remembered": (Journal, "record_deletions"),
-    "compacted": (PassageTable, "compact"),
-    "filters-built": (VectorSearch, "build_filters"),
-    "index-built": (VectorSearch, "build_index"),
-    "measured": (vector_index, "measure_index"),
-    "report-not-in-place": (json, "dump"),
-    "report-written": (vector_index, "write_report"),
+Owners = tuple[Any, ...]
+
+_AFTER: dict[str, tuple[Owners, str]] = {
+    "journal-begun": ((Journal,), "begin"),
+    "table-written": ((PassageTable,), "write"),
+    "table-deleted": ((SqliteTable, LanceTable), "delete"),
+    "words-committed": ((WordIndex,), "_commit"),
+    "journal-done": ((Journal,), "finish"),
+    "manifest-written": ((manifest,), "write_manifest"),
+    "cleared": ((library_parts,), "remove_parts"),
+    "deletion-remembered": ((Journal,), "record_deletions"),
+    "compacted": ((SqliteTable, LanceTable), "compact"),
+    "filters-built": ((VectorSearch,), "build_filters"),
+    "index-built": ((VectorSearch,), "build_index"),
+    "measured": ((vector_index,), "measure_index"),
+    "report-not-in-place": ((json,), "dump"),
+    "report-written": ((vector_index,), "write_report"),
+    "copied": ((tables,), "copy_to_lance"),
+    "version-forgotten": ((Journal,), "forget_table_version"),
+    "sqlite-removed": ((tables,), "remove_sqlite"),
 }
-_BEFORE: dict[str, tuple[Any, str]] = {
-    "table-not-synced": (PassageTable, "sync"),
-    "words-added": (WordIndex, "_commit"),
-    "journal-not-committed": (Journal, "_set_checkpoint"),
-    "parts-built": (manifest, "mark_complete"),
-    "rebuilt": (Journal, "rebuild"),
-    "old-report-gone": (VectorSearch, "build_index"),
+_BEFORE: dict[str, tuple[Owners, str]] = {
+    "table-not-synced": ((LanceTable,), "sync"),
+    "table-not-committed": ((SqliteTable,), "_count_version"),
+    "words-added": ((WordIndex,), "_commit"),
+    "journal-not-committed": ((Journal,), "_set_checkpoint"),
+    "parts-built": ((manifest,), "mark_complete"),
+    "rebuilt": ((Journal,), "rebuild"),
+    "old-report-gone": ((VectorSearch,), "build_index"),
 }
-_DURING: dict[str, tuple[Any, str]] = {
-    "writing-table": (PassageTable, "write"),
-    "writing-words": (WordIndex, "replace"),
-    "compacting": (PassageTable, "compact"),
-    "adding": (LibraryStore, "add"),
-    "writing": (Journal, "begin"),
-    "building-filters": (VectorSearch, "build_filters"),
-    "building-index": (VectorSearch, "build_index"),
-    "measuring": (vector_index, "measure_index"),
-    "optimizing": (LibraryStore, "optimize"),
+_DURING: dict[str, tuple[Owners, str]] = {
+    "writing-table": ((PassageTable,), "write"),
+    "writing-words": ((WordIndex,), "replace"),
+    "compacting": ((SqliteTable, LanceTable), "compact"),
+    "adding": ((LibraryStore,), "add"),
+    "writing": ((Journal,), "begin"),
+    "building-filters": ((VectorSearch,), "build_filters"),
+    "building-index": ((VectorSearch,), "build_index"),
+    "measuring": ((vector_index,), "measure_index"),
+    "optimizing": ((LibraryStore,), "optimize"),
+    "copying": ((tables,), "copy_to_lance"),
 }
 PHASES = (
     "journal-begun",
     "writing-table",
     "table-not-synced",
+    "table-not-committed",
     "table-written",
     "writing-words",
     "words-added",
@@ -81,6 +91,8 @@ WITH_OLD_REPORT = ("journal-begun", "compacted", "filters-built")
 WITHOUT_REPORT = ("old-report-gone", "index-built", "measured", "report-not-in-place")
 WITH_NEW_REPORT = ("report-written", "journal-not-committed")
 """Between the phases of `optimize`, in their order, by what there then is of the report on the index."""
+WITHIN_MOVE = ("copying", "copied", "version-forgotten", "sqlite-removed")
+"""Of `optimize` for a library in SQLite that has grown."""
 WITHIN_OPTIMIZE = ("compacting", "building-filters", "building-index", "measuring")
 _DELAYS = {
     "adding": 0.1,
@@ -89,6 +101,7 @@ _DELAYS = {
     "building-filters": 0.05,
     "building-index": 0.02,
     "measuring": 0.1,
+    "copying": 0.1,
     "optimizing": 0.3,
 }
 """Seconds at most from the beginning of what the process dies within."""
@@ -106,13 +119,12 @@ def arm(moment: str, passes: int) -> None:
     """
     if moment == "never":
         return
-    owner, name = {**_AFTER, **_BEFORE, **_DURING}[moment]
-    original: Callable[..., Any] = getattr(owner, name)
+    owners, name = {**_AFTER, **_BEFORE, **_DURING}[moment]
     dice = random.Random(passes)
     delay = dice.uniform(0.0, _DELAYS.get(moment, 0.006))
     left = dice.randint(0, _LATEST.get(moment, 0)) if moment in _DELAYS else passes
 
-    def wrapped(*arguments: Any, **named: Any) -> Any:
+    def call(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         nonlocal left
         left -= 1
         if left < 0 and moment in _BEFORE:
@@ -124,7 +136,13 @@ def arm(moment: str, passes: int) -> None:
             die()
         return result
 
-    setattr(owner, name, wrapped)
+    for owner in owners:
+        # A method, not a partial: it receives the object.
+        setattr(owner, name, _bind(call, getattr(owner, name)))
+
+
+def _bind(call: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments, **named: call(original, *arguments, **named)
 
 
 def acknowledge(path: Path) -> None:

@@ -18,6 +18,7 @@ from epicrisis.library import library_parts, vector_index, vector_search
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.tables import TableEngine
 from epicrisis.library.word_index import WordIndex
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
@@ -88,7 +89,7 @@ SMALL = (
 """(module, name, value): limits that make this corpus a large library, with an index."""
 
 
-def create(folder: Path) -> LibraryStore:
+def create(folder: Path, engine: TableEngine = "sqlite") -> LibraryStore:
     hashing = encoder()
     return LibraryStore.create(
         folder,
@@ -97,6 +98,7 @@ def create(folder: Path) -> LibraryStore:
         dimensions=hashing.dimensions,
         max_tokens=hashing.max_tokens,
         overlap=0,
+        engine=engine,
     )
 
 
@@ -137,9 +139,9 @@ def contents(library: LibraryStore) -> Contents:
         assert len(words) == index.count()
     with closing(Journal(library.path)) as journal:
         documents, deleted = list(journal.documents()), dict(journal.deletions())
-    vectors = {}
-    for row in table.lance.search().select(["id", "vector"]).to_list():
-        vectors[row["id"]] = np.asarray(row["vector"], dtype=np.float16).tobytes()
+    vectors: dict[str, bytes] = {}
+    for columns in table.read_columns(["id", "vector"]):
+        vectors |= dict(zip(columns["id"], map(np.ndarray.tobytes, columns["vector"]), strict=True))
     return Contents(
         table={entry.passage.id: (entry.passage.text, entry.content_hash) for entry in stored},
         vectors=vectors,

@@ -36,7 +36,7 @@ class IngestDisplay:
         elif last is not None:
             parts.append(f"{last.documents:,} read, {last.saved:,} saved")
         if last is not None:
-            parts.append(f"{last.passages / max(last.seconds, 1e-9):,.0f} passages per s")
+            parts.append(last.step or f"{last.passages / max(last.seconds, 1e-9):,.0f} passages per s")
         self._progress.update(
             self._task,
             total=files.bytes or None,

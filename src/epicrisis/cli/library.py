@@ -32,6 +32,7 @@ def info(library: LibraryPath, json: Json = False) -> None:
     from epicrisis.library.library import LibraryStore
     from epicrisis.library.patients import holds_patients
     from epicrisis.library.remote_consent import read_remote
+    from epicrisis.library.vector_search import OUTGROWN
 
     with LibraryStore.open(library) as store:
         report = store.info()
@@ -54,6 +55,8 @@ def info(library: LibraryPath, json: Json = False) -> None:
             say(_index_line(report.index))
         if report.unindexed:
             say(f"{count_noun(report.unindexed, 'passage')} not in the index yet and scanned: run `library optimize`")
+        if report.outgrown:
+            say(OUTGROWN)
         if report.open_batches:
             say("a writer is active, or was stopped: the next `epicrisis library add` completes or removes its work")
         if remote is not None:
@@ -182,12 +185,16 @@ def optimize(
 ) -> None:
     """Join small files, build or refresh the vector index, and measure its recall on the library's own passages."""
     from epicrisis.library.library import LibraryStore
+    from epicrisis.library.vector_search import OUTGROWN
 
     with LibraryStore.open(library, write=True) as store, open_progress("step", quiet=json, transient=True) as progress:
         task = progress.add_task("Optimizing", total=None, step="")
         report = store.optimize(recall, rebuild=rebuild, on_step=lambda step: progress.update(task, step=step))
+        is_outgrown = store.info().outgrown
     if json:
         show_json({"index": report, "good": report is None or report.good})
+    elif is_outgrown:
+        say(OUTGROWN)
     elif report is None:
         say("small enough for exact search: no index needed, recall@16 is 1")
     else:

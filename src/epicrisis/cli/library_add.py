@@ -200,6 +200,8 @@ def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColu
 
 def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     """Yield the counts of an addition, and what a reader must know about them."""
+    from epicrisis.library.vector_search import OUTGROWN
+
     yield (
         f"{count_noun(report.added, 'document')} added, {report.replaced} replaced, {report.unchanged} unchanged, "
         f"{report.outdated} older than the library's, {report.deleted} deleted, {report.skipped} skipped; "
@@ -222,6 +224,8 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
             f"{report.of_unknown_file} of the replaced documents were added by an earlier version, which did not "
             "record their files: they were matched by id"
         )
+    if report.outgrown:
+        yield OUTGROWN
 
 
 def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from epicrisis.errors import LibraryDamaged
-from epicrisis.library import manifest, passage_table, vector_index, word_index
+from epicrisis.library import lance_table, manifest, sqlite_table, vector_index, word_index
 from epicrisis.library.engine_errors import translate_errors
 
 SMALL_BYTES = 16 << 20
 """Bytes of small files checked whenever a library is opened (about 10 ms)."""
-_DATA = f"{passage_table.NAME}/data/"
-_VERSIONS = f"{passage_table.NAME}/_versions/"
-_TRANSACTIONS = f"{passage_table.NAME}/_transactions/"
-_ROW_FILES = (_DATA, f"{passage_table.NAME}/_deletions/")
+_DATA = f"{lance_table.NAME}/data/"
+_VERSIONS = f"{lance_table.NAME}/_versions/"
+_TRANSACTIONS = f"{lance_table.NAME}/_transactions/"
+_ROW_FILES = (_DATA, f"{lance_table.NAME}/_deletions/")
 _LAST_VERSION = 2**64 - 1
 _BLOCK = 1 << 20
 _REWRITTEN = {vector_index.NAME}
@@ -188,9 +188,12 @@ def _list_data_files(folder: Path) -> dict[str, int]:
     """Map the library's data files to their sizes in bytes, without temporary files and Lance's hint."""
     sizes = {}
     with translate_errors(folder):
-        candidates = [folder / manifest.NAME, folder / vector_index.NAME, *(folder / passage_table.NAME).rglob("*")]
+        candidates = [folder / manifest.NAME, folder / vector_index.NAME]
+        # Beside a table in SQLite, which has checksums of its own, Lance's files are those of an unfinished move.
+        if not (folder / sqlite_table.NAME).exists():
+            candidates += (folder / lance_table.NAME).rglob("*")
         for path in candidates:
-            is_data = not path.name.startswith(".") and "#" not in path.name and path.name != passage_table.HINT
+            is_data = not path.name.startswith(".") and "#" not in path.name and path.name != lance_table.HINT
             try:
                 if is_data and path.is_file():
                     sizes[path.relative_to(folder).as_posix()] = path.stat().st_size

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import sql_text
 from epicrisis.study_types import StudyType, find_study_type
@@ -25,7 +24,6 @@ COUNTED_DOCUMENTS = 20_000
 """The most documents whose study type is counted."""
 SCANNED_DOCUMENTS = 20_000
 """Documents read after the page to count the other matches. Also the most that a search by study type reads."""
-_BATCH_ROWS = 1024
 _COLUMNS = ["document_id", "title", "source", "metadata", "date"]
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 
@@ -134,10 +132,7 @@ def count_documents(library: LibraryStore) -> DocumentCounts:
 
 def _read_rows(library: LibraryStore, condition: str, columns: list[str]) -> Iterator[dict[str, Any]]:
     """Yield these columns of the first passages that meet the condition, a batch in memory at a time."""
-    table = library.open_table()
-    with translate_errors(library.path):
-        for batch in table.lance.search().where(condition).select(columns).to_batches(_BATCH_ROWS):
-            yield from batch.to_pylist()
+    return library.open_table().rows(columns, condition)
 
 
 def _build_condition(wanted: DocumentFilter) -> str:

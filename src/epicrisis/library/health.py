@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from itertools import islice, pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +22,13 @@ from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_em
 from epicrisis.errors import LibraryBusy, LibraryDamaged
 from epicrisis.library import health_report as reports
 from epicrisis.library.checksums import verify_data_files
-from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.health_report import MAX_LISTED, Finding, HealthReport, IndexAgreement
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.passage_table import PassageTable
+from epicrisis.library.passage_table import Columns
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.types import RETRACTED
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 BooleanArray: TypeAlias = npt.NDArray[np.bool_]
@@ -75,21 +70,20 @@ def check_health(library: LibraryStore, on_progress: Callable[[int, int], None] 
         is_settled = not journal.open_batches()
         journal.check()
         damage = verify_data_files(library.path, journal.files())
+        damage = replace(damage, changed=(*damage.changed, *library.open_table().find_damage()))
         try:
             table = library.open_table()
             words.refresh()
             # Without a new batch since the start, the table and the word index have the same state.
             is_settled = is_settled and journal.data_version() == before
             scan = _Scan(table.count(), words if is_settled else None)
-            for batch in _read_batches(library.path, table, _COLUMNS):
-                scan.add(batch)
+            for columns in table.read_columns(_COLUMNS):
+                scan.add(columns)
                 if on_progress is not None:
                     on_progress(scan.keys.rows, scan.passages)
             only_in_journal, not_in_journal = _compare_with_journal(scan.keys, journal)
             is_settled = is_settled and journal.data_version() == before
-            findings = _Findings(
-                scan, not_in_journal, lambda: _read_batches(library.path, table, ["id", "document_id"])
-            )
+            findings = _Findings(scan, not_in_journal, lambda: table.rows(["id", "document_id"]))
             rows, contents, texts = findings.rows(), scan.contents(len(journal.deletions())), findings.texts()
             agreement = findings.agreement(only_in_journal) if is_settled else IndexAgreement(compared=False)
             has_due_marks = bool(journal.due_targets())
@@ -119,11 +113,6 @@ def check_health(library: LibraryStore, on_progress: Callable[[int, int], None] 
         problems=reports.find_problems(info, rows, agreement, damage),
         notices=tuple(notices),
     )
-
-
-def _read_batches(folder: Path, table: PassageTable, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with translate_errors(folder):
-        yield from table.lance.search().select(list(columns)).to_batches(_BATCH_ROWS)
 
 
 class _Tally:
@@ -157,14 +146,11 @@ class _Scan:
         self._sources: Counter[str] = Counter()
         self._years: Counter[int] = Counter()
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        rows = pa.Table.from_batches([batch])
-        ids, documents = rows["id"].to_pylist(), rows["document_id"].to_pylist()
-        ordinals, digests = rows["ordinal"].to_pylist(), rows["content_hash"].to_pylist()
-        titles, texts = rows["title"].to_pylist(), rows["text"].to_pylist()
+    def add(self, columns: Columns) -> None:
+        """Read some rows with all of _COLUMNS."""
+        ids, documents = columns["id"], columns["document_id"]
+        ordinals, digests = columns["ordinal"], columns["content_hash"]
+        titles, texts = columns["title"], columns["text"]
         for id_, document, ordinal, title, text in zip(ids, documents, ordinals, titles, texts, strict=True):
             name = f"{document}#{ordinal}"
             if id_ != name:
@@ -179,18 +165,29 @@ class _Scan:
             ):
                 self.compared += 1
                 self.near.add(name, f"{title}\n{text}")
-        fits = pc.equal(pc.subtract(rows["end"], rows["start"]), pc.utf8_length(rows["text"]))
-        fits = pc.and_(fits, pc.greater_equal(rows["start"], 0))
-        self.offsets.add(*rows["id"].filter(pc.invert(fits)).to_pylist())
+        for id_, start, end, text in zip(ids, columns["start"], columns["end"], texts, strict=True):
+            if start < 0 or end - start != len(text):
+                self.offsets.add(id_)
         # The length of a vector is infinite or NaN if one of its numbers is.
-        vectors = rows["vector"].combine_chunks()
-        half = vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1).astype(np.float32)
-        lengths = np.asarray(np.sqrt(np.einsum("ij,ij->i", half, half)), dtype=np.float32)
+        vectors = columns["vector"].astype(np.float32)
+        lengths = np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), dtype=np.float32)
         unusable = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
         self.no_vector.add(*(ids[row] for row in unusable.tolist()))
-        first_passages = rows.filter(pc.equal(rows["ordinal"], 0))
-        columns = [first_passages[name].to_pylist() for name in _DOCUMENT_COLUMNS]
-        for document, source, day, facets in zip(*columns, strict=True):
+        self._add_documents(columns)
+        # A document's key includes its version, so passages of another version belong to another document.
+        versions = list(map(hash, zip(documents, map(bytes.hex, digests), strict=True)))
+        self.keys.add(
+            list(map(hash, ids)), versions, list(map(hash, zip(titles, texts, strict=True))), ordinals, lengths
+        )
+        if self.words is not None:
+            self.words.add(ids, digests)
+
+    def _add_documents(self, columns: Columns) -> None:
+        """Count the documents whose first passage is among these rows."""
+        fields = [columns[name] for name in _DOCUMENT_COLUMNS]
+        for document, source, day, facets, ordinal in zip(*fields, columns["ordinal"], strict=True):
+            if ordinal != 0:
+                continue
             is_listed = source in self._sources or len(self._sources) < _SOURCES
             self._sources[source if is_listed else OTHERS] += 1
             if day is None:
@@ -199,13 +196,6 @@ class _Scan:
                 self._years[day // 10_000] += 1
             if RETRACTED in facets:
                 self._retracted.add(document)
-        # A document's key includes its version, so passages of another version belong to another document.
-        versions = list(map(hash, zip(documents, map(bytes.hex, digests), strict=True)))
-        self.keys.add(
-            list(map(hash, ids)), versions, list(map(hash, zip(titles, texts, strict=True))), ordinals, lengths
-        )
-        if self.words is not None:
-            self.words.add(ids, digests)
 
     def contents(self, deleted: int) -> reports.Contents:
         """Return the summary of the content, given the number of recorded deletions."""
@@ -295,7 +285,7 @@ def _is_in(values: Numbers, sorted_values: Numbers) -> BooleanArray:
 class _Findings:
     """Builds the findings with the ids of the reported rows, which are read again."""
 
-    def __init__(self, scan: _Scan, not_in_journal: Numbers, read_ids: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+    def __init__(self, scan: _Scan, not_in_journal: Numbers, read_ids: Callable[[], Iterator[dict[str, Any]]]) -> None:
         self._scan = scan
         self._not_in_journal = not_in_journal
         self._repeated, self._broken = scan.keys.repeated_ids(), scan.keys.broken()
@@ -306,11 +296,11 @@ class _Findings:
         hashes = scan.keys.ids[rows].tolist()
         missing = set(hashes)
         names = {}
-        for batch in read_ids() if missing else ():
-            for id_, document in zip(batch["id"].to_pylist(), batch["document_id"].to_pylist(), strict=True):
-                if hash(id_) in missing:
-                    names[hash(id_)] = (id_, document)
-            missing -= names.keys()
+        for row in read_ids() if missing else ():
+            key = hash(row["id"])
+            if key in missing:
+                names[key] = (row["id"], row["document_id"])
+                missing.remove(key)
             if not missing:
                 break
         # The passage id and the document id of each row.

@@ -120,6 +120,8 @@ def add_documents(
     patient then use all documents without a patient. `literature=False` skips such documents in a library of notes and
     refuses notes in a library of literature. `literature=None` allows both, and questions come with a notice.
 
+    A library that has grown too large for SQLite moves to LanceDB, if that is installed.
+
     Raise EncoderMismatch, StorageError, LibraryError, InputError if one patient id may mean two people, and the
     errors of `items`.
     """

@@ -58,6 +58,8 @@ class IngestProgress:
     skipped: int
     passages: int
     seconds: float
+    step: str = ""
+    """What the library is doing instead of adding documents: moving its passages to LanceDB."""
 
     @property
     def saved(self) -> int:
@@ -101,6 +103,8 @@ class IngestReport:
     remarks: tuple[str, ...] = ()
     """One line for each of the first files with a name or content that was already in the library."""
     more_remarks: int = 0
+    outgrown: bool = False
+    """Whether the library has too many passages for SQLite, and the extra `large` is missing."""
 
 
 class IngestCounts:
@@ -113,6 +117,8 @@ class IngestCounts:
         self.passages = self.statements = self.nameless = self.marked = self.renamed = 0
         self.already_there = self.of_unknown_file = self.cut_off = 0
         self.encode_seconds = 0.0
+        self.step = ""
+        self.outgrown = False
         self.skipped = 0
         self.first_skipped: tuple[Skipped, ...] = ()
         self.remarks: tuple[str, ...] = ()
@@ -294,6 +300,13 @@ class BatchWriter:
             self._rate = self._passages / max(time.monotonic() - start, 1e-6)
             self._documents.clear()
             self._passages = 0
+        self.report_progress()
+        # Not in the block above: Ctrl-C leaves the library as it is, and the next addition moves it.
+        self.counts.outgrown = self.library.move_if_large(self._report_step)
+        self.counts.step = ""
+
+    def _report_step(self, step: str) -> None:
+        self.counts.step = step
         self.report_progress()
 
     def _encode_batch(self, existing: Mapping[tuple[str, str], Vectors]) -> list[Vectors]:

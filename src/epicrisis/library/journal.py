@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus.reader_base import ArticleStatement
-from epicrisis.errors import LibraryDamaged, StorageError
+from epicrisis.errors import LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
+from epicrisis.library.sqlite_files import connect
 from epicrisis.types import Origin
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class Checkpoint:
     """The state of each engine at the last acknowledged batch, as growing numbers. An engine behind has lost data."""
 
     vectors: int
-    """Version of the Lance table."""
+    """Version of the passage table."""
     words: int
     """Opstamp of the tantivy index."""
 
@@ -135,7 +134,7 @@ class Journal:
     def __init__(self, folder: Path, name: str = NAME) -> None:
         self._folder = folder
         with translate_errors(folder):
-            self._db = _connect(folder / name)
+            self._db = connect(folder / name)
         self._has_origin_tables = False
 
     @classmethod
@@ -394,6 +393,11 @@ class Journal:
         (row,) = self._read("SELECT vectors, words FROM state")
         return Checkpoint(*row)
 
+    def forget_table_version(self) -> None:
+        """Record that the table of passages may be at any version, because another table is about to take its place."""
+        with self._transaction():
+            self._db.execute("UPDATE state SET vectors = 0")
+
     def data_version(self) -> int:
         """Return a number that changes when another connection commits."""
         ((version,),) = self._read("PRAGMA data_version")
@@ -449,30 +453,3 @@ class Journal:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Open the journal. On read-only media, where SQLite cannot create its auxiliary files, open it as immutable.
-
-    Raise StorageError if unmerged writes of a killed process would then be invisible.
-    """
-    # The caller's lock serialises threads, so that the server's worker threads can share one connection.
-    connect = partial(sqlite3.connect, timeout=60, isolation_level=None, check_same_thread=False)
-    database = connect(path)
-    try:
-        database.execute("PRAGMA synchronous=FULL")
-        if path.exists():
-            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        database.close()
-        if not path.is_file() or os.access(path.parent, os.W_OK):
-            raise
-    else:
-        return database
-    log = path.with_name(f"{path.name}-wal")
-    if log.exists() and log.stat().st_size:
-        raise StorageError(
-            f"{path.parent} is read-only, and its last writer did not close it: copy it to a writable disk, run "
-            "`epicrisis library info` on the copy, and use the copy"
-        )
-    return connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)

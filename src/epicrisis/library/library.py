@@ -2,11 +2,12 @@
 
     manifest.json    what the library is; makes the folder a library      write.lock    held by the only writer
     journal.sqlite   open batches and acknowledged documents
-    passages.lance   passages and vectors, the source of truth            words/        BM25 index, built from them
+    passages.sqlite  passages and vectors, the source of truth; `passages.lance` in a large library
+    words/           BM25 index, built from them
     index.json       quality of the vector index: searches scan if it is too low
 
-A write has four steps: open a batch in the journal, one atomic Lance commit, one tantivy commit, close the batch and
-acknowledge its documents. The next write finishes open batches from the content of the Lance table.
+A write has four steps: open a batch in the journal, one atomic commit of the table, one tantivy commit, close the batch
+and acknowledge its documents. The next write finishes open batches from the content of the table.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
@@ -28,9 +28,11 @@ from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import library_parts as parts
 from epicrisis.library import manifest as manifests
+from epicrisis.library import tables
 from epicrisis.library.checksums import check_before_compaction
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.journal import IngestedFile, Journal, statements_about
+from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
@@ -40,6 +42,7 @@ from epicrisis.library.retraction_marking import (
     find_documents,
     read_library_statements,
 )
+from epicrisis.library.tables import TableEngine
 from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, read_search_parameters, refresh_index
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
 from epicrisis.library.word_index import WordIndex
@@ -58,22 +61,30 @@ class LibraryStore:
     Use `create` or `open`. Errors of the engines are raised as StorageError or LibraryDamaged.
     """
 
-    def __init__(self, folder: Path, manifest: LibraryManifest, lock: FileLock | None, *, build: bool = False) -> None:
-        """Use `create` or `open` instead. `lock` is acquired, or None for a reader."""
+    def __init__(
+        self, folder: Path, manifest: LibraryManifest, lock: FileLock | None, *, build: TableEngine | None = None
+    ) -> None:
+        """Use `create` or `open` instead. `lock` is acquired, or None for a reader. `build` creates all parts."""
         self.path = folder
         self.manifest = manifest
         self._write_lock = lock
         self._thread_lock = threading.RLock()
         self._writes = 0
         # A new library is private until its owner gives others access. A library with notes stays private.
-        self._private = build
+        self._private = build is not None
         self.settled_deletions: frozenset[str] = frozenset()
         """The documents whose deletion a killed writer began and this writer finished."""
-        self._table = PassageTable(folder, manifest.dimensions, create=build)
-        self._vectors = VectorSearch(folder, self._table, manifest.dimensions)
-        self._words = WordIndex(folder, create=build)
-        self._journal = Journal.create(folder) if build else Journal(folder)
-        self._parts = LibraryParts(folder, self._table, self._vectors, self._words, self._journal)
+        if build is None:
+            table = tables.open_table(folder, manifest.dimensions)
+        else:
+            table = tables.create_table(folder, manifest.dimensions, build)
+        words = WordIndex(folder, create=build is not None)
+        self._journal = Journal(folder) if build is None else Journal.create(folder)
+        self._parts = LibraryParts(folder, table, words, self._journal)
+
+    @property
+    def _table(self) -> PassageTable:
+        return self._parts.table
 
     @classmethod
     def create(
@@ -86,10 +97,12 @@ class LibraryStore:
         max_tokens: int,
         overlap: int,
         splitter: str = "tokens",
+        engine: TableEngine = "sqlite",
     ) -> Self:
         """Create an empty library and open it for writing. After a kill it can be created again.
 
-        Raise InputError for impossible numbers, LibraryError if the folder is not empty, LibraryBusy or StorageError.
+        A library in SQLite moves to the other engine when it has grown. Raise InputError for impossible numbers,
+        LibraryError if the folder is not empty or the engine is not installed, LibraryBusy or StorageError.
         """
         folder = local_path(path).absolute()
         if not max_tokens > overlap >= 0:
@@ -108,7 +121,7 @@ class LibraryStore:
             max_tokens=max_tokens,
             overlap=overlap,
             splitter=splitter,
-            software={name: version(name) for name in manifests.SOFTWARE},
+            software=manifests.list_software(),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         parts.check_vacant(folder)
@@ -120,7 +133,7 @@ class LibraryStore:
         try:
             parts.check_vacant(folder)
             manifests.write_manifest(folder, manifest)
-            return cls._build(folder, manifest, lock)
+            return cls._build(folder, manifest, lock, engine)
         except BaseException:
             lock.release()
             raise
@@ -149,11 +162,11 @@ class LibraryStore:
             raise
 
     @classmethod
-    def _build(cls, folder: Path, manifest: LibraryManifest, lock: FileLock) -> Self:
+    def _build(cls, folder: Path, manifest: LibraryManifest, lock: FileLock, engine: TableEngine = "sqlite") -> Self:
         """Create the parts, then mark the manifest complete, so that an interrupted creation is recognised."""
         parts.remove_parts(folder, *parts.PARTS)
         complete = manifests.mark_complete(manifest)
-        library = cls(folder, complete, lock, build=True)
+        library = cls(folder, complete, lock, build=engine)
         library._journal.rebuild([], library._parts.checkpoint())
         manifests.write_manifest(folder, complete)
         return library
@@ -186,6 +199,10 @@ class LibraryStore:
         """Release the lock and the files. Further calls have no effect."""
         with self._thread_lock:
             try:
+                if self._write_lock is not None and self._write_lock.is_locked:
+                    # Where that fails, as on a full disk, the next writer does it.
+                    with suppress(StorageError, LibraryDamaged):
+                        self._table.purge()
                 self._parts.close()
             finally:
                 if self._write_lock is not None:
@@ -312,7 +329,7 @@ class LibraryStore:
             with suppress(StorageError):
                 self._table.compact()
                 if self._table.count() >= FILTERS_FROM:
-                    self._vectors.build_filters()
+                    self._parts.vectors.build_filters()
                 self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
 
     def optimize(
@@ -325,6 +342,7 @@ class LibraryStore:
         report_step = on_step or (lambda step: None)
         with self._thread_lock:
             self._settle()
+            self.move_if_large(report_step)
             report_step("comparing checksums")
             check_before_compaction(self.path, self._journal.files() or {}, self.manifest.dimensions)
             self._journal.start_recording_files()
@@ -332,18 +350,31 @@ class LibraryStore:
             report_step("joining small files")
             self._table.compact()
             passages = self._table.count()
-            report = None
-            if passages > EXACT_LIMIT:
-                report = refresh_index(self.path, self._vectors, passages, recall, rebuild, report_step)
+            report, vectors = None, self._parts.vectors
+            if passages > EXACT_LIMIT and isinstance(vectors, VectorSearch):
+                report = refresh_index(self.path, vectors, passages, recall, rebuild, report_step)
             self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
         return report
 
+    def move_if_large(self, on_step: Callable[[str], None]) -> bool:
+        """Move more than EXACT_LIMIT passages to LanceDB. Return whether they stay, as the extra `large` is missing.
+
+        After a kill the next call starts over. Raise LibraryError for a reader, StorageError or LibraryDamaged.
+        """
+        with self._thread_lock:
+            if not self._parts.is_outgrown():
+                return False
+            if has_lance():
+                self._settle()
+                self._parts.move_to_lance(on_step)
+            return not has_lance()
+
     def _settle(self) -> None:
-        """Finish open batches: bring the word index and the journal in step with the Lance table."""
+        """Finish open batches: bring the word index and the journal in step with the table."""
         if self._write_lock is None or not self._write_lock.is_locked:
             raise LibraryError(f"{self.path} is open for reading: open it with write=True")
         if batches := self._journal.open_batches():
-            # A failed write may still have reached Lance.
+            # A failed write may still have reached the table.
             self._table.refresh()
         for sequence, ids in batches:
             passages = self._table.passages_of(ids)
@@ -362,10 +393,9 @@ class LibraryStore:
             )
         if k < 1:
             return ()
-        with self._thread_lock:
-            self._table.refresh()
-            ranking = self._vectors.nearest(vector, k, scope, read_search_parameters(self.path))
-            return self._to_hits(ranking)
+        with self._thread_lock, self._parts.newest_table().snapshot():
+            ranking = self._parts.vectors.nearest(vector, k, scope, read_search_parameters(self.path))
+            return self._parts.read_hits(ranking)
 
     def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
         """Search by words, see PassageStore. Documents being replaced during the search may be missing."""
@@ -373,22 +403,15 @@ class LibraryStore:
         if k < 1:
             return ()
         with self._thread_lock:
-            ranking = self._parts.rank_by_words(query, k, scope, within)
-            hits = self._to_hits(ranking)
+            hits = self._parts.search_words(query, k, scope, within)
         admitted = [hit for hit in hits if scope.admits(hit.passage)]
         return tuple(Hit(hit.passage, hit.score, rank) for rank, hit in enumerate(admitted))
-
-    def _to_hits(self, ranking: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
-        """Return the hits of a ranking of (passage id, score)."""
-        stored = self._table.fetch([passage_id for passage_id, _ in ranking])
-        return tuple(Hit(stored[passage_id].passage, score, rank) for rank, (passage_id, score) in enumerate(ranking))
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
         """Fetch passages by id, see PassageStore. The error is the same for missing ids and ids outside the scope."""
         check_scope(scope)
         with self._thread_lock:
-            self._table.refresh()
-            stored = self._table.fetch(list(dict.fromkeys(passage_ids)))
+            stored = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
         for passage_id in passage_ids:
             if passage_id not in stored or not scope.admits(stored[passage_id].passage):
                 raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
@@ -400,14 +423,13 @@ class LibraryStore:
         if scope.patient is None:
             return ()
         with self._thread_lock:
-            self._table.refresh()
-            stored_passages = self._table.select(sql_in("patient", [scope.patient]))
-        passages = [stored.passage for stored in stored_passages if scope.admits(stored.passage)]
+            rows = self._parts.newest_table().select(sql_in("patient", [scope.patient]))
+        passages = [stored.passage for stored in rows if scope.admits(stored.passage)]
         return tuple(sorted(passages, key=lambda passage: (passage.document_id, passage.ordinal)))
 
     def open_table(self) -> PassageTable:
         """Return a new handle on the passage table, at its newest version."""
-        return PassageTable(self.path, self.manifest.dimensions)
+        return tables.open_table(self.path, self.manifest.dimensions)
 
     def content_hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """Map the acknowledged documents among these to their content hashes."""
@@ -438,8 +460,7 @@ class LibraryStore:
     def vectors_of(self, document_ids: Sequence[str]) -> Mapping[tuple[str, str], Vectors]:
         """Map (title, text) of all passages of these documents to their vectors `(d,)`, with float16 precision."""
         with self._thread_lock:
-            self._table.refresh()
-            return self._table.vectors_of(document_ids)
+            return self._parts.newest_table().vectors_of(document_ids)
 
     def sources(self) -> list[IngestedFile]:
         """Return the files that were added completely."""

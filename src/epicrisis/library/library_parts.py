@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
@@ -13,8 +13,8 @@ from filelock import FileLock, Timeout
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError
 from epicrisis.library import journal as journals
+from epicrisis.library import lance_table, sqlite_table, tables
 from epicrisis.library import manifest as manifests
-from epicrisis.library import passage_table as tables
 from epicrisis.library import word_index as indexes
 from epicrisis.library.checksums import ChecksumChanges, check_small_files, find_checksum_changes
 from epicrisis.library.engine_errors import REPAIR, translate_errors
@@ -22,13 +22,15 @@ from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Jou
 from epicrisis.library.manifest import LibraryManifest, sync_path
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.vector_index import IndexReport, read_report
-from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
+from epicrisis.library.vector_matrix import MatrixSearch
+from epicrisis.library.vector_search import EXACT_LIMIT
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.printable import agree, count_noun
-from epicrisis.types import Origin, Scope
+from epicrisis.types import Hit, Origin, Scope
 
 LOCK = "write.lock"
-PARTS = (journals.NAME, tables.NAME, indexes.NAME)
+PARTS = (journals.NAME, *tables.NAMES, indexes.NAME)
+"""All files and folders that `remove_parts` removes before a library is built. A library has one table."""
 REPLIES = "replies.sqlite"
 """Cached model replies, which may quote the documents. The file lies in the folder but is no part of the library."""
 REBUILT = f"{journals.NAME}.new"
@@ -71,7 +73,8 @@ def check_vacant(folder: Path) -> None:
 
 def check_parts(folder: Path) -> None:
     """Raise LibraryDamaged if a part is missing, or if a small file differs from its checksum."""
-    missing = [part for part in PARTS if not (folder / part).exists()]
+    parts = (journals.NAME, tables.table_name(folder), indexes.NAME)
+    missing = [part for part in parts if not (folder / part).exists()]
     if missing:
         raise LibraryDamaged(f"{folder} lacks {', '.join(missing)}: half-copied; {REPAIR}")
     with closing(Journal(folder)) as journal:
@@ -94,10 +97,13 @@ def remove_parts(folder: Path, *parts: str) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files of a killed writer. The caller holds the write lock."""
     with translate_errors(folder):
-        for part in (tables.NAME, indexes.NAME):
+        for part in (lance_table.NAME, indexes.NAME):
             for path in (folder / part).rglob(".tmp*"):
                 if path.is_file():
                     path.unlink(missing_ok=True)
+    # One of both is left by an unfinished move to the other engine, or its auxiliary files are.
+    is_moved = tables.table_name(folder) == lance_table.NAME
+    remove_parts(folder, sqlite_table.NAME if is_moved else lance_table.NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,31 +123,64 @@ class LibraryInfo:
     sources: tuple[IngestedFile, ...]
     """Files that were added completely."""
     bytes_on_disk: Mapping[str, int]
+    outgrown: bool
+    """True if the passages are searched in memory although there are too many: the extra `large` is missing."""
     open_batches: int
     """Unfinished batches. A writer is at work, or was killed and the next writer will finish them."""
     problems: tuple[str, ...]
     """Sentences that name each problem and its cure. Empty for a sound library."""
 
 
-@dataclass(frozen=True, slots=True)
 class LibraryParts:
     """The parts of one open library."""
 
-    folder: Path
-    table: PassageTable
-    vectors: VectorSearch
-    words: WordIndex
-    journal: Journal
+    def __init__(self, folder: Path, table: PassageTable, words: WordIndex, journal: Journal) -> None:
+        self.folder = folder
+        self.table = table
+        self.vectors: MatrixSearch = tables.make_vector_search(folder, table)
+        self.words = words
+        self.journal = journal
 
     def close(self) -> None:
         try:
             self.words.close()
         finally:
             self.vectors.close()
+            self.table.close()
             self.journal.close()
 
+    def use_table(self, table: PassageTable) -> None:
+        """Use another handle or engine from here on."""
+        self.table.close()
+        self.vectors.close()
+        self.table, self.vectors = table, tables.make_vector_search(self.folder, table)
+
+    def newest_table(self) -> PassageTable:
+        """Return the table at its newest version, opened again if a writer has moved it to the other engine."""
+        if self.table.is_moved():
+            self.use_table(tables.open_table(self.folder, self.table.dimensions))
+        self.table.refresh()
+        return self.table
+
+    def is_outgrown(self) -> bool:
+        """Return whether SQLite holds more passages than it is made for."""
+        return self.table.name == sqlite_table.NAME and self.journal.count()[1] > EXACT_LIMIT
+
+    def move_to_lance(self, on_step: Callable[[str], None]) -> None:
+        """Move the passages to LanceDB. After a kill the library has one table or the other, with all passages."""
+        copy = tables.copy_to_lance(self.folder, self.table, on_step)
+        sequence = self.journal.begin([])
+        # The next writer records the version of the table that it finds.
+        self.journal.forget_table_version()
+        self.table.close()
+        try:
+            tables.remove_sqlite(self.folder)
+        finally:
+            self.use_table(tables.open_table(self.folder, copy.dimensions))
+        self.acknowledge(sequence, [], [], self.checkpoint())
+
     def finish_batch(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
-        """Update the word index and acknowledge the batch. `passages` are those of the documents in the Lance table."""
+        """Update the word index and acknowledge the batch. `passages` are those of the documents in the table."""
         opstamp = self.words.replace(document_ids, passages)
         self.acknowledge(sequence, document_ids, document_rows(passages), Checkpoint(self.table.version, opstamp))
 
@@ -153,30 +192,38 @@ class LibraryParts:
         files = None if checksums is None else find_checksum_changes(self.folder, checksums)
         self.journal.finish(sequence, document_ids, rows, checkpoint, files)
 
-    def rank_by_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None) -> list[tuple[str, float]]:
-        """Return (passage id, BM25 score) of the `k` best passages in scope, best first, ties by passage id.
+    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None) -> tuple[Hit, ...]:
+        """Return the `k` best passages in scope by BM25 score, best first, ties by passage id.
 
-        Passages committed during the search may be missing. Afterwards the table is at least as new as the word index.
+        Passages committed during the search may be missing, and those of a new patient may be outside the scope.
         """
         limit = k + _MARGIN
+        self.newest_table()
         while True:
-            self.table.refresh()
-            # The caller drops the first patient's passages if they are committed from here on.
-            patients = self.vectors.has_patients()
+            with self.table.snapshot():
+                # The caller drops the first patient's passages if they are committed from here on.
+                patients = self.vectors.has_patients()
             # The words are refreshed before the table, so that the table is at least as new.
             self.words.refresh()
             hits = self.words.search(query, limit, scope, within, patients=patients)
-            self.table.refresh()
-            hashes = self.table.hashes([passage_id for passage_id, _, _ in hits])
-            ranking = []
-            for passage_id, version, score in hits:
-                if version == version_of(hashes.get(passage_id, "")):
-                    ranking.append((-round(score, _SCORE_DIGITS), passage_id))
-            ranking.sort()
-            # The result is final if no passage that was not fetched can tie with the last result.
-            if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1][2], _SCORE_DIGITS)):
-                return [(passage_id, -score) for score, passage_id in ranking[:k]]
+            with self.table.snapshot():
+                hashes = self.table.hashes([passage_id for passage_id, _, _ in hits])
+                ranking = []
+                for passage_id, version, score in hits:
+                    if version == version_of(hashes.get(passage_id, "")):
+                        ranking.append((-round(score, _SCORE_DIGITS), passage_id))
+                ranking.sort()
+                # The result is final if no passage that was not fetched can tie with the last result.
+                if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1][2], _SCORE_DIGITS)):
+                    return self.read_hits([(passage_id, -score) for score, passage_id in ranking[:k]])
             limit *= 4
+
+    def read_hits(self, ranking: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
+        """Return the hits of a ranking of (passage id, score). The caller reads from a snapshot."""
+        stored = self.table.fetch([passage_id for passage_id, _ in ranking])
+        if len(stored) < len(ranking):
+            raise LibraryDamaged(f"{self.folder / self.table.name} lacks passages that it lists: {REPAIR}")
+        return tuple(Hit(stored[passage_id].passage, score, rank) for rank, (passage_id, score) in enumerate(ranking))
 
     def checkpoint(self) -> Checkpoint:
         """Return the current state of the engines."""
@@ -191,7 +238,7 @@ class LibraryParts:
         self.table.refresh()
         counts = {
             f"{journals.NAME}'s own count": self.journal.count()[1],
-            tables.NAME: self.table.count(),
+            self.table.name: self.table.count(),
             indexes.NAME: self.words.count(),
         }
         problems = []
@@ -213,7 +260,7 @@ class LibraryParts:
         self.table.check()
         current = self.checkpoint()
         for name, actual, minimum in (
-            (tables.NAME, current.vectors, acknowledged.vectors),
+            (self.table.name, current.vectors, acknowledged.vectors),
             (indexes.NAME, current.words, acknowledged.words),
         ):
             if actual < minimum:
@@ -228,6 +275,7 @@ class LibraryParts:
 
     def info(self, manifest: LibraryManifest) -> LibraryInfo:
         """Count the passages of all parts and return a summary."""
+        self.newest_table()
         for _ in range(5):
             before = self.journal.data_version()
             documents, passages = self.journal.recount()
@@ -239,7 +287,7 @@ class LibraryParts:
         is_large = passages > EXACT_LIMIT
         index = read_report(self.folder) if is_large else None
         sizes = {}
-        for part in PARTS:
+        for part in (journals.NAME, self.table.name, indexes.NAME):
             sizes[part] = sum(map(_file_size, [self.folder / part, *(self.folder / part).rglob("*")]))
         return LibraryInfo(
             path=str(self.folder),
@@ -251,6 +299,7 @@ class LibraryParts:
             unindexed=self.vectors.unindexed() if is_large else 0,
             sources=tuple(self.journal.sources()),
             bytes_on_disk=sizes,
+            outgrown=self.is_outgrown(),
             open_batches=batches,
             problems=tuple(problems),
         )
@@ -286,7 +335,7 @@ def rebuild_from_passages(folder: Path, dimensions: int) -> None:
     """
     old = _read_old_journal(folder)
     check_small_files(folder, old.files)
-    table = PassageTable(folder, dimensions)
+    table = tables.open_table(folder, dimensions)
     table.check()
     # A killed repair has already removed the old journal, so its new one is the only copy of the content.
     is_copied = old.name == REBUILT

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sqlite3
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,7 +19,9 @@ from epicrisis.printable import quote_for_shell
 from epicrisis.privacy import HAS_OWNERS
 from epicrisis.types import SplitterName
 
-FORMAT = 2
+FORMAT = 3
+_READABLE = (2, 3)
+"""Libraries of format 2 have their passages in LanceDB. Those of format 3 may have them in SQLite."""
 PRECOMPUTED = "precomputed:"
 """Prefix of the fingerprint of precomputed vectors, such as those of PubMed by NCBI."""
 NAME = "manifest.json"
@@ -24,7 +29,7 @@ TEMPORARY = "manifest.json.tmp"
 MAX_NUMBER = 1_000_000
 """Upper limit of dimensions and of tokens per passage. A higher number means damage and would exhaust the memory."""
 _MAX_TEXT = 1000
-SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
+_SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,15 @@ class LibraryManifest:
     """ISO 8601, UTC."""
     complete: bool = False
     """False until all parts of the library exist."""
+
+
+def list_software() -> dict[str, str]:
+    """Return the versions of the installed packages that write libraries."""
+    versions = {"sqlite": sqlite3.sqlite_version}
+    for name in _SOFTWARE:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def write_manifest(folder: Path, manifest: LibraryManifest) -> None:
@@ -96,11 +110,11 @@ def read_manifest(folder: Path) -> LibraryManifest:
         raise LibraryDamaged(
             f"{folder} has format {number}, this program reads up to {FORMAT}: install a newer epicrisis"
         )
-    if isinstance(number, int) and number < FORMAT:
+    if isinstance(number, int) and number < _READABLE[0]:
         raise LibraryDamaged(
             f"{folder} has format {number}, this program writes {FORMAT}: create it again with `epicrisis library add`"
         )
-    if number != FORMAT or not _is_valid(values):
+    if number not in _READABLE or not _is_valid(values):
         raise LibraryDamaged(f"{path} is not a valid manifest: {REPAIR.split(',')[0]}, or restore this file")
     return LibraryManifest(**values)
 

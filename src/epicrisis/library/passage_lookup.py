@@ -5,15 +5,11 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
-from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import check_scope
-from epicrisis.library.vector_search import scope_condition
+from epicrisis.library.vector_matrix import scope_condition
 from epicrisis.types import Passage, Scope
-
-_BATCH_ROWS = 8192
 
 
 def read_document_passages(
@@ -40,10 +36,7 @@ def sample_passages(library: LibraryStore, count: int, seed: int, scope: Scope) 
     """
     check_scope(scope)
     table = library.open_table()
-    condition = scope_condition(scope, patients=True)
-    with translate_errors(library.path):
-        batches = table.lance.search().where(condition).select(["id"]).to_batches(_BATCH_ROWS)
-        all_ids = chain.from_iterable(batch.column("id").to_pylist() for batch in batches)
-        ids = heapq.nsmallest(count, all_ids, key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).digest())
+    all_ids = (row["id"] for row in table.rows(["id"], scope_condition(scope, table)))
+    ids = heapq.nsmallest(count, all_ids, key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).digest())
     stored = table.fetch(ids)
     return tuple(stored[id_].passage for id_ in ids if id_ in stored and scope.admits(stored[id_].passage))

@@ -1,49 +1,40 @@
-"""Passages and their vectors in a Lance table, the library's source of truth.
+"""The table of passages and vectors, the library's source of truth, and what its two engines share.
 
-Every write is one atomic Lance commit. A handle sees the version of its last refresh. Documents, vectors and scopes are
-checked against the limits of the engines.
+`SqliteTable` holds small libraries, `LanceTable` large ones; `tables.py` chooses. Every write is one atomic commit.
+Conditions are SQL that both engines understand: comparisons, IN, IS NULL, AND, OR, NOT, `lower` and `contains`.
+Documents, vectors and scopes are checked against the limits of the engines.
 """
 
 from __future__ import annotations
 
 import json
 import string
-from collections import OrderedDict
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.library.manifest import sync_path
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage, Scope, list_facets
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+Columns: TypeAlias = dict[str, Any]
+"""Some columns of some rows: a list of values by column name. `vector` is a float16 array `(n, d)`."""
 
-TABLE = "passages"
-NAME = f"{TABLE}.lance"
-HINT = "latest_version_hint.json"
-"""The only file of the table that Lance rewrites."""
-CACHED_PASSAGES = 4096
-"""Passages that stay in memory for the next search, about 3 KB each."""
-CACHED_HASHES = 65_536
-"""Content hashes that stay in memory for the next search, about 200 bytes each."""
-_OLD_VERSIONS_LIFETIME = timedelta(minutes=10)
-_BATCH_ROWS = 4096
+BATCH_ROWS = 4096
 _MAX_ID = 1000
 _TEXT_FIELDS = ["id", "document_id", "text", "title", "source", "metadata"]
 _NUMBER_FIELDS = ["ordinal", "start", "end"]
 _PASSAGE_FIELDS = [*_TEXT_FIELDS, *_NUMBER_FIELDS, "date", "patient"]
 _COLUMNS = [*_PASSAGE_FIELDS, "content_hash", "revision"]
-_COMPRESSED = {b"lance-encoding:compression": b"zstd"}
+ALL_COLUMNS = (*_COLUMNS, "last_day", "facets", "vector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,76 +46,78 @@ class StoredPassage:
     revision: str | None = None
 
 
-V = TypeVar("V")
+class PassageTable(ABC):
+    """The table of one library. Raises StorageError or LibraryDamaged for errors of its engine."""
 
+    name: str
+    """The name of its file or folder within the library."""
 
-class VersionCache(Generic[V]):
-    """What was read last of the passages of one version of the table. Any read of Lance takes milliseconds."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._version = -1
-        self._values: OrderedDict[str, V] = OrderedDict()
-
-    def find(self, version: int, passage_ids: Iterable[str]) -> dict[str, V]:
-        """Map the remembered passages among these ids to their values. Another version forgets all."""
-        if version != self._version:
-            self._version = version
-            self._values.clear()
-        present: dict[str, V] = {}
-        for passage_id in passage_ids:
-            if passage_id in self._values:
-                self._values.move_to_end(passage_id)
-                present[passage_id] = self._values[passage_id]
-        return present
-
-    def add(self, values: Mapping[str, V]) -> None:
-        """Remember these values of the version that was named last. The least used ones are forgotten."""
-        self._values.update(values)
-        while len(self._values) > self._size:
-            self._values.popitem(last=False)
-
-
-class PassageTable:
-    """The Lance table of one library. Raises StorageError or LibraryDamaged for errors of Lance."""
-
-    def __init__(self, folder: Path, dimensions: int, *, create: bool = False) -> None:
-        import lancedb
-
+    def __init__(self, folder: Path, dimensions: int) -> None:
         self._folder = folder
-        self._dimensions = dimensions
-        self._synced: set[Path] = set()
-        self._passages = VersionCache[StoredPassage](CACHED_PASSAGES)
-        self._hashes = VersionCache[str](CACHED_HASHES)
-        with translate_errors(folder):
-            # lancedb's own annotations are incomplete.
-            database: Any = lancedb.connect(str(folder))
-            if create:
-                self.lance = database.create_table(TABLE, schema=_schema(dimensions))
-                self.sync()
-            else:
-                self.lance = database.open_table(TABLE)
-                width = getattr(self.lance.schema.field("vector").type, "list_size", None)
-                if width != dimensions:
-                    raise LibraryDamaged(
-                        f"{folder}: vectors have {width} dimensions, and the manifest says {dimensions}: copy the "
-                        "whole folder again"
-                    )
+        self.dimensions = dimensions
 
     @property
+    @abstractmethod
     def version(self) -> int:
         """Version number. It grows with every commit."""
-        with translate_errors(self._folder):
-            return int(self.lance.version)
 
+    @abstractmethod
     def refresh(self) -> None:
         """Move to the newest committed version."""
-        with translate_errors(self._folder):
-            self.lance.checkout_latest()
 
-    def count(self) -> int:
-        with translate_errors(self._folder):
-            return int(self.lance.count_rows())
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read one version within the block: the newest one at its beginning."""
+        self.refresh()
+        yield
+
+    @abstractmethod
+    def count(self, condition: str = "") -> int:
+        """Return the number of rows that meet the SQL condition, or of all."""
+
+    @abstractmethod
+    def read_columns(self, names: Sequence[str], condition: str = "", limit: int | None = None) -> Iterator[Columns]:
+        """Yield these columns of the rows that meet the SQL condition, BATCH_ROWS rows at a time, in no order."""
+
+    @abstractmethod
+    def facet_condition(self, names: Iterable[str]) -> str:
+        """Return SQL for the rows with at least one of these facets."""
+
+    @abstractmethod
+    def append(self, columns: Columns, replaced: Sequence[str] = ()) -> None:
+        """Add rows with all columns, and remove the old rows of the `replaced` document ids, in one commit."""
+
+    @abstractmethod
+    def update(self, columns: Columns) -> None:
+        """Replace the rows with these passage ids in one commit."""
+
+    @abstractmethod
+    def delete(self, document_ids: Sequence[str]) -> None:
+        """Remove the rows of these documents in one commit."""
+
+    @abstractmethod
+    def compact(self) -> None:
+        """Free unused space and make reads faster."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise LibraryDamaged if a part of the table is missing or truncated. Not all of it is read."""
+
+    def find_damage(self) -> tuple[str, ...]:
+        """Read everything, and return the damaged files that the journal's checksums do not cover."""
+        return ()
+
+    @abstractmethod
+    def purge(self) -> None:
+        """Remove the remnants of deleted rows that `delete` left in the files. Called before a writer closes."""
+
+    def is_moved(self) -> bool:
+        """Return whether the library has another table now: open it again."""
+        return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the files."""
 
     def has_notes(self) -> bool:
         """Return whether any passage belongs to a patient's record."""
@@ -135,96 +128,54 @@ class PassageTable:
         return self._has("patient IS NULL")
 
     def _has(self, condition: str) -> bool:
-        with translate_errors(self._folder):
-            return bool(self.lance.search().where(condition).select(["patient"]).limit(1).to_list())
-
-    def check(self) -> None:
-        """Raise LibraryDamaged if a file of the table is missing or truncated. One narrow column is read."""
-        with translate_errors(self._folder):
-            readable, expected = self.lance.count_rows("ordinal >= 0"), self.lance.count_rows()
-        if readable != expected:
-            raise LibraryDamaged(f"{self._folder / NAME} holds {readable} of its {expected} passages: {REPAIR}")
+        return any(columns["id"] for columns in self.read_columns(["id"], condition, limit=1))
 
     def write(self, documents: Sequence[StoredDocument], replaced: Iterable[str]) -> None:
         """Write all documents with one commit. It also removes the old passages of the `replaced` document ids."""
-        old = sorted(replaced)
-        rows = self._to_table(documents)
-        with translate_errors(self._folder):
-            if old:
-                merge = self.lance.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-                merge.when_not_matched_by_source_delete(sql_in("document_id", old)).execute(rows)
-            else:
-                self.lance.add(rows)
-        self.sync()
-
-    def _to_table(self, documents: Sequence[StoredDocument]) -> pa.Table:
-        import pyarrow as pa
-
-        schema = _schema(self._dimensions)
-        values: dict[str, list[Any]] = {name: [] for name in schema.names[:-1]}
+        columns: Columns = {name: [] for name in ALL_COLUMNS}
         for document in documents:
             for passage in document.passages:
                 for name in _PASSAGE_FIELDS:
                     if name != "metadata":
-                        values[name].append(getattr(passage, name))
-                values["metadata"].append(json.dumps(to_json(passage.metadata), sort_keys=True))
-                values["last_day"].append(None if passage.date is None else last_day(passage.date))
-                values["facets"].append(sorted(list_facets(passage.metadata)))
-                values["content_hash"].append(bytes.fromhex(document.content_hash))
-                values["revision"].append(document.revision)
-        columns = [pa.array(values[field.name], field.type) for field in list(schema)[:-1]]
-        vectors = np.concatenate([document.vectors for document in documents]).astype(np.float16)
-        columns.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self._dimensions))
-        return pa.Table.from_arrays(columns, schema=schema)
+                        columns[name].append(getattr(passage, name))
+                columns["metadata"].append(json.dumps(to_json(passage.metadata), sort_keys=True))
+                columns["last_day"].append(None if passage.date is None else last_day(passage.date))
+                columns["facets"].append(sorted(list_facets(passage.metadata)))
+                columns["content_hash"].append(bytes.fromhex(document.content_hash))
+                columns["revision"].append(document.revision)
+        vectors = np.concatenate([document.vectors for document in documents])
+        columns["vector"] = vectors.astype(np.float16)
+        self.append(columns, sorted(replaced))
 
     def write_marks(self, marks: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Set the marks of these documents with one commit. Texts and vectors do not change."""
-        import pyarrow as pa
+        condition = sql_in("document_id", sorted(marks))
+        columns: Columns = {name: [] for name in ALL_COLUMNS if name != "vector"}
+        vectors = []
+        for batch in self.read_columns(ALL_COLUMNS, condition):
+            vectors.append(batch.pop("vector"))
+            for name, values in batch.items():
+                columns[name] += values
+        if not vectors:
+            return
+        columns["vector"] = np.concatenate(vectors)
+        for row, document_id in enumerate(columns["document_id"]):
+            metadata = replace_marks(json.loads(columns["metadata"][row]), marks[document_id])
+            columns["metadata"][row] = json.dumps(metadata, sort_keys=True)
+            columns["facets"][row] = sorted(list_facets(metadata))
+        self.update(columns)
 
-        with translate_errors(self._folder):
-            rows = self.lance.search().where(sql_in("document_id", sorted(marks))).to_arrow()
-            metadata_column, facets_column = [], []
-            for document_id, text in zip(rows["document_id"].to_pylist(), rows["metadata"].to_pylist(), strict=True):
-                metadata = replace_marks(json.loads(text), marks[document_id])
-                metadata_column.append(json.dumps(metadata, sort_keys=True))
-                facets_column.append(sorted(list_facets(metadata)))
-            for name, values in (("metadata", metadata_column), ("facets", facets_column)):
-                index = rows.schema.get_field_index(name)
-                field = rows.schema.field(name)
-                rows = rows.set_column(index, field, pa.array(values, field.type))
-            self.lance.merge_insert("id").when_matched_update_all().execute(rows)
-        self.sync()
+    def rows(self, names: Sequence[str], condition: str = "", limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield these columns of each row that meets the SQL condition, without `vector`, in no order."""
+        for columns in self.read_columns(names, condition, limit):
+            for values in zip(*(columns[name] for name in names), strict=True):
+                yield dict(zip(names, values, strict=True))
 
     def literature(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:
         """Yield (id, metadata, date) of the documents without a patient whose first passage meets the condition."""
         first_passages = f"ordinal = 0 AND patient IS NULL AND ({condition})"
-        with translate_errors(self._folder):
-            search = self.lance.search().where(first_passages).select(["document_id", "metadata", "date"])
-            for batch in search.to_batches(_BATCH_ROWS):
-                for row in batch.to_pylist():
-                    yield row["document_id"], json.loads(row["metadata"]), row["date"]
-
-    def delete(self, document_ids: Sequence[str]) -> None:
-        with translate_errors(self._folder):
-            self.lance.delete(sql_in("document_id", document_ids))
-        self.sync()
-
-    def compact(self) -> None:
-        """Join small fragments and remove versions older than ten minutes, the time readers have to leave them."""
-        with translate_errors(self._folder):
-            # The caller holds the write lock, so all unverified files are its own.
-            self.lance.optimize(cleanup_older_than=_OLD_VERSIONS_LIFETIME, delete_unverified=True)
-        self.sync()
-
-    def sync(self) -> None:
-        """Make new files durable. Lance never calls fsync, so a power cut could lose acknowledged data."""
-        with translate_errors(self._folder):
-            for folder in sorted((self._folder / NAME).glob("**/")):
-                new = [path for path in folder.iterdir() if path not in self._synced and path.is_file()]
-                for path in (*new, folder) if new else ():
-                    sync_path(path)
-                # Lance rewrites only its hint, which need not be durable.
-                self._synced.update(new)
+        for row in self.rows(["document_id", "metadata", "date"], first_passages):
+            yield row["document_id"], json.loads(row["metadata"]), row["date"]
 
     def passages_of(self, document_ids: Sequence[str]) -> list[StoredPassage]:
         """Return all passages of these documents, in no particular order."""
@@ -232,54 +183,53 @@ class PassageTable:
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
         """Map the existing passages among these ids to their content."""
-        present = self._passages.find(self.version, passage_ids)
-        missing = [passage_id for passage_id in passage_ids if passage_id not in present]
-        if missing:
-            read = {stored.passage.id: stored for stored in self.select(_passages_condition(missing))}
-            self._passages.add(read)
-            present |= read
-        return present
+        if not passage_ids:
+            return {}
+        return {stored.passage.id: stored for stored in self.select(passages_condition(passage_ids))}
 
     def hashes(self, passage_ids: Sequence[str]) -> dict[str, str]:
         """Map the existing passages among these ids to the content hashes of their documents."""
-        present = self._hashes.find(self.version, passage_ids)
-        missing = [passage_id for passage_id in passage_ids if passage_id not in present]
-        if missing:
-            with translate_errors(self._folder):
-                search = self.lance.search().where(_passages_condition(missing))
-                rows = search.select(["id", "content_hash"]).to_list()
-            read = {row["id"]: row["content_hash"].hex() for row in rows}
-            self._hashes.add(read)
-            present |= read
-        return present
+        if not passage_ids:
+            return {}
+        rows = self.rows(["id", "content_hash"], passages_condition(passage_ids))
+        return {row["id"]: row["content_hash"].hex() for row in rows}
 
     def vectors_of(self, document_ids: Sequence[str]) -> dict[tuple[str, str], Vectors]:
         """Map (title, text) of all passages of these documents to their vectors `(d,)`."""
         if not document_ids:
             return {}
-        rows = self._read_vectors(self.lance.search().where(sql_in("document_id", document_ids)))
+        rows = self._read_vectors(sql_in("document_id", document_ids), None)
         return {(title, text): vector for title, text, vector in rows}
 
     def some_vectors(self, count: int) -> list[tuple[str, str, Vectors]]:
         """Return (title, text, vector) of the first rows."""
-        return self._read_vectors(self.lance.search().limit(count))
+        return self._read_vectors("", count)
 
-    def _read_vectors(self, search: Any) -> list[tuple[str, str, Vectors]]:
-        with translate_errors(self._folder):
-            rows = search.select(["title", "text", "vector"]).to_list()
-        return [(row["title"], row["text"], np.asarray(row["vector"], dtype=np.float32)) for row in rows]
+    def _read_vectors(self, condition: str, limit: int | None) -> list[tuple[str, str, Vectors]]:
+        rows: list[tuple[str, str, Vectors]] = []
+        for columns in self.read_columns(["title", "text", "vector"], condition, limit):
+            vectors = columns["vector"].astype(np.float32)
+            rows += zip(columns["title"], columns["text"], vectors, strict=True)
+        return rows
 
     def batches(self) -> Iterator[list[StoredPassage]]:
         """Yield all passages in batches, in no particular order."""
-        with translate_errors(self._folder):
-            for batch in self.lance.search().select(_COLUMNS).to_batches(_BATCH_ROWS):
-                yield list(map(self._parse_row, batch.to_pylist()))
+        for columns in self.read_columns(_COLUMNS):
+            yield self._parse(columns)
 
     def select(self, condition: str) -> list[StoredPassage]:
         """Return all passages that meet the SQL condition, in no particular order."""
+        passages = []
+        for columns in self.read_columns(_COLUMNS, condition):
+            passages += self._parse(columns)
+        return passages
+
+    def _parse(self, columns: Columns) -> list[StoredPassage]:
+        passages = []
         with translate_errors(self._folder):
-            rows = self.lance.search().where(condition).select(_COLUMNS).to_list()
-            return list(map(self._parse_row, rows))
+            for values in zip(*(columns[name] for name in _COLUMNS), strict=True):
+                passages.append(self._parse_row(dict(zip(_COLUMNS, values, strict=True))))
+        return passages
 
     def _parse_row(self, row: dict[str, Any]) -> StoredPassage:
         """Return the passage of a row. Raise LibraryDamaged if a column has a value of a wrong type."""
@@ -289,7 +239,7 @@ class PassageTable:
         is_valid = is_valid and isinstance(row["content_hash"], bytes)
         metadata = json.loads(row["metadata"]) if is_valid else None
         if not isinstance(metadata, dict):
-            raise LibraryDamaged(f"{self._folder / NAME} contains an unreadable passage: {REPAIR}")
+            raise LibraryDamaged(f"{self._folder / self.name} contains an unreadable passage: {REPAIR}")
         values = {name: row[name] for name in _PASSAGE_FIELDS}
         values["metadata"] = metadata
         if values["date"] is not None:
@@ -306,36 +256,10 @@ def replace_marks(metadata: Mapping[str, Any], marks: Sequence[Mapping[str, Any]
     return new
 
 
-def _passages_condition(passage_ids: Sequence[str]) -> str:
-    """Return SQL for these passages. Their document ids are included because only these have an index."""
+def passages_condition(passage_ids: Sequence[str]) -> str:
+    """Return SQL for these passages. Their document ids are included because these have an index in both engines."""
     documents = sorted({passage_id.rpartition("#")[0] for passage_id in passage_ids})
     return f"{sql_in('document_id', documents)} AND {sql_in('id', passage_ids)}"
-
-
-def _schema(dimensions: int) -> pa.Schema:
-    import pyarrow as pa
-
-    text, number = pa.string(), pa.int32()
-    return pa.schema(
-        [
-            pa.field("id", text, nullable=False),
-            pa.field("document_id", text, nullable=False),
-            pa.field("ordinal", number, nullable=False),
-            pa.field("start", pa.int64(), nullable=False),
-            pa.field("end", pa.int64(), nullable=False),
-            pa.field("text", text, nullable=False, metadata=_COMPRESSED),
-            pa.field("title", text, nullable=False, metadata=_COMPRESSED),
-            pa.field("source", text, nullable=False),
-            pa.field("date", text),
-            pa.field("patient", text),
-            pa.field("metadata", text, nullable=False, metadata=_COMPRESSED),
-            pa.field("last_day", number),
-            pa.field("facets", pa.list_(text), nullable=False),
-            pa.field("content_hash", pa.binary(16), nullable=False),
-            pa.field("revision", text),
-            pa.field("vector", pa.list_(pa.float16(), dimensions), nullable=False),
-        ]
-    )
 
 
 def sql_text(value: str) -> str:
@@ -344,8 +268,17 @@ def sql_text(value: str) -> str:
 
 
 def sql_in(column: str, values: Sequence[str]) -> str:
-    """Return SQL that is true if the column has one of the values."""
-    return f"{column} IN ({', '.join(map(sql_text, values))})"
+    """Return SQL that is true if the column has one of the values. Values that no engine stores are left out."""
+    texts = [sql_text(value) for value in values if _is_storable(value)]
+    return f"{column} IN ({', '.join(texts)})" if texts else "false"
+
+
+def _is_storable(value: str) -> bool:
+    """Return whether the value is valid Unicode without NUL, which ends SQL for SQLite."""
+    try:
+        return b"\0" not in value.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def find_fault(item: Document | Passage) -> str | None:
@@ -353,6 +286,8 @@ def find_fault(item: Document | Passage) -> str | None:
     name = item.document_id if isinstance(item, Passage) else item.id
     if not name or len(name) > _MAX_ID or "\0" in name:
         return f"its id is empty, longer than {_MAX_ID} characters or holds a NUL"
+    if "\0" in (item.patient or ""):
+        return "its patient's id holds a NUL"
     if not item.text.strip():
         return "no text"
     try:

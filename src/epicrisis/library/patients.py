@@ -23,6 +23,7 @@ from epicrisis.library.library_parts import check_parts
 from epicrisis.library.manifest import NAME, read_manifest
 from epicrisis.library.passage_table import PassageTable, sql_in
 from epicrisis.library.person_names import name_keys, normalize_text
+from epicrisis.library.tables import open_table
 from epicrisis.types import Document
 
 MIXED_NOTICE = (
@@ -36,7 +37,6 @@ _NO_PATIENT = (
 _MAX_LITERATURE = 1_000_000
 """Documents compared in libraries without notes, in the order of their ids. With notes all are compared."""
 _CURE = "fuse libraries created from the same sources, or leave it out of the setting fuse"
-_BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def holds_patients(folder: Path) -> bool:
     if not manifest.complete:
         return False
     check_parts(folder)
-    return PassageTable(folder, manifest.dimensions).has_notes()
+    return open_table(folder, manifest.dimensions).has_notes()
 
 
 class Roster:
@@ -81,6 +81,7 @@ class Roster:
 
     def __init__(self, library: LibraryStore) -> None:
         self.path = library.path
+        self._library = library
         self._table = library.open_table()
         self._lock = threading.Lock()
         self._version = (-1, -1)
@@ -116,6 +117,9 @@ class Roster:
 
     def _refresh(self) -> None:
         with self._lock:
+            if self._table.is_moved():
+                self._table = self._library.open_table()
+                self._version = (-1, -1)
             self._table.refresh()
             version = (self._table.version, registry.read_version(self.path))
             if self._version != version:
@@ -126,7 +130,7 @@ class Roster:
 
     def _read(self) -> None:
         summaries: dict[str, _RecordSummary] = defaultdict(_RecordSummary)
-        for row in _read_notes(self._table, self.path, "patient IS NOT NULL"):
+        for row in _read_notes(self._table, "patient IS NOT NULL"):
             summaries[row["patient"]].add(row)
         identities = registry.read_identities(self.path)
         patients = {}
@@ -150,7 +154,7 @@ def names_in_notes(library: LibraryStore, patients: Iterable[str]) -> Mapping[st
     """Map these patients to the first names given in their notes. Patients without a name are left out."""
     ids = sorted(patients)
     names: dict[str, str] = {}
-    for row in _read_notes(library.open_table(), library.path, sql_in("patient", ids)) if ids else ():
+    for row in _read_notes(library.open_table(), sql_in("patient", ids)) if ids else ():
         if name := str(json.loads(row["metadata"]).get("patient_name") or ""):
             names.setdefault(row["patient"], name)
     return names
@@ -166,12 +170,9 @@ def number_without_system(number: str) -> str:
     return number.rpartition("|")[2]
 
 
-def _read_notes(table: PassageTable, path: Path, condition: str) -> Iterator[dict[str, Any]]:
+def _read_notes(table: PassageTable, condition: str) -> Iterator[dict[str, Any]]:
     """Yield the patient, date and metadata of each note."""
-    with translate_errors(path):
-        search = table.lance.search().where(f"({condition}) AND ordinal = 0")
-        for batch in search.select(["patient", "date", "metadata"]).to_batches(_BATCH_ROWS):
-            yield from batch.to_pylist()
+    return table.rows(["patient", "date", "metadata"], f"({condition}) AND ordinal = 0")
 
 
 class _RecordSummary:

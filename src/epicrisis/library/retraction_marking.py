@@ -14,7 +14,7 @@ from typing import Any
 
 from epicrisis.corpus.retractions import REINSTATED, article_names, extract_statements
 from epicrisis.library.journal import Journal, Statement, statements_about
-from epicrisis.library.passage_table import PassageTable, sql_text
+from epicrisis.library.passage_table import PassageTable
 from epicrisis.types import MARKED_BY_OTHERS, RETRACTED, Document
 
 _BATCH_DOCUMENTS = 500
@@ -85,8 +85,7 @@ def read_marks(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, int | No
 def read_library_statements(table: PassageTable) -> Iterator[Statement]:
     """Yield the statements in a library without tables of statements: those of its notices and of its marks."""
     facets = [MARKED_BY_OTHERS, *(f"type:{kind}" for kind in _NOTICE_TYPES)]
-    condition = f"array_has_any(facets, [{', '.join(map(sql_text, facets))}])"
-    for document_id, metadata, published in table.literature(condition):
+    for document_id, metadata, published in table.literature(table.facet_condition(facets)):
         # Records of PubMed's files have a revision. Here the id shows where the record came from.
         notice = Document(document_id, "", date=published, metadata=metadata, revision="")
         yield from statements_about(extract_statements(notice))
@@ -103,7 +102,7 @@ def find_documents(journal: Journal, table: PassageTable, targets: Set[str]) -> 
     ids = dict.fromkeys(sorted(journal.hashes(sorted(targets))))
     kinds = {target.partition(":")[0] for target in targets if ":" in target}
     if not kinds.isdisjoint(("doi", "pubmed")):
-        condition = "true" if "doi" in kinds else "document_id NOT LIKE 'pubmed:%'"
+        condition = "true" if "doi" in kinds else "substr(document_id, 1, 7) != 'pubmed:'"
         for document_id, metadata, _ in table.literature(condition):
             if document_id not in ids and not targets.isdisjoint(article_names(metadata)):
                 ids[document_id] = None

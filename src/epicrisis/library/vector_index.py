@@ -19,7 +19,8 @@ import numpy as np
 
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.manifest import sync_path
-from epicrisis.library.vector_search import EXACT_LIMIT, MIN_INDEX_SHARE, IndexSearchParameters, VectorSearch
+from epicrisis.library.vector_matrix import IndexSearchParameters
+from epicrisis.library.vector_search import EXACT_LIMIT, MIN_INDEX_SHARE, VectorSearch
 from epicrisis.protocols import Vectors
 
 NAME = "index.json"

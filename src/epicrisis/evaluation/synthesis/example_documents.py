@@ -21,7 +21,6 @@ from epicrisis.corpus.line_schemas import Identifier, NonBlank, NullableText, Qu
 from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
 from epicrisis.evaluation.runs.jsonl_store import read_lines
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.passage_table import PassageTable
 from epicrisis.retrieval.examples import read_example
 from epicrisis.types import Document, Example, Passage
 
@@ -114,7 +113,7 @@ def library_examples(library: LibraryStore) -> Iterator[tuple[Passage, Example]]
 
     Raises InputError if the library holds anything else.
     """
-    for batch in PassageTable(library.path, library.manifest.dimensions).batches():
+    for batch in library.open_table().batches():
         for stored in batch:
             if stored.passage.ordinal == 0:
                 yield stored.passage, read_example(stored.passage)
