@@ -97,9 +97,10 @@ def test_real_pubmed_record_and_article_have_complete_references(data_folder: Pa
             links += [link.label for link in reference.links]
             studies.append(reference.study.type if reference.study else "")
     assert references[0] == (
-        "O'Byrne PM et al. Inhaled Combined Budesonide-Formoterol as Needed in Mild Asthma. N Engl J Med. 2018"
+        "O'Byrne PM et al. Inhaled Combined Budesonide-Formoterol as Needed in Mild Asthma. N Engl J Med. 2018;"
+        "378(20):1865-1876"
     )
-    assert references[1].endswith("PLoS ONE. 2012")
+    assert references[1].endswith("PLoS One. 2012;7(9):e46493")
     assert studies[0] == "randomised-trial"
     assert links == ["PMID", "DOI", "PMID", "PMCID", "DOI"]
 

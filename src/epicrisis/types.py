@@ -94,6 +94,9 @@ CitingMode: TypeAlias = Literal["quotes", "numbers"]
 SentenceSelector: TypeAlias = Literal["encoder", "words"]
 """What selects the sentences with a number: an encoder together with words, or words alone."""
 
+CitationStyle: TypeAlias = Literal["vancouver", "ama", "apa"]
+"""How references are written, see `report.citation_styles`."""
+
 RETRACTED = "retracted"
 RETRACTION_NOTICE = "retraction-notice"
 MARKED_BY_OTHERS = "marked"

@@ -94,11 +94,44 @@ def test_notes_are_listed_shown_and_exported_with_their_patient_only(ward: Path,
 
 
 def test_export_refuses_an_existing_file(library: Path, run: Run) -> None:
-    existing = library.parent / "one.txt"
+    existing = library.parent / "three.jsonl"
+    before = existing.read_text()
     result = run("library", "export", library, "-o", existing)
-    assert (result.exit_code, "exists" in result.stderr, existing.read_text()) == (2, True, "Zinc for colds.")
+    assert (result.exit_code, "exists" in result.stderr, existing.read_text() == before) == (2, True, True)
+    unknown = run("library", "export", library, "-o", library.parent / "x.xyz")
+    assert (unknown.exit_code, ".jsonl, .bib, .ris or .csl.json" in unknown.stderr) == (2, True)
 
 
 def test_delete_of_a_notes_file_forgets_its_patients(ward: Path, run: Run, tmp_path: Path) -> None:
     assert "2 documents" in run("library", "delete", ward, "--file", tmp_path / "notes.csv", "--yes").stdout
     assert json.loads(run("library", "patients", ward, "--json").stdout) == []
+
+
+def test_references_are_saved_from_library_and_search(library: Path, run: Run) -> None:
+    for suffix in ("bib", "ris", "csl.json"):
+        exported, found = library.parent / f"lib.{suffix}", library.parent / f"found.{suffix}"
+        data = json.loads(run("library", "export", library, "-o", exported, "--json").stdout)
+        assert (data["documents"], data["left_out"]) == (4, 0)
+        assert run("search", library, "Zinc", "--by", "bm25", "-o", found).exit_code == 0
+        assert ("Title 2" in exported.read_text(), "Title 2" in found.read_text()) == (True, False)
+        assert stat.S_IMODE(found.stat().st_mode) == 0o600
+        assert run("search", library, "Zinc", "--by", "bm25", "-o", found).exit_code == 2
+
+
+@pytest.mark.parametrize("suffix", ["md", "html", "docx"])
+def test_search_is_saved_to_read_with_references_in_a_style(suffix: str, library: Path, run: Run) -> None:
+    file = library.parent / f"found.{suffix}"
+    for _ in range(2):
+        result = run("search", library, "Title", "--by", "bm25", "-o", file, "--cite", "ama")
+        assert (result.exit_code, "References (AMA)" in result.stdout) == (0, True)
+    if suffix != "docx":
+        assert "References (AMA)" in file.read_text()
+
+
+def test_answer_is_saved_as_sources_and_cited_in_a_style(library: Path, run: Run) -> None:
+    file = library.parent / "answer.ris"
+    result = run("ask", library, "Does zinc help with colds?", "-o", file, "--cite", "vancouver")
+    assert result.exit_code == 0, result.output
+    assert "References (Vancouver)" in result.stdout
+    assert "TI  - one" in file.read_text()
+    assert run("ask", library, "Zinc?", "--json", "--cite", "apa").exit_code == 2

@@ -24,7 +24,8 @@ from epicrisis.evaluation.analysis.statistics import Interval, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.runs.recorded_run import RunSummary
 from epicrisis.report.charts import COLOURS
-from epicrisis.report.page import ERRATA, GENERATOR, render_page
+from epicrisis.report.page import ERRATA, GENERATOR, SHOWN_FINDINGS, render_page
+from epicrisis.report.page_header import name_arms
 from epicrisis.report.table_cells import table_csv
 from tests.support import report_findings
 
@@ -162,6 +163,50 @@ def test_page_headings_and_links_are_consistent() -> None:
     assert {"experiment-1", "table-1-1", "runs-7"} <= set(links)
 
 
+def test_page_begins_with_finding_source_and_plot() -> None:
+    source = RunSummary(
+        "run",
+        {
+            "questions": {"name": "pubmedqa"},
+            "sample": {"n": 40},
+            "recipe": {"models": {"writer": {"name": "http://127.0.0.1:8000/v1#tiny"}}},
+            "sessions": [{"started": "2026-11-02T10:00:00+00:00"}],
+        },
+        complete=True,
+    )
+    tree = parse_page(render_page((replace(report_findings.by_position(), sources=(source,)),)))
+    section = tree.css_first("section")
+    assert section is not None
+    names = [node.attributes.get("class") for node in section.css(".about, .measured, .headline, figure, h3")]
+    assert names[:4] == ["about", "measured", "headline", "plot"]
+    assert read_text(section.css_first(".measured")) == "model tiny · pubmedqa, 40 questions · 2 November 2026"
+    headline = read_text(section.css_first(".headline"))
+    assert "RAG" in headline
+    assert headline.startswith("In 12 of 12 comparisons (difference to RAG")
+    assert "rag" not in headline.split()
+    assert len(section.css(".conclusions")[0].css("li")) <= SHOWN_FINDINGS
+    assert len(section.css("figure.plot")) == len({read_text(node) for node in section.css("figcaption")})
+
+
+def test_page_states_repeated_cells_once_in_the_caption() -> None:
+    rows = tuple(("tiny", arm, 0, n) for arm, n in (("rag", 4), ("brief-context", 5), ("closed-book", 6)))
+    table = Table("Counts", ("model", "arm", "failed", "right"), rows)
+    html = render_page((replace(report_findings.by_position(), tables=(table,), published=()),), plots=False)
+    tree = parse_page(html)
+    assert [read_text(node) for node in tree.css("thead th")] == ["arm", "right"]
+    assert read_text(tree.css_first("caption small")) == "In all rows: model tiny; failed 0."
+    assert [read_text(node) for node in tree.css("tbody th")] == ["RAG", "BriefContext", "closed book"]
+    (link,) = tree.css("a[download]")
+    assert unquote(str(link.attributes["href"])).splitlines()[1] == "tiny,rag,0,4"
+
+
+def test_page_names_arms_only_as_words() -> None:
+    assert name_arms("rag+route beats rag, not rag-model or storage") == (
+        "RAG, then BriefContext beats RAG, not rag-model or storage"
+    )
+    assert name_arms("brief-context+confidence: +1") == "BriefContext with confidence: +1"
+
+
 def test_page_sections_of_one_experiment_have_distinct_titles() -> None:
     one, other = (replace(make_curve(3), sources=(RunSummary(name, {}, True),)) for name in ("titles", "bodies"))
     tree = parse_page(render_page((one, report_findings.by_position(), other), plots=False))
@@ -189,7 +234,7 @@ def test_page_figures_show_interval_count_and_unscored() -> None:
     assert [read_text(cell) for cell in row.css("th, td")][:6] == [
         "tiny",
         "8",
-        "rag",
+        "RAG",
         "0",
         "72.7 % 43.4 to 90.3, n 11 1 not scored",
         "8",
@@ -245,7 +290,7 @@ def test_page_describes_run_of_two_experiments_once() -> None:
     first, second = parse_page(render_tables()).css("section")[:2]
     assert first.css(".facts")
     assert second.css(".facts") == []
-    link = second.css_first("h4 + p a")
+    link = second.css_first("h4 + details p a")
     assert link is not None
     assert (link.attributes["href"], read_text(link)) == ("#runs-1", "Positions")
 
@@ -309,7 +354,7 @@ def test_page_plots_are_visible_without_scripts_and_named() -> None:
     for plot in tree.css("figure.plot"):
         assert "drawn from table" in read_text(plot.css_first("figcaption"))
     legends = [[read_text(item) for item in legend.css("li")] for legend in tree.css(".legend")]
-    assert ["rag", "brief-context"] in legends
+    assert ["RAG", "BriefContext"] in legends
     assert ["win", "tie", "lose"] in legends
 
 

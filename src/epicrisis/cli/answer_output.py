@@ -1,11 +1,11 @@
-"""The file of one answer: Markdown, a Word file, a page or JSON, by its suffix."""
+"""The file of one answer, by its suffix: Markdown, a Word file, a page, JSON, or its sources for reference managers."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
@@ -14,9 +14,13 @@ from epicrisis.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from epicrisis.answers import Answer
+    from epicrisis.report.answer_content import AnswerContent
+    from epicrisis.types import CitationStyle
 
-READABLE_SUFFIXES = (".md", ".docx", ".html", ".json")
-"""Suffixes of files with one answer to read."""
+READABLE_SUFFIXES = (".md", ".docx", ".html", ".json", ".bib", ".ris")
+"""Suffixes of files with one answer or its sources. `.csl.json` is one of `.json`."""
+PAGE_SUFFIXES = (".md", ".docx", ".html")
+"""Suffixes of files for people to read."""
 WORD_SUFFIX = ".docx"
 RECORD_SUFFIXES = (".jsonl", "")
 """Suffixes of files of records."""
@@ -29,16 +33,40 @@ def check_answer_file(path: Path) -> bool:
 
     Raises InputError before any call of a model if the answer could not be written there.
     """
+    from epicrisis.report.citation_files import find_citation_suffix
+
     suffix = path.suffix.lower()
     if suffix in RECORD_SUFFIXES:
         return True
     if suffix not in READABLE_SUFFIXES:
-        raise InputError(f"{path}: the suffix is unknown: name the file .md, .docx, .html, .json or .jsonl")
-    if not path.parent.is_dir():
-        raise InputError(f"{path.parent} is not a folder: choose a file in an existing folder")
+        raise InputError(
+            f"{path}: the suffix is unknown: name the file .md, .docx, .html or .json for the answer, .bib, .ris or "
+            ".csl.json for its sources, .jsonl for a record"
+        )
+    if find_citation_suffix(path.name):
+        check_new_file(path)
+    else:
+        check_page_file(path)
+    return False
+
+
+def check_page_file(path: Path) -> None:
+    """Raise InputError if a file to read could not be written there, or is not one that this program wrote."""
+    _check_folder(path)
     if path.exists() and not _is_answer(path):
         raise InputError(f"{path} exists and is no answer that this program wrote: choose another file")
-    return False
+
+
+def check_new_file(path: Path) -> None:
+    """Raise InputError if the file exists, or its folder does not."""
+    _check_folder(path)
+    if path.exists():
+        raise InputError(f"{path} exists: choose another file, or remove it")
+
+
+def _check_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder: choose a file in an existing folder")
 
 
 def _is_answer(path: Path) -> bool:
@@ -55,25 +83,34 @@ def _is_answer(path: Path) -> bool:
     return any(mark in text for mark in (MARKDOWN_MARK, HTML_MARK)) or text.startswith(_JSON_BEGINNING)
 
 
-def write_answer_file(path: Path, answer: Answer, *, with_path: bool) -> None:
+def write_answer_file(path: Path, answer: Answer, *, with_path: bool, style: CitationStyle | None = None) -> None:
     """Write the answer completely or not at all, readable by its owner only. Raises StorageError.
 
-    `with_path` adds the steps that led to the answer. JSON always has them.
+    `with_path` adds the steps that led to the answer. JSON always has them. `style` adds its sources in that style.
     """
     from epicrisis.cli.event_display import describe_path
     from epicrisis.printable import printable_json
     from epicrisis.report.answer_content import build_answer_content
-    from epicrisis.report.answer_files import to_html, to_markdown
-    from epicrisis.report.answer_word import to_word
+    from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, list_answer_sources
+    from epicrisis.report.citation_styles import list_answer_references
     from epicrisis.serialization import to_json
 
-    suffix = path.suffix.lower()
-    if suffix == ".json":
+    if suffix := find_citation_suffix(path.name):
+        write_private_text(path, CITATION_WRITERS[suffix](list_answer_sources(answer)))
+    elif path.suffix.lower() == ".json":
         text = printable_json(json.dumps(to_json(answer), ensure_ascii=False, indent=2)) + "\n"
         write_private_text(path, text)
-        return
-    steps = describe_path(answer) if with_path else []
-    content = build_answer_content(answer)
+    else:
+        references = None if style is None else list_answer_references(answer, style)
+        write_page_file(path, build_answer_content(answer, references), describe_path(answer) if with_path else [])
+
+
+def write_page_file(path: Path, content: AnswerContent, steps: Sequence[str] = ()) -> None:
+    """Write what a reader is shown as Markdown, a Word file or a page, by the suffix. Raises StorageError."""
+    from epicrisis.report.answer_files import to_html, to_markdown
+    from epicrisis.report.answer_word import to_word
+
+    suffix = path.suffix.lower()
     if suffix == WORD_SUFFIX:
         _write_private(path, to_word(content, steps))
         return
@@ -97,10 +134,7 @@ def open_new_file(path: Path) -> Iterator[TextIO]:
 
     Raises InputError if the file exists, and StorageError.
     """
-    if path.exists():
-        raise InputError(f"{path} exists: choose another file, or remove it")
-    if not path.parent.is_dir():
-        raise InputError(f"{path.parent} is not a folder: choose a file in an existing folder")
+    check_new_file(path)
     with _replacement(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         yield text

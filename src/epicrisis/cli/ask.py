@@ -15,13 +15,24 @@ from typer import Argument, Option
 from epicrisis.answers import Answer, Answered, AnswerStarted, Event, Notice, TextDelta
 from epicrisis.cli.answer_output import READABLE_SUFFIXES
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.options import ANSWER, SEARCH, Choices, Json, LibraryPath, Patient, QuestionFile, Yes, output_option
+from epicrisis.cli.options import (
+    ANSWER,
+    SEARCH,
+    Choices,
+    CiteStyle,
+    Json,
+    LibraryPath,
+    Patient,
+    QuestionFile,
+    Yes,
+    output_option,
+)
 from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import confirm, usage_line
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import InputError
 from epicrisis.printable import agree, count_noun
-from epicrisis.types import Question
+from epicrisis.types import CitationStyle, Question
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.runs.runner import RecordStore
@@ -32,7 +43,14 @@ AnswerView: TypeAlias = Literal["answer", "verbose", "quiet", "json"]
 """What is printed of an answer."""
 Output = Annotated[
     Path | None,
-    output_option(help="Also write the answer to this file: .md, .docx, .html or .json to read, .jsonl as a record."),
+    output_option(
+        help="Also write the answer to this file: .md, .docx, .html or .json to read, .jsonl as a record; its sources "
+        "as .bib, .ris or .csl.json."
+    ),
+]
+SearchOutput = Annotated[
+    Path | None,
+    output_option(help="Also write the documents found to this file: .md, .docx or .html, or .bib, .ris or .csl.json."),
 ]
 Verbose = Annotated[
     bool, Option("-v", "--verbose", help="Also print the path to the answer: ranking, calls, notices and tokens.")
@@ -44,6 +62,7 @@ Quiet = Annotated[bool, Option("-q", "--quiet", help="Print the verdict and the 
     *ANSWER,
     examples=[
         'epicrisis ask ~/lib "Does aspirin prevent pre-eclampsia?"',
+        'epicrisis ask ~/lib "Does aspirin prevent pre-eclampsia?" --cite vancouver -o answer.docx',
         'epicrisis ask ~/lib "Is endosonography valuable in dyschesia?" --options yes,no,maybe --model ./model.gguf',
         "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --model http://127.0.0.1:8000/v1#qwen",
         'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --strategy rag --setting unit=note',
@@ -56,6 +75,7 @@ def ask(
     options: Choices = None,
     file: QuestionFile = None,
     output: Output = None,
+    cite: CiteStyle = None,
     yes: Yes = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
@@ -71,11 +91,13 @@ def ask(
 
     if verbose + quiet + json > 1:
         fail("--verbose, --quiet and --json are different outputs: give one of them")
+    if cite is not None:
+        _check_citing(json=json, quiet=quiet, file=file)
     settings, notices = choose_strategy(check_settings(flags.settings()))
     if question is not None and file is None:
         parsed_question = parse_question(question, options, patient)
         view: AnswerView = "json" if json else "verbose" if verbose else "quiet" if quiet else "answer"
-        _answer_one(settings, notices, library, parsed_question, output, view)
+        _answer_one(settings, notices, library, parsed_question, output, view, cite)
     elif file is not None and question is None:
         if output is None:
             fail("--file needs an output file for the answers: add -o answers.jsonl")
@@ -89,6 +111,15 @@ def ask(
         fail("give either a question, or --file questions.jsonl -o answers.jsonl")
 
 
+def _check_citing(*, json: bool, quiet: bool, file: Path | None) -> None:
+    """Raise InputError if no reference would be listed, or without the extra `citations`."""
+    from epicrisis.report.citation_styles import check_citation_styles
+
+    if json or quiet or file is not None:
+        raise InputError("--cite is for one question whose sources are shown: leave out --json, --quiet or --file")
+    check_citation_styles()
+
+
 def _answer_one(
     settings: Settings,
     notices: Sequence[Notice],
@@ -96,13 +127,14 @@ def _answer_one(
     question: Question,
     output: Path | None,
     view: AnswerView,
+    style: CitationStyle | None,
 ) -> None:
     """Answer a question, print the answer as `view` says, and write it to `output`, if any."""
     from epicrisis.cli.answer_output import check_answer_file, write_answer_file
     from epicrisis.cli.event_display import EventDisplay
 
     is_record = output is not None and check_answer_file(output)
-    display = EventDisplay()
+    display = EventDisplay(style=style)
     show_step = display.show if view == "verbose" else None
     answer = asyncio.run(
         _follow_question(settings, notices, library, question, output if is_record else None, show_step)
@@ -114,7 +146,7 @@ def _answer_one(
     else:
         display.show_answer(answer, quiet=view == "quiet")
     if output is not None and not is_record:
-        write_answer_file(output, answer, with_path=view == "verbose")
+        write_answer_file(output, answer, with_path=view == "verbose", style=style)
     if answer.state in ("failed", "unparsed", "over-window"):
         fail(answer.failure.message if answer.failure else "no answer")
 
@@ -259,6 +291,7 @@ def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Que
     examples=[
         'epicrisis search ~/lib "anal sphincter imaging in dyschesia" --by hybrid -k 16',
         'epicrisis search ~/pubmed "statins in dementia" --setting scope.since=2015 --setting rerank.name=medcpt',
+        'epicrisis search ~/lib "aspirin in pregnancy" -k 30 -o aspirin.ris',
         'epicrisis search ~/ward --patient 10083814 "chest pain" -k 3 --setting unit=note',
     ],
 )
@@ -266,6 +299,8 @@ def search(
     library: LibraryPath,
     query: Annotated[str, Argument(help="Words or a question; `-` reads them from standard input.")],
     patient: Patient = None,
+    output: SearchOutput = None,
+    cite: CiteStyle = None,
     *,
     flags: Flags,
     json: Json = False,
@@ -275,7 +310,7 @@ def search(
     In a patient's record, time expressions in the query ("the last admission") select the notes to search. If nothing
     is found in them, all notes are searched; `--setting timeline=false` always searches all.
     """
-    from epicrisis.cli.search_output import describe_search, show_search
+    from epicrisis.cli.search_output import check_search_file, describe_search, show_search, write_search_file
     from epicrisis.components import open_library_search
     from epicrisis.passage_search import search_passages
 
@@ -283,10 +318,16 @@ def search(
         query = read_standard_input()
     if not query.strip():
         raise InputError("the query is empty: give the words to look for")
+    if output is not None:
+        check_search_file(output)
+    if cite is not None:
+        _check_citing(json=json, quiet=False, file=None)
     settings = flags.settings({"strategy": "rag"})
     with open_library_search(settings, library) as evidence:
         ranking = search_passages(settings, evidence, query, patient)
     if json:
         show_json(describe_search(ranking, query))
     else:
-        show_search(ranking, query)
+        show_search(ranking, query, cite)
+    if output is not None:
+        write_search_file(output, ranking, query, cite)

@@ -36,7 +36,7 @@ from epicrisis.answers import (
 from epicrisis.cli.run_progress import usage_line
 from epicrisis.cli.terminal import open_console
 from epicrisis.printable import GUTTER, count_noun, printable, split_printable_lines
-from epicrisis.types import ArticleMark, Preflight, Ranking
+from epicrisis.types import ArticleMark, CitationStyle, Preflight, Ranking
 
 if TYPE_CHECKING:
     from epicrisis.report.answer_content import AnswerSection
@@ -49,7 +49,9 @@ MAX_IDS = 5
 class EventDisplay:
     """Prints events as they happen, on standard output."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, style: CitationStyle | None = None) -> None:
+        """`style`: also show the sources of the answer in this citation style."""
+        self._style = style
         self._console = console or open_console()
         self._streaming = False
         self._column = 0
@@ -198,7 +200,12 @@ class EventDisplay:
         """Show the answer: verdict and claims, and unless `quiet` the sources, disagreements and gaps."""
         from epicrisis.report.answer_content import build_answer_content
 
-        content = build_answer_content(answer)
+        references = None
+        if self._style is not None:
+            from epicrisis.report.citation_styles import list_answer_references
+
+            references = list_answer_references(answer, self._style)
+        content = build_answer_content(answer, references)
         first, *rest = content.verdict
         if content.failed:
             # The command ends with the reason on standard error.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -265,45 +265,43 @@ def _find_document(store: LibraryStore, prefix: str, scope: Scope) -> tuple[Pass
     examples=[
         "epicrisis library export ~/lib -o lib.jsonl",
         "epicrisis library export ~/ward --patient 10083814 -o record.jsonl",
-        "epicrisis library export ~/lib > lib.jsonl",
+        "epicrisis library export ~/lib -o lib.bib",
     ]
 )
 def export(
     library: LibraryPath,
     output: Annotated[
-        Path | None, output_option(help="File to write, for its owner only. Default: standard output.")
+        Path | None,
+        output_option(help="New file: .jsonl, or .bib, .ris or .csl.json for references. Default: standard output."),
     ] = None,
     patient: Patient = None,
     all_patients: Annotated[
         bool, Option("--all-patients", help="Export literature and the notes of every patient.")
     ] = False,
+    json: Json = False,
 ) -> None:
-    """Write the documents as JSON lines, which `library add` reads back with the same ids.
+    """Write the documents as JSON lines, which `library add` reads back with the same ids, or only their references.
 
-    Without --patient only documents without a patient are written, with it only the notes of this patient.
+    The suffix of the file decides, and it is readable by its owner only. Without --patient only documents without a
+    patient are written, with it only the notes of this patient.
     """
-    from epicrisis.cli.answer_output import open_new_file
-    from epicrisis.document_export import export_documents, to_json_line
+    from epicrisis.document_export import export_documents
     from epicrisis.library.library import LibraryStore
 
     if patient is not None and all_patients:
         raise InputError("--patient and --all-patients are different exports: give one of them")
+    if json and output is None:
+        raise InputError("--json describes the file that was written: name one with -o")
     with LibraryStore.open(library) as store:
         scope = _build_scope(store, patient)
         documents = export_documents(store, _choose_passages(scope.patient, all_patients=all_patients))
-        count = 0
-        if output is None:
-            for document in documents:
-                say_text(printable_json(to_json_line(document)))
-                count += 1
-        else:
-            with open_new_file(output) as file:
-                for document in documents:
-                    file.write(to_json_line(document) + "\n")
-                    count += 1
+        count = _write_documents(documents, output)
         left_out = store.count()[0] - count
-    where = "" if output is None else f" written to {output}"
-    say(f"{counted(count, 'document')}{where}", err=output is None)
+    if json:
+        show_json({"documents": count, "left_out": left_out, "output": str(output)})
+    else:
+        where = "" if output is None else f" written to {output}"
+        say(f"{counted(count, 'document')}{where}", err=output is None)
     if left_out:
         kind, cure = (
             ("document", "") if patient is not None else ("note", ": --patient ID or --all-patients adds notes")
@@ -312,6 +310,32 @@ def export(
         say(f"{counted(left_out, kind)} {outside} left out{cure}", err=True)
     if patient is not None or all_patients:
         say("note: names, birth dates and record numbers of patients are not part of the export", err=True)
+
+
+def _write_documents(documents: Iterable[Document], output: Path | None) -> int:
+    """Write the documents to a file, by its suffix, or as lines to standard output. Return their number."""
+    from epicrisis.cli.answer_output import check_new_file, open_new_file, write_private_text
+    from epicrisis.document_export import to_json_line
+    from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, make_document_source
+
+    count = 0
+    if output is None:
+        for document in documents:
+            say_text(printable_json(to_json_line(document)))
+            count += 1
+        return count
+    if suffix := find_citation_suffix(output.name):
+        check_new_file(output)
+        sources = list(map(make_document_source, documents))
+        write_private_text(output, CITATION_WRITERS[suffix](sources))
+        return len(sources)
+    if output.suffix.lower() != ".jsonl":
+        raise InputError(f"{output}: the suffix is unknown: name the file .jsonl, .bib, .ris or .csl.json")
+    with open_new_file(output) as file:
+        for document in documents:
+            file.write(to_json_line(document) + "\n")
+            count += 1
+    return count
 
 
 def _choose_passages(patient: str | None, *, all_patients: bool) -> Callable[[Passage], bool]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 from typer import Argument, Option
 
 from epicrisis.cli.command import SharedOption
-from epicrisis.types import SearchMode, StrategyName
+from epicrisis.types import CitationStyle, SearchMode, StrategyName
 
 SEARCHING = "Search"
 ANSWERING = "Model and answer"
@@ -24,6 +24,9 @@ LibraryOption = Annotated[
     Option("--library", metavar="FOLDER", help="Folder of the library. Strategies without documents need none."),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON for programs instead of text.")]
+CiteStyle = Annotated[
+    CitationStyle | None, Option("--cite", help="Also list the references in this style (extra `citations`).")
+]
 Yes = Annotated[bool, Option("--yes", help="Start a large run without asking first.")]
 Patient = Annotated[
     str | None, Option("--patient", help="Read this patient's record (id or number). Without it no record is read.")

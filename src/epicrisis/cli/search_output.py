@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.errors import InputError
 from epicrisis.printable import count_noun, printable
-from epicrisis.types import Ranking
+from epicrisis.types import CitationStyle, Ranking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,8 +21,38 @@ _TEXT_LINES = 2
 """Lines of text shown of a passage."""
 
 
-def show_search(ranking: Ranking, query: str) -> None:
-    """Print the documents of a ranking. On a terminal the matching words are highlighted."""
+def check_search_file(path: Path) -> None:
+    """Raise InputError if the documents found could not be written to the file."""
+    from epicrisis.cli.answer_output import PAGE_SUFFIXES, check_new_file, check_page_file
+    from epicrisis.report.citation_files import find_citation_suffix
+
+    if find_citation_suffix(path.name):
+        check_new_file(path)
+    elif path.suffix.lower() in PAGE_SUFFIXES:
+        check_page_file(path)
+    else:
+        raise InputError(f"{path}: the suffix is unknown: name the file .md, .docx, .html, .bib, .ris or .csl.json")
+
+
+def write_search_file(path: Path, ranking: Ranking, query: str, style: CitationStyle | None = None) -> None:
+    """Write the documents found to a file, by its suffix, readable by its owner only. Raises StorageError."""
+    from epicrisis.cli.answer_output import write_page_file, write_private_text
+    from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, list_passage_sources
+    from epicrisis.report.citation_styles import list_search_references
+    from epicrisis.report.search_results import build_search_content
+
+    if suffix := find_citation_suffix(path.name):
+        write_private_text(path, CITATION_WRITERS[suffix](list_passage_sources(ranking.passages)))
+    else:
+        references = None if style is None else list_search_references(ranking, style)
+        write_page_file(path, build_search_content(ranking, query, references))
+
+
+def show_search(ranking: Ranking, query: str, style: CitationStyle | None = None) -> None:
+    """Print the documents of a ranking. On a terminal the matching words are highlighted.
+
+    `style`: also list their references in this citation style.
+    """
     from epicrisis.cli.terminal import open_console
     from epicrisis.report.search_results import group_hits
 
@@ -34,6 +66,14 @@ def show_search(ranking: Ranking, query: str) -> None:
     for number, document in enumerate(documents, 1):
         console.print()
         _show_document(console, number, document)
+    if style is not None:
+        from epicrisis.report.citation_styles import list_search_references
+
+        references = list_search_references(ranking, style)
+        console.print()
+        _print(console, "", references.heading, "bold")
+        for entry in references.entries:
+            _print(console, f"{entry.label:>3} ", f"{f'[{entry.warning}] ' if entry.warning else ''}{entry.text}")
 
 
 def _show_document(console: Console, number: int, document: FoundDocument) -> None:

@@ -91,12 +91,13 @@ class AnswerContent:
     sections: tuple[AnswerSection, ...] = field(default=())
 
 
-def build_answer_content(answer: Answer) -> AnswerContent:
-    """Return what a reader is shown of an answer."""
+def build_answer_content(answer: Answer, references: AnswerSection | None = None) -> AnswerContent:
+    """Return what a reader is shown of an answer. `references`: the sources in a citation style, if wanted."""
     marks = {citation.number: citation.marks for citation in answer.citations}
     verdict, claims = _state_verdict(answer, marks)
     sections = (
         _list_sources(answer),
+        references or AnswerSection(""),
         _list_conflicts(answer),
         AnswerSection("Not found, left out or failed", lines=_list_gaps(answer)),
         AnswerSection("Notes", lines=_list_notes(answer)),

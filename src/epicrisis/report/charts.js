@@ -5,7 +5,9 @@
     const live = document.createElement("div");
     live.className = "live";
     live.setAttribute("aria-hidden", "true");
-    await vegaEmbed(live, JSON.parse(chart.querySelector("script").textContent), options);
+    const chartSpec = JSON.parse(chart.querySelector("script").textContent);
+    if (chart.classList.contains("alone") && chart.clientWidth >= 640) chartSpec.width = 720;
+    await vegaEmbed(live, chartSpec, options);
     chart.append(live);
     chart.classList.add("drawn");
   };

@@ -23,6 +23,9 @@ Spec: TypeAlias = dict[str, Any]
 
 WIDTH, HEIGHT = 360, 260
 """Size of a panel in pixels; it fits a telephone. In plots along names the height depends on the number of rows."""
+WIDE_WIDTH = 720
+"""Width of the only panel of a figure in a wide window."""
+_NAMESPACES = re.compile(r' (?:xmlns(?::xlink)?|version)="[^"]*"')
 COLOURS = ("#0072b2", "#d55e00", "#00825f", "#a8508a", "#8a6a00", "#4a4a4a")
 """Colours of series on white, after Okabe and Ito, some darkened for contrast on paper. The style sheet has those for a
 dark page under the same numbers."""
@@ -81,22 +84,28 @@ class Panel:
     svg: str
     specification: str
     """JSON without any `<`, so that it cannot end an element of the page."""
+    wide_svg: str = ""
+    """The same chart for a wide window, if it is the only panel of its figure."""
 
 
 def draw_panels(figure: PlotFigure, styles: Mapping[str, Style]) -> tuple[Panel, ...]:
     """Draw a chart for each panel of a figure. Raise ImportError without the extra `report`."""
-    import vl_convert
-
     panels = []
     for name in figure.panels:
         marks = [mark for mark in figure.marks if mark.panel == name]
         draw = _line_chart if figure.plot.kind == "line" else _row_chart
         specification = {"config": _CONFIG, **draw(figure, marks, styles)}
-        # An SVG inside a page needs no namespaces.
-        svg = re.sub(r' (?:xmlns(?::xlink)?|version)="[^"]*"', "", vl_convert.vegalite_to_svg(specification), count=3)
         text = json.dumps(specification, separators=(",", ":")).replace("<", "\\u003c")
-        panels.append(Panel(name, svg, text))
+        wide = _draw({**specification, "width": WIDE_WIDTH}) if len(figure.panels) == 1 else ""
+        panels.append(Panel(name, _draw(specification), text, wide))
     return tuple(panels)
+
+
+def _draw(specification: Spec) -> str:
+    """Return a chart as SVG. Inside a page it needs no namespaces."""
+    import vl_convert
+
+    return _NAMESPACES.sub("", vl_convert.vegalite_to_svg(specification), count=3)
 
 
 @cache

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from epicrisis.answers import Answer, Citation
 from epicrisis.printable import printable, printable_json
 from epicrisis.references import Reference, build_reference
-from epicrisis.types import ArticleMark, Passage
+from epicrisis.types import ArticleMark, Document, Passage
 
 _MARKED_NOTE = "This article is marked: {}"
 _LATEX = {
@@ -30,7 +30,8 @@ _LATEX = {
 _LATEX_SPECIAL = re.compile(r"[\\{}$&%#_~^]")
 _VERBATIM_SPECIAL = re.compile(r"[\\{}%]")
 _KEY_CHARACTERS = re.compile(r"[^A-Za-z0-9]")
-_PAGES = re.compile(r"([A-Za-z]?\d+)\s*[-\u2010-\u2015]\s*([A-Za-z]?\d+)")
+_INITIALS = re.compile(r"[A-Z]{1,3}")
+_PAGES = re.compile(r"\b([A-Za-z]?\d+)\s*[-\u2010-\u2015]\s*([A-Za-z]?\d+)")
 _BIBTEX_TYPES = {
     "article-journal": "article",
     "article": "article",
@@ -99,9 +100,16 @@ class CitedSource:
 
     @property
     def container(self) -> str:
-        """The journal or book, or the source of a document without either."""
+        """The journal or book; empty for other documents."""
         publication = self.reference.publication
-        return publication.book or publication.journal or self.reference.journal or self.source
+        return publication.book or publication.journal or self.reference.journal
+
+    @property
+    def heading(self) -> str:
+        """The title without its final full stop, or the id of a document without a title."""
+        title = " ".join(printable(self.title).split())
+        is_sentence = title.endswith(".") and not title.endswith("..")
+        return (title[:-1] if is_sentence else title) or printable(self.id)
 
     @property
     def authors(self) -> tuple[PersonName, ...]:
@@ -158,6 +166,24 @@ def make_source(passage: Passage) -> CitedSource:
     )
 
 
+def make_document_source(document: Document) -> CitedSource:
+    """Return a document as a source to cite."""
+    passage = Passage(
+        f"{document.id}#0",
+        document.id,
+        ordinal=0,
+        start=0,
+        end=len(document.text),
+        text=document.text,
+        title=document.title,
+        source=document.source,
+        date=document.date,
+        patient=document.patient,
+        metadata=document.metadata,
+    )
+    return make_source(passage)
+
+
 def write_bibtex(sources: Iterable[CitedSource]) -> str:
     """Return the sources as BibTeX in UTF-8. Special characters of LaTeX are escaped, and braces are balanced."""
     entries: list[str] = []
@@ -175,14 +201,14 @@ def write_bibtex(sources: Iterable[CitedSource]) -> str:
 def _list_bibtex_fields(source: CitedSource, kind: str) -> Iterator[tuple[str, str]]:
     publication = source.reference.publication
     # The second braces keep the capitals of names such as EGFR.
-    yield "title", f"{{{_escape_latex(source.title or source.id)}}}"
+    yield "title", f"{{{_escape_latex(source.heading)}}}"
     yield "author", " and ".join(map(_write_bibtex_name, source.authors))
     yield "editor", " and ".join(map(_write_bibtex_name, source.editors))
     container = {"article": "journal", "incollection": "booktitle", "inproceedings": "booktitle"}.get(kind, "")
     if container:
         yield container, _escape_latex(source.container)
     elif kind == "misc":
-        yield "howpublished", _escape_latex(source.container)
+        yield "howpublished", _escape_latex(source.container or source.source)
     yield "year", _escape_latex(source.reference.year)
     yield "volume", _escape_latex(publication.volume)
     yield "number", _escape_latex(publication.issue)
@@ -248,7 +274,7 @@ def write_ris(sources: Iterable[CitedSource]) -> str:
 def _list_ris_tags(source: CitedSource) -> Iterator[tuple[str, str]]:
     publication, identifiers = source.reference.publication, source.identifiers
     yield "TY", _RIS_TYPES.get(source.type, "GEN")
-    yield "TI", source.title or source.id
+    yield "TI", source.heading
     for author in source.authors:
         yield "AU", _write_ris_name(author)
     for editor in source.editors:
@@ -256,6 +282,8 @@ def _list_ris_tags(source: CitedSource) -> Iterator[tuple[str, str]]:
     yield "T2", source.container
     if source.reference.journal != source.container:
         yield "J2", source.reference.journal
+    if not source.container:
+        yield "DP", source.source
     yield "PY", source.reference.year
     if source.date and len(source.date) >= len("2015-06"):
         yield "DA", source.date[:10].replace("-", "/")
@@ -305,7 +333,7 @@ def make_csl_item(source: CitedSource) -> dict[str, Any]:
     short = source.reference.journal if source.reference.journal != source.container else ""
     fields: dict[str, Any] = {
         "type": source.type,
-        "title": source.title or source.id,
+        "title": source.heading,
         "author": _write_csl_names(source.authors),
         "editor": _write_csl_names(source.editors),
         "container-title": source.container,
@@ -338,8 +366,13 @@ def _write_csl_names(names: Sequence[PersonName]) -> list[dict[str, str]]:
             written.append({"literal": name.family})
         else:
             suffix = {"suffix": name.suffix} if name.suffix else {}
-            written.append({"family": name.family, "given": name.given, **suffix})
+            written.append({"family": name.family, "given": _separate_initials(name.given), **suffix})
     return written
+
+
+def _separate_initials(given: str) -> str:
+    """Return initials as `M. P.`, which processors divide, and other given names as they are."""
+    return " ".join(f"{letter}." for letter in given) if _INITIALS.fullmatch(given) else given
 
 
 def _list_date_parts(source: CitedSource) -> list[int]:
@@ -350,3 +383,16 @@ def _list_date_parts(source: CitedSource) -> list[int]:
 
 def _describe_marks(source: CitedSource) -> str:
     return _MARKED_NOTE.format(", ".join(source.marks)) if source.marks else ""
+
+
+CITATION_WRITERS: Mapping[str, Callable[[Iterable[CitedSource]], str]] = {
+    ".bib": write_bibtex,
+    ".ris": write_ris,
+    ".csl.json": write_csl_json,
+}
+"""How sources are written, by the ending of the file."""
+
+
+def find_citation_suffix(name: str) -> str:
+    """Return the ending of a file of sources, such as `.csl.json`; empty for other files."""
+    return next(filter(name.lower().endswith, CITATION_WRITERS), "")

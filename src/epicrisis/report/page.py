@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from importlib.util import find_spec
@@ -27,6 +27,7 @@ from epicrisis.evaluation.analysis.table_text import count_key_columns
 from epicrisis.printable import printable
 from epicrisis.report.charts import Panel, Style, assign_styles, chart_program, draw_panels
 from epicrisis.report.figures import PUBLISHED_PLOTS, PlotFigure, plot_figure, plot_figures
+from epicrisis.report.page_header import describe_source, name_arms, name_arms_of_table, write_headline
 from epicrisis.report.table_cells import NONE, CellText, printed_rows, table_csv, table_rows, with_minus
 from epicrisis.report.templates import build_environment
 
@@ -35,7 +36,11 @@ if TYPE_CHECKING:
 
 GENERATOR = "epicrisis report"
 _NO_SOURCE = "'none'"
+SHOWN_FINDINGS = 5
+"""Sentences of a section that are not folded."""
 _ROWS_ON_PAPER = 40
+_LEAST_ROWS = 3
+"""Rows from which columns that say the same are moved to the caption."""
 ERRATA: Mapping[str, str] = {
     "B1": "Equation 1 has the wrong sign: map-reduce is needed if the rankings disagree.",
     "B2": "The threshold is 0.2 in the papers and 0.3 in the code, and n is not stated; at n = 3 both are one test.",
@@ -119,6 +124,8 @@ class _TableView:
     """Numbers of notes already printed in the section."""
     csv: str
     figures: tuple[_FigureView, ...]
+    constants: tuple[tuple[str, CellText], ...]
+    """Columns with the same cell in all rows. They stand in the caption."""
     step: int
     """On paper, every `step`-th row is printed, and the last one. The page says how many are left out."""
     printed: Published | None = None
@@ -141,6 +148,15 @@ class _Section:
     heading: str
     findings: Findings
     tables: tuple[_TableView, ...]
+    headline: str
+    """The finding in one sentence, or empty."""
+    sources: tuple[str, ...]
+    """Model, questions and day of each run."""
+
+    @property
+    def lead(self) -> _TableView | None:
+        """The first table with a plot. Its first plot stands on the first screen."""
+        return next((table for table in self.tables if table.figures and not table.printed), None)
 
 
 def render_page(findings: Sequence[Findings], title: str = "Report of experiments", *, plots: bool = True) -> str:
@@ -179,6 +195,7 @@ def render_page(findings: Sequence[Findings], title: str = "Report of experiment
         list_facts=_list_facts,
         first=lambda source: next(section for section in sections if source in section.findings.sources),
         dash=NONE,
+        shown_findings=SHOWN_FINDINGS,
     )
 
 
@@ -186,7 +203,7 @@ def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Sec
     """Return the section of one experiment: its tables with their plots, and the published tables."""
     sets = {source.name: source.questions for source in findings.sources}
     entries: list[tuple[Table, tuple[PlotFigure, ...], Published | None]] = []
-    for table in findings.tables:
+    for table in map(name_arms_of_table, findings.tables):
         entries.append((table, plot_figures(findings.experiment, table, findings.published, sets), None))
     for publication in findings.published:
         plot = PUBLISHED_PLOTS.get(publication.name)
@@ -200,6 +217,7 @@ def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Sec
     styles = {False: assign_styles(names[False]), True: assign_styles(names[True])}
     notes: dict[str, int] = {}
     tables = []
+    recorded = {i: table_csv(table) for i, table in enumerate(findings.tables, 1)}
     for i, (table, figures, publication_or_none) in enumerate(entries, 1):
         views = []
         for figure in figures if plots else ():
@@ -207,11 +225,16 @@ def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Sec
             legend = {name: figure_styles[name] for name in figure.series}
             # No legend for a single series, or if each row has the name of its series.
             needs_legend = len(legend) > 1 and any(mark.series != mark.row for mark in figure.marks)
-            views.append(_FigureView(figure, draw_panels(figure, figure_styles), legend if needs_legend else {}))
+            panels = _shorten_titles(draw_panels(figure, figure_styles))
+            views.append(_FigureView(figure, panels, legend if needs_legend else {}))
         # The table of a long curve would take tens of pages: print only some of its rows.
         step = math.ceil(len(table.rows) / _ROWS_ON_PAPER) if any(map(attrgetter("many"), figures)) else 1
-        tables.append(_table_view(f"{number}.{i}", table, notes, tuple(views), publication_or_none, step))
-    return _Section(number, heading, findings, tuple(tables))
+        view = _table_view(f"{number}.{i}", table, notes, tuple(views), publication_or_none, step)
+        # The file has the arms under the names of the command line.
+        csv = recorded.get(i) or table_csv(table)
+        tables.append(replace(view, csv=f"data:text/csv;charset=utf-8,{quote(csv)}"))
+    sources = tuple(filter(None, map(describe_source, findings.sources)))
+    return _Section(number, heading, findings, tuple(tables), write_headline(findings), sources)
 
 
 def _table_view(
@@ -230,19 +253,51 @@ def _table_view(
         else:
             notes[note] = len(notes) + 1
             new_notes.append((notes[note], note))
+    rows = printed_rows(table) if printed else table_rows(table)
+    keys = count_key_columns(table)
+    places = [] if printed else _find_constants(rows, keys)
+    kept = [place for place in range(len(table.columns)) if place not in places]
+    constants = [(table.columns[place], rows[0][place]) for place in places]
+    numeric = tuple(str not in map(type, table.column(name)) for name in table.columns)
     return _TableView(
         number=number,
-        table=table,
-        rows=printed_rows(table) if printed else table_rows(table),
-        keys=count_key_columns(table),
-        numeric=tuple(str not in map(type, table.column(name)) for name in table.columns),
+        table=replace(
+            table,
+            columns=tuple(map(table.columns.__getitem__, kept)),
+            rows=tuple(tuple(map(row.__getitem__, kept)) for row in table.rows),
+        ),
+        rows=tuple(tuple(map(row.__getitem__, kept)) for row in rows),
+        keys=sum(place < keys for place in kept),
+        numeric=tuple(map(numeric.__getitem__, kept)),
         notes=tuple(new_notes),
         repeated=tuple(repeated),
-        csv=f"data:text/csv;charset=utf-8,{quote(table_csv(table))}",
+        csv="",
         figures=figures,
+        constants=tuple(constants),
         step=step,
         printed=printed,
     )
+
+
+def _shorten_titles(panels: Sequence[Panel]) -> tuple[Panel, ...]:
+    """Return the panels without what all titles begin with, such as the only model. One without a rest comes last."""
+    heads = {panel.title.partition(", ")[0] for panel in panels}
+    if len(panels) == 1 or len(heads) > 1:
+        return tuple(panels)
+    shortened = [replace(panel, title=panel.title.partition(", ")[2]) for panel in panels]
+    return tuple(sorted(shortened, key=lambda panel: not panel.title))
+
+
+def _find_constants(rows: Sequence[tuple[CellText, ...]], keys: int) -> list[int]:
+    """Return the places of columns that say the same in all rows, except the last one that identifies a row."""
+    if len(rows) < _LEAST_ROWS:
+        return []
+    places: list[int] = []
+    for place in range(len(rows[0])):
+        same = all(row[place] == rows[0][place] for row in rows)
+        if same and (place >= keys or len(places) < keys - 1):
+            places.append(place)
+    return places
 
 
 def _list_facts(facts: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, str]]:
@@ -288,4 +343,5 @@ def _template() -> Template:
     environment = build_environment()
     environment.filters["with_minus"] = with_minus
     environment.filters["printable"] = printable
+    environment.filters["plain"] = name_arms
     return environment.from_string(_read_resource("page.html.jinja"))

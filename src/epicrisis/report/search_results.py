@@ -13,13 +13,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from epicrisis.printable import printable
+from epicrisis.printable import count_noun, printable
 from epicrisis.references import Link, Reference, build_reference, find_document_study
-from epicrisis.report.answer_content import describe_marks
+from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry, describe_marks
 from epicrisis.study_types import StudyTypeMatch
 from epicrisis.types import Hit, Passage, Ranking
 
 _WORD = re.compile(r"[^\W_]+")
+FILE_SNIPPET = 300
+"""Characters of text shown of a passage in a file."""
 _LEAD = 30
 """Characters shown before the first match, at most."""
 
@@ -100,6 +102,31 @@ def describe_source(passage: Passage, reference: Reference, study: StudyTypeMatc
     """Return authors, journal or source, year or date, and type of study or note, on one printable line."""
     parts = [reference.describe("", passage.source, passage.date), study.label if study else reference.note_type]
     return printable(". ".join(filter(None, parts)))
+
+
+def build_search_content(ranking: Ranking, query: str, references: AnswerSection | None = None) -> AnswerContent:
+    """Return the documents found for a file: each with its reference, links and the text around the matches."""
+    documents = group_hits(ranking, query)
+    entries: list[SourceEntry] = []
+    for number, document in enumerate(documents, 1):
+        details = [document.description] if document.description else []
+        for passage in document.passages:
+            start, end = choose_window(passage.text, passage.matches, FILE_SNIPPET)
+            before, after = "… " if start else "", " …" if end < len(passage.text) else ""
+            details.append(f"“{before}{passage.text[start:end]}{after}”")
+            details.append(", ".join(filter(None, (passage.id, passage.place))))
+        entries.append(SourceEntry(f"{number}.", document.title, document.warning, tuple(details), document.links))
+    sections = [AnswerSection("Documents", tuple(entries))] if entries else []
+    if references is not None and references.entries:
+        sections.append(references)
+    found = f"{count_noun(len(ranking.hits), 'passage')} of {count_noun(len(documents), 'document')}"
+    return AnswerContent(
+        question=printable(query),
+        head=f"Found by {ranking.retriever}",
+        verdict=(found,),
+        remarks=tuple(map(printable, ranking.notes)),
+        sections=tuple(sections),
+    )
 
 
 def find_stems(query: str) -> frozenset[str]:

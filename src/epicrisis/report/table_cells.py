@@ -24,7 +24,7 @@ CellUnit: TypeAlias = Literal["share", "number", "p"]
 NONE = "–"
 
 _NOT_SHARES = {
-    *("calls", "tokens", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's", "area"),
+    *("calls", "tokens", "spent", "input", "cached", "output", "seconds", "US dollars", "input beyond RAG's", "area"),
     *("kappa interval", "alpha interval", "AURC", "excess AURC", "Brier score", "ECE"),
 }
 _SHARES = {

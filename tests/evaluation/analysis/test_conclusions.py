@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from epicrisis.evaluation.analysis import statistics
-from epicrisis.evaluation.analysis.conclusions import MEASURE_COLUMN, PATIENTS_COLUMN, draw_conclusions, smallest_shown
+from epicrisis.evaluation.analysis.conclusions import (
+    MEASURE_COLUMN,
+    PATIENTS_COLUMN,
+    draw_conclusions,
+    draw_headline,
+    smallest_shown,
+)
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.sample_size import smallest_difference
@@ -186,3 +192,19 @@ def test_conclusions_avoid_claims_of_significance_and_cause() -> None:
         assert not re.search(r"(?i)signific|because|due to|caus|prove[sd]|effect|improv", " ".join(conclusions))
         alarms += any("more often" in item or "less often" in item for item in conclusions)
     assert alarms <= 9
+
+
+def test_headline_counts_differences_and_states_the_largest() -> None:
+    table = make_table(
+        ("qwen", "brief-context", 25, BETTER, 0.02), ("qwen", "ends", 50, WORSE, 0.04), ("qwen", "ends", 75, SAME, 1.0)
+    )
+    assert draw_headline(table) == (
+        "2 of 3 comparisons (difference to rag) show a difference. The largest: place 50: ends was right 10 points "
+        "less often than rag (95 % interval 1.0 to 19.0; p = 0.04, corrected for 3 comparisons, 40 questions)."
+    )
+
+
+def test_headline_of_one_comparison_is_its_conclusion() -> None:
+    table = make_table(("qwen", "brief-context", 25, SAME, 1.0))
+    assert (draw_headline(table),) == draw_conclusions(table)
+    assert draw_headline(make_table(("qwen", "oracle", None, BOUND, None))) == ""

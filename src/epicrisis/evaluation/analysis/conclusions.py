@@ -16,7 +16,7 @@ from epicrisis.evaluation.analysis.sample_size import ALPHA, POWER, format_point
 from epicrisis.evaluation.analysis.statistics import Difference
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import AGAINST, format_p_equation, is_p_column, label_row
-from epicrisis.printable import count_noun
+from epicrisis.printable import agree, count_noun
 
 DIFFERENCE_TO = "difference to "
 """The beginning of the heading of differences to a baseline; the baseline follows."""
@@ -62,16 +62,50 @@ def draw_conclusions(table: Table) -> tuple[str, ...]:
 
     Differences are shares and are reported in percentage points.
     """
+    comparisons = _count_tests(table)
+    sentences: list[str] = []
+    for index in _find_differences(table):
+        sentences += _describe(_read_comparisons(table, index, comparisons))
+    return tuple(sentences)
+
+
+def _find_differences(table: Table) -> list[int]:
+    """Return the indexes of the columns of tested differences."""
     columns: list[int] = []
-    comparisons = 0
     for index, heading in enumerate(table.columns[1:]):
         if is_p_column(heading) and any(isinstance(row[index], Difference) for row in table.rows):
             columns.append(index)
-            comparisons += sum(row[index + 1] is not None for row in table.rows)
-    sentences: list[str] = []
-    for index in columns:
-        sentences += _describe(_read_comparisons(table, index, comparisons))
-    return tuple(sentences)
+    return columns
+
+
+def _count_tests(table: Table) -> int:
+    """Return the number of tested differences of a table, for which p values are corrected."""
+    return sum(row[index + 1] is not None for index in _find_differences(table) for row in table.rows)
+
+
+def draw_headline(table: Table) -> str:
+    """Return one sentence on the first differences of a table, or empty without a tested difference.
+
+    Of several comparisons it states how many show a difference, and the largest one.
+    """
+    for index in _find_differences(table):
+        comparisons = _read_comparisons(table, index, _count_tests(table))
+        if comparisons:
+            return _summarize(comparisons)
+    return ""
+
+
+def _summarize(comparisons: Sequence[_Comparison]) -> str:
+    shown = [comparison for comparison in comparisons if comparison.p <= ALPHA]
+    if len(comparisons) == 1 or not shown:
+        return next(_describe(comparisons))
+    largest = _describe_difference(max(shown, key=lambda comparison: abs(comparison.difference.value)))
+    if len(shown) == len(comparisons):
+        counts = f"All {len(comparisons)} comparisons"
+    else:
+        counts = f"{len(shown)} of {len(comparisons)} comparisons"
+    verb = agree(len(shown), "shows", "show")
+    return f"{counts} ({comparisons[0].heading}) {verb} a difference. The largest: {largest}"
 
 
 def smallest_shown(difference: Difference, comparisons: int = 1) -> float | None:

@@ -14,6 +14,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import energy_tables, run_comparison
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import group_by
+from epicrisis.evaluation.analysis.letter_preference import describe_letter_preferences
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.selective_prediction import make_selective_tables
 from epicrisis.evaluation.experiments import positions, preflight
@@ -64,9 +65,10 @@ def _findings(name: str, runs: Sequence[RecordedRun]) -> Iterator[Findings]:
 
 
 def _with_shared_tables(findings: Findings, runs: Sequence[RecordedRun]) -> Findings:
-    """Return the findings with the tables that every experiment has: selective prediction and energy."""
+    """Return the findings with what every experiment has: selective prediction, energy, and remarks on letters."""
     selective, energy = make_selective_tables(runs), energy_tables.make_energy_tables(runs, graded_right)
-    return replace(findings, tables=(*findings.tables, *selective, *energy))
+    conclusions = (*describe_letter_preferences(runs), *findings.conclusions)
+    return replace(findings, tables=(*findings.tables, *selective, *energy), conclusions=conclusions)
 
 
 def graded_right(folder: Path) -> frozenset[str]:

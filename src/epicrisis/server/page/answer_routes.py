@@ -17,7 +17,7 @@ from epicrisis.server.errors import AnswerRemoved, NotFound
 from epicrisis.server.page.answer_files import AnswerRemoval
 from epicrisis.server.page.answer_view import build_answer_view, judge_support
 from epicrisis.server.page.document_view import DocumentView, Highlight
-from epicrisis.server.page.exports import FORMATS, list_exports
+from epicrisis.server.page.exports import list_exports, list_formats
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.pdf_view import PdfViewer, send_image
 from epicrisis.server.page.question_form import FormFields, build_form
@@ -122,9 +122,10 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
     @router.get("/answers/{answer_id}/export.{suffix}")
     async def export(answer_id: str, suffix: str, caller: CurrentCaller) -> Response:
         stored = await pages.find(answer_id, caller)
-        if suffix not in FORMATS:
-            raise NotFound(f"an answer is exported as {', '.join(FORMATS)}")
-        chosen = FORMATS[suffix]
+        formats = list_formats()
+        if suffix not in formats:
+            raise NotFound(f"an answer is exported as {', '.join(formats)}")
+        chosen = formats[suffix]
         headers = {**HEADERS, "Content-Disposition": f'attachment; filename="answer.{suffix}"'}
         content = await asyncio.to_thread(chosen.write, stored)
         return Response(content, media_type=chosen.media_type, headers=headers)

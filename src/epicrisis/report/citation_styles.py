@@ -1,0 +1,99 @@
+"""Format sources in a citation style, through the CSL processor citeproc-py (the extra `citations`).
+
+    lines = format_references(list_answer_sources(answer), "vancouver")
+
+The styles are those of the CSL project in the folder `styles`, under CC BY-SA 3.0; each file says what was changed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from epicrisis.answers import Answer
+from epicrisis.errors import InputError
+from epicrisis.printable import printable
+from epicrisis.report.answer_content import AnswerSection, SourceEntry, describe_marks
+from epicrisis.report.citation_files import CitedSource, list_answer_sources, list_passage_sources, make_csl_item
+from epicrisis.types import CitationStyle, Ranking
+
+STYLE_NAMES: Mapping[CitationStyle, str] = {"vancouver": "Vancouver", "ama": "AMA", "apa": "APA"}
+_LOCALE = "en-US"
+
+
+def check_citation_styles() -> None:
+    """Raise InputError without the extra `citations`."""
+    try:
+        import citeproc  # noqa: F401
+    except ImportError:
+        raise InputError("citation styles need the extra `citations`: pip install 'epicrisis[citations]'") from None
+
+
+def format_references(sources: Sequence[CitedSource], style: CitationStyle) -> list[str]:
+    """Return each source as one printable line in this style, in the given order and without numbers.
+
+    Raises InputError without the extra `citations`.
+    """
+    check_citation_styles()
+    if not sources:
+        return []
+    from citeproc import Citation, CitationItem, CitationStylesBibliography, CitationStylesStyle, formatter
+    from citeproc.source.json import CiteProcJSON
+
+    items: list[dict[str, Any]] = []
+    for number, source in enumerate(sources):
+        # Ids of documents may hold characters that the processor changes.
+        items.append({**make_csl_item(source), "id": f"source-{number}"})
+    path = resources.files("epicrisis.report").joinpath("styles", f"{style}.csl")
+    lines: list[str] = []
+    with warnings.catch_warnings(), resources.as_file(path) as file:
+        # It warns about fields that it does not know.
+        warnings.simplefilter("ignore")
+        parsed_style = CitationStylesStyle(str(file), locale=_LOCALE, validate=False)
+        bibliography = CitationStylesBibliography(parsed_style, CiteProcJSON(items), formatter.plain)
+        for item in items:
+            bibliography.register(Citation([CitationItem(item["id"])]))
+        for entry in bibliography.bibliography():
+            line = " ".join(printable(str(entry)).split())
+            lines.append(line if style == "apa" else line[len(f"{len(lines) + 1}.") :].strip())
+    return lines
+
+
+def write_reference_list(sources: Sequence[CitedSource], style: CitationStyle) -> str:
+    """Return a list of references: in the given order with numbers, or without numbers by author for APA."""
+    lines = format_references(sources, style)
+    if style == "apa":
+        lines.sort(key=str.casefold)
+    else:
+        lines = [f"{number}. {line}" for number, line in enumerate(lines, 1)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def list_answer_references(answer: Answer, style: CitationStyle) -> AnswerSection:
+    """Return the sources of an answer in a style, each behind the numbers of its citations.
+
+    Raises InputError without the extra `citations`.
+    """
+    citations = answer.citations if answer.withheld is None else answer.withheld.citations
+    labels: dict[str, str] = {}
+    for citation in citations:
+        labels[citation.document_id] = labels.get(citation.document_id, "") + f"[{citation.number}]"
+    return _list_references(list_answer_sources(answer), list(labels.values()), style)
+
+
+def list_search_references(ranking: Ranking, style: CitationStyle) -> AnswerSection:
+    """Return the documents of a ranking in a style, with their numbers.
+
+    Raises InputError without the extra `citations`.
+    """
+    sources = list_passage_sources(ranking.passages)
+    return _list_references(sources, [f"{number}." for number in range(1, len(sources) + 1)], style)
+
+
+def _list_references(sources: Sequence[CitedSource], labels: Sequence[str], style: CitationStyle) -> AnswerSection:
+    entries: list[SourceEntry] = []
+    for source, label, line in zip(sources, labels, format_references(sources, style), strict=True):
+        entries.append(SourceEntry(label, line, describe_marks(source.marks)))
+    return AnswerSection(f"References ({STYLE_NAMES[style]})", tuple(entries))
