@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,11 @@ def test_closed_library_and_wrong_arguments_are_one_line(folder: Path, tmp_path:
 
 
 def test_notes_added_to_open_library_forbid_remote_models(folder: Path) -> None:
-    remote = {"models": {"writer": {"name": "http://example.org/v1#m"}}, "strategy": "rag", "cache": {"mode": "off"}}
+    remote: dict[str, Any] = {
+        "models": {"writer": {"name": "http://example.org/v1#m"}},
+        "strategy": "rag",
+        "cache": {"mode": "off"},
+    }
     with Library.open(folder, encoder=HashingEncoder(64)) as library:
         with guard_network():
             assert library.ask(QUESTION, **remote).state == "failed", "it was asked, and example.org is no local host"
