@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from epicrisis.types import Metadata
@@ -262,6 +263,7 @@ def find_study_type(metadata: Metadata, title: str = "", abstract: str = "") -> 
     return by_words
 
 
+@lru_cache(maxsize=1024)
 def _read_words(title: str, abstract: str) -> StudyTypeMatch | None:
     """Return the type that the words of a title or abstract show. Work about a trial has none."""
     about_trial = _NO_TRIAL.search(title) is not None

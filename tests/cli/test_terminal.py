@@ -274,6 +274,12 @@ def test_streamed_reply_on_narrow_terminal_keeps_gutter(capsys: pytest.CaptureFi
     assert all(len(line) <= 40 for line in lines)
 
 
+def test_pipe_with_force_color_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jupyter sets it for the commands of its cells."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert not open_console(file=io.StringIO()).is_terminal
+
+
 def test_long_title_on_narrow_terminal_keeps_gutter(capsys: pytest.CaptureFixture[str]) -> None:
     console = open_console()
     console.width, console._force_terminal = 40, True

@@ -44,7 +44,8 @@ RIS = (
     "JF  - N Engl J Med\r\nVL  - 380\r\nSP  - 1\r\nEP  - 10\r\n"
     "DO  - https://doi.org/10.1000/ABC\r\n"
     "L1  - file:///home/u/My%20Papers/smith.pdf\r\nKW  - a\r\nKW  - b\r\n"
-    "TY  - JOUR\r\nTI  - No ER before\r\nAB  - Second\r\nER  -\r\n\r\nTY - CHAP\r\nT1 - One space\r\nN2 - Third\r\nER - \r\n"
+    "TY  - JOUR\r\nTI  - No ER before\r\nAB  - Second\r\nER  -\r\n\r\n"
+    "TY - CHAP\r\nT1 - One space\r\nN2 - Third\r\nER - \r\n"
 )
 BIBTEX = r"""
 Some text before.

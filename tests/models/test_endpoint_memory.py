@@ -51,12 +51,16 @@ class PlainFormat:
 
 
 def run_process(
-    endpoint: Endpoint, home: Path | None, use: Callable[[OpenAICompatibleModel], Awaitable[T]], **settings: Any
+    endpoint: Endpoint,
+    home: Path | None,
+    use: Callable[[OpenAICompatibleModel], Awaitable[T]],
+    name: str = "m",
+    **settings: Any,
 ) -> T:
     """Return the result of a model that knows nothing but what `home` remembers, like one of a new process."""
 
     async def run() -> T:
-        model = OpenAICompatibleModel(f"{endpoint.url}/v1", "m", timeout_seconds=5, home=home, **settings)
+        model = OpenAICompatibleModel(f"{endpoint.url}/v1", name, timeout_seconds=5, home=home, **settings)
         try:
             return await use(model)
         finally:
@@ -99,8 +103,7 @@ def test_facts_of_another_model_or_without_home_are_asked(tmp_path: Path) -> Non
         take_paths(endpoint)
         run_process(endpoint, None, get_capabilities)
         assert sorted(take_paths(endpoint)) == PROBES
-        other = OpenAICompatibleModel(f"{endpoint.url}/v1", "other", timeout_seconds=5, home=tmp_path)
-        asyncio.run(other.capabilities())
+        run_process(endpoint, tmp_path, get_capabilities, name="other")
         assert sorted(take_paths(endpoint)) == PROBES
 
 
@@ -252,3 +255,16 @@ def test_first_call_of_a_known_endpoint_is_the_question(tmp_path: Path) -> None:
         assert (sorted(paths[:4]), paths[4:]) == (PROBES, [CHAT])
         assert run_process(endpoint, tmp_path, ask) == "Yes."
         assert take_paths(endpoint) == [CHAT]
+
+
+def test_replies_cached_without_memory_are_replayed_with_it(tmp_path: Path) -> None:
+    async def complete(model: OpenAICompatibleModel) -> int:
+        await model.capabilities()
+        return (await CachedModel(model, cache).complete(REQUEST)).usage.replayed_calls
+
+    with serving() as endpoint:
+        endpoint.script[CHAT] = [Scripted(completion("Yes.", usage=USAGE))]
+        cache = ReplyCache(tmp_path / "replies.sqlite")
+        replayed = [run_process(endpoint, home, complete) for home in (None, tmp_path, tmp_path)]
+        cache.close()
+    assert replayed == [0, 1, 1]

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from epicrisis.library.ingest_batches import IngestReport
 
 _SOURCES = (
-    "Files and folders: JSONL, text, Markdown, PDF, office files, HTML, PubMed XML, JATS (nxml), references (nbib, RIS, "
-    "BibTeX, CSL-JSON), Zotero's folder, notes as CSV, FHIR (JSON), Retraction Watch's list (CSV)."
+    "Files and folders: PDF, Word (docx), PowerPoint (pptx), Excel (xlsx, xls), OpenDocument (odt, odp, ods), RTF, "
+    "HTML, text, Markdown, JSONL, PubMed XML, JATS (nxml), references (nbib, RIS, BibTeX, CSL-JSON), Zotero's folder, "
+    "notes as CSV, FHIR (JSON), Retraction Watch's list (CSV). Word, PowerPoint, RTF, odt, odp need the extra `office`."
 )
 _COLUMN_ROLES = {
     "patient": "patient",
@@ -85,6 +86,7 @@ _Watch = Annotated[
     LOCAL_ONLY,
     examples=[
         "epicrisis library add ~/lib papers/*.jsonl reports/",
+        "epicrisis library add ~/lib zotero-export/    # PDFs and the .bib or .ris file that describes them",
         "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz retraction_watch.csv",
         "epicrisis library add ~/ward NOTEEVENTS.csv.gz bundle.json",
         "epicrisis library add ~/ward notes.csv --column patient=subject_id --column time=charttime "

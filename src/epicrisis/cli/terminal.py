@@ -65,7 +65,8 @@ def counted(count: int, noun: str) -> str:
 def open_console(*, stderr: bool = False, quiet: bool = False, file: TextIO | None = None) -> Console:
     """Return a console that makes every text printable. It writes to `file`, if given.
 
-    Names of emoji (`:pill:`) and numbers in a text stay unchanged.
+    Names of emoji (`:pill:`) and numbers in a text stay unchanged. FORCE_COLOR, which notebooks set, makes no terminal of
+    a pipe: a bar of progress would fill it with lines.
     """
     from rich.console import Console
     from rich.segment import Segment
@@ -78,7 +79,10 @@ def open_console(*, stderr: bool = False, quiet: bool = False, file: TextIO | No
                 text, style, control = segment
                 yield segment if control else Segment(printable(text, lines=True), style)
 
-    return PrintableConsole(stderr=stderr, quiet=quiet, file=file, highlight=False, emoji=False)
+    is_terminal = (file or (sys.stderr if stderr else sys.stdout)).isatty()
+    return PrintableConsole(
+        stderr=stderr, quiet=quiet, file=file, highlight=False, emoji=False, force_terminal=is_terminal
+    )
 
 
 @contextmanager

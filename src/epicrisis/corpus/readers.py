@@ -132,6 +132,15 @@ SUFFIXES = tuple(_FORMAT_BY_SUFFIX)
 _DEFAULT_FORMATS = {_CSV: "notes", _JSON: "pubmedqa"}
 """Formats of a file named by the user whose beginning does not decide."""
 
+_UNKNOWN_FORMAT = (
+    "its ending is not one of those that `epicrisis library add --help` names, or it is other XML, CSV or JSON; save "
+    "it as PDF, .docx or text"
+)
+_OLD_FORMATS = {
+    ".doc": "Word's old format, which may show deleted text; save it as .docx",
+    ".ppt": "PowerPoint's old format, which may show deleted text; save it as .pptx",
+}
+
 _Reader: TypeAlias = Callable[[], Iterator[ReaderItem]]
 _NotesReader: TypeAlias = Callable[[Path, str], _Reader]
 
@@ -374,10 +383,11 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
                 return _RETRACTION_WATCH
             return "notes" if note_tables.has_known_header(path) else defaults.get(_CSV)
         if format == _JSON:
-            if path.suffix != ".gz" and is_csl_json(path):
+            if path.suffix != ".gz" and path.is_file() and is_csl_json(path):
                 return _REFERENCES
             return "fhir" if fhir.is_fhir(path) else defaults.get(_JSON)
-        if format == "text" and override is None and is_pubmed_export(path):
+        # Opening a pipe would wait for its writer.
+        if format == "text" and override is None and path.is_file() and is_pubmed_export(path):
             return _REFERENCES
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
@@ -429,8 +439,7 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
     if format is None:
-        suffixes = ", ".join(_FORMAT_BY_SUFFIX)
-        reason = describe_damage(path) or f"its ending is not one of {suffixes}, or it is other XML, CSV or JSON"
+        reason = describe_damage(path) or _OLD_FORMATS.get(path.suffix.lower(), _UNKNOWN_FORMAT)
         return partial(_skip, path, reason)
     try:
         check_file(path)
