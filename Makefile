@@ -15,7 +15,7 @@ ANSWER := --model $(MODEL) --strategy focused --setting sentences=5 -k 4
 LOCKED := --require-hashes --no-deps --only-binary=:all:
 OURS := --no-deps --no-build-isolation --editable .
 
-.PHONY: demo serve test test-browser test-torch test-mcp test-integrations torch-wheel docs check fast-test models lock clean
+.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-wheel torch-wheel licences docs check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 ifdef UV
@@ -138,6 +138,21 @@ docs: .venv-docs/.installed  ## the documentation site in build/site, readable o
 	$(DOCS_BIN)/epicrisis models pull minilm smollm2-135m
 	PATH="$(abspath $(DOCS_BIN)):$$PATH" NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --quiet
 
+test-wheel: $(INSTALLED)  ## the wheel in clean environments, one for each extra: pip check, imports, a library, searches
+	$(BIN)/epicrisis models pull minilm
+	$(BIN)/python -m tests.packaging.check_wheel build/wheel
+
+PACKAGING_BIN := .venv-packaging/bin
+
+.venv-packaging/.installed: requirements-packaging.lock
+	$(PYTHON) -m venv .venv-packaging
+	$(PACKAGING_BIN)/python -m pip install --quiet $(LOCKED) -r requirements-packaging.lock
+	touch $@
+
+# Not committed: they change with every lock and system.
+licences: .venv-packaging/.installed  ## licences.csv and bills of materials (CycloneDX) in build/licences; needs test-wheel
+	$(PACKAGING_BIN)/python -m tests.packaging.check_licences build/wheel build/licences
+
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 lock:  ## pin every dependency anew, with the hashes of its files; of torch's tests the versions are kept
@@ -147,6 +162,7 @@ lock:  ## pin every dependency anew, with the hashes of its files; of torch's te
 	$(COMPILE) --group docs --no-annotate --constraints requirements.lock --output-file requirements-docs.lock pyproject.toml
 	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock
 	$(COMPILE) --group integration-tests --output-file requirements-integrations.lock pyproject.toml
+	$(COMPILE) --no-annotate --group packaging --output-file requirements-packaging.lock
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-integrations .venv-docs build dist
+	rm -rf $(VENV) .venv-torch .venv-integrations .venv-docs .venv-packaging build dist

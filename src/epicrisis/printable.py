@@ -113,6 +113,13 @@ def _escape(character: str) -> str:
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True))
 
 
+def format_seconds(seconds: float) -> str:
+    """Return a time as a person says it: `40 s`, `3 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def count_noun(count: int, noun: str) -> str:
     """Return a count with its noun, such as `1 document` or `1,000 documents`. The plural must be regular."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -25,6 +25,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from epicrisis.errors import InputError, NetworkRefused
 
 OWNER_ONLY = 0o600
+HAS_OWNERS = hasattr(os, "geteuid")
+"""Whether files have owners and modes. Windows has access lists instead: a file there has the rights of its folder."""
 TELEMETRY_OFF = {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
 """onnxruntime's wheels report usage from native code, unless these are set before they are loaded."""
 os.environ.update(TELEMETRY_OFF)
@@ -201,8 +203,10 @@ def open_private(path: Path, flags: int) -> int:
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = not path.exists()
-    descriptor = os.open(path, flags | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), OWNER_ONLY)
-    if os.name == "posix":
+    # On Windows a descriptor would else change the ends of lines.
+    flags |= os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags, OWNER_ONLY)
+    if HAS_OWNERS:
         status = os.fstat(descriptor)
         # Only regular files: /dev/stderr belongs to all.
         if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_mode & 0o777 != OWNER_ONLY:
@@ -221,7 +225,7 @@ def restrict_to_owner(folder: Path) -> None:
 
     Files of other users and targets of links stay unchanged. File systems without modes are left alone.
     """
-    if os.name != "posix":
+    if not HAS_OWNERS:
         return
     # The folder itself may be given as a link; links inside it are not followed.
     _restrict(folder.resolve())

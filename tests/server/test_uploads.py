@@ -116,7 +116,8 @@ def test_files_of_several_formats_are_in_the_library_and_answers_use_them(tmp_pa
     ("name", "content", "reason"),
     [
         ("empty.txt", b"", "the file is empty"),
-        ("report.docx", b"PK\x03\x04", "its ending is not one of"),
+        ("report.docx", b"PK\x03\x04", "broken, or not the kind of file that its name says; save it again"),
+        ("report.doc", b"PK\x03\x04", "its ending is not one of"),
         ("page.pdf", b"not a PDF", "not a PDF file, or broken"),
         ("image.txt", b"\x89PNG\r\n\x1a\n\0\xff", "not UTF-8"),
         ("notes.csv", b"subject_id,charttime,text\n1,2150-01-01,Aspirin.\n", "notes of patients"),

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from epicrisis.cli.terminal import open_console, say
-from epicrisis.printable import printable
+from epicrisis.printable import format_seconds, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, Task
@@ -65,13 +65,6 @@ def say_each_minute(describe: Callable[[], Iterable[str]]) -> Iterator[None]:
 def say_above(progress: Progress, line: str) -> None:
     """Write one line above the bars of a progress display."""
     progress.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
-
-
-def format_seconds(seconds: float) -> str:
-    """Return a time as a person says it: `40 s`, `3 min`, `2.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager

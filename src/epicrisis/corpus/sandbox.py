@@ -55,9 +55,16 @@ _ENVIRONMENT = (
     "PYTHONHOME",
     "PYTHONUTF8",
     "TMPDIR",
+    # Windows starts no Python without the first, and has the others instead of HOME and TMPDIR.
+    "SYSTEMROOT",
+    "USERPROFILE",
+    "TEMP",
+    "TMP",
     "TESSDATA_PREFIX",
 )
 """The only environment variables of the child: no keys of endpoints."""
+_HAS_ALARM = hasattr(signal, "alarm")
+_NEW_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
 _LENGTH_BYTES = 8
 
 
@@ -148,6 +155,7 @@ class _Child:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_late = False
 
     def ask(self, request: Mapping[str, Any], data: bytes, size: int) -> list[dict[str, Any]]:
         """Return the reply to a request about a file of `size` bytes. Raises _ParserError."""
@@ -186,6 +194,7 @@ class _Child:
                     stderr=subprocess.DEVNULL,
                     env=environment,
                     process_group=0,
+                    creationflags=_NEW_GROUP,
                 )
             except OSError as error:
                 reason = f"no process can be started to parse it ({error.strerror}); free some memory"
@@ -199,6 +208,22 @@ class _Child:
         return True
 
     def _receive(self, seconds: int) -> dict[str, Any]:
+        """Return the reply. Without alarms, which would end the child, end it here after the time."""
+        if _HAS_ALARM:
+            return self._read_reply(seconds)
+        timer = threading.Timer(seconds, self._stop_late)
+        timer.start()
+        try:
+            return self._read_reply(seconds)
+        finally:
+            timer.cancel()
+
+    def _stop_late(self) -> None:
+        self._is_late = True
+        if self._process is not None:
+            self._process.kill()
+
+    def _read_reply(self, seconds: int) -> dict[str, Any]:
         assert self._process is not None, "the request was sent"
         assert self._process.stdout is not None, "stdin and stdout are pipes"
         head = self._process.stdout.read(_LENGTH_BYTES)
@@ -213,7 +238,8 @@ class _Child:
     def _describe_end(self, seconds: int) -> str:
         assert self._process is not None, "it was started"
         code = self._process.wait()
-        if code == -signal.SIGALRM:
+        was_late, self._is_late = self._is_late, False
+        if was_late or (_HAS_ALARM and code == -signal.SIGALRM):
             return f"its parser took longer than {seconds} s and was stopped; split the file, or save it as text"
         if code == OUT_OF_MEMORY:
             return f"its parser needs more than {MEMORY / 2**30:.1f} GB of memory; split the file, or save it as text"

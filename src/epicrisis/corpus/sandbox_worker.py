@@ -45,7 +45,7 @@ def main() -> None:
     while line := requests.readline():
         request = json.loads(line)
         data = requests.read(request["bytes"])
-        signal.alarm(request["seconds"])
+        _set_alarm(request["seconds"])
         try:
             with suppress(ImportError, OSError, ValueError):
                 import resource
@@ -59,7 +59,7 @@ def main() -> None:
             reply = json.dumps({"items": items, "is_last": is_last}).encode()
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
-        signal.alarm(0)
+        _set_alarm(0)
         replies.write(len(reply).to_bytes(8, "big") + reply)
         replies.flush()
         if is_last:
@@ -112,10 +112,17 @@ def _read_sheet(path: Path) -> list[list[str]]:
         raise ValueError("not a sheet (.xlsx) that can be read") from error
 
 
+def _set_alarm(seconds: int) -> None:
+    """Have the system end this process after so many seconds; 0: never. Without alarms the parent keeps the time."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(seconds)
+
+
 def _prepare() -> None:
     """Disable core dumps, which would contain patients' text, and reset the alarm signal, so that it kills."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    if hasattr(signal, "alarm"):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -126,7 +133,7 @@ def _peak_memory() -> int:
     """Return the peak memory use in bytes; 0 if the system does not provide it."""
     with suppress(OSError):
         # Of this program alone: getrusage includes the parent's, up to the start of this process.
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM"):
                 return int(line.split()[1]) * 1024
     with suppress(ImportError):

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from epicrisis.errors import EncoderMismatch, LibraryDamaged, LibraryMissing
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.printable import quote_for_shell
+from epicrisis.privacy import HAS_OWNERS
 from epicrisis.types import SplitterName
 
 FORMAT = 2
@@ -65,8 +66,13 @@ def mark_complete(manifest: LibraryManifest) -> LibraryManifest:
 
 
 def sync_path(path: Path) -> None:
-    """Make the content of a file, or the new and renamed entries of a folder, durable."""
-    handle = os.open(path, os.O_RDONLY)
+    """Make the content of a file, or the new and renamed entries of a folder, durable.
+
+    Windows opens no folders, writes their entries itself, and writes only files that are open for writing.
+    """
+    if not HAS_OWNERS and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDONLY if HAS_OWNERS else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:

@@ -71,7 +71,7 @@ class SkippedItems:
             line = json.dumps({"path": item.path, "where": item.where, "reason": item.reason}, ensure_ascii=False)
             with suppress(OSError):
                 if self._file is None:
-                    self._file = os.fdopen(open_private(self._path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8")
+                    self._file = os.fdopen(open_private(self._path, os.O_WRONLY | os.O_TRUNC), "w", 1, encoding="utf-8")
                 self._file.write(line + "\n")
 
     def by_reason(self) -> tuple[SkippedReason, ...]:

@@ -27,6 +27,7 @@ from pydantic import BaseModel, Field, ValidationError
 from epicrisis.answers import Answer, Answered, Event
 from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.privacy import HAS_OWNERS
 from epicrisis.server.access import find_known_patient
 from epicrisis.server.answer_steps import describe_step
 from epicrisis.server.errors import NotFound, describe_error, describe_failure, describe_faults
@@ -318,11 +319,11 @@ class LibraryTools:
 
 
 def read_user_name() -> str:
-    """Return the name of the user of this process, or its number."""
+    """Return the name of the user of this process, or its number; `unknown` on a system without numbers."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+    except (KeyError, OSError, ImportError):
+        return str(os.getuid()) if HAS_OWNERS else "unknown"
 
 
 def _send(text: str, result: BaseModel) -> CallToolResult:

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from epicrisis.errors import StorageError
-from epicrisis.privacy import OWNER_ONLY, restrict_to_owner
+from epicrisis.privacy import HAS_OWNERS, OWNER_ONLY, restrict_to_owner
 
 _LOGGER = logging.getLogger("epicrisis.server")
 _FOLDERS = frozenset({"answers", "jobs", "reviews"})
@@ -33,7 +33,7 @@ def make_private_folder(folder: Path) -> None:
         return
     for name in own:
         _restrict(folder / name)
-    if os.name == "posix" and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+    if HAS_OWNERS and stat.S_IMODE(folder.stat().st_mode) & 0o077:
         _LOGGER.warning(
             "other users of this machine can list %s, which also holds other files: name a folder of its own with "
             "--folder, or run chmod 700",
@@ -43,6 +43,8 @@ def make_private_folder(folder: Path) -> None:
 
 def _restrict(path: Path) -> None:
     """Take the rights of others from one file or folder of this user."""
+    if not HAS_OWNERS:
+        return
     status = path.lstat()
     if status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode):
         path.chmod(0o700 if stat.S_ISDIR(status.st_mode) else OWNER_ONLY)

@@ -58,6 +58,8 @@ class ImportProgress:
     skipped: int = 0
     passages: int = 0
     passages_per_second: float = 0.0
+    seconds_left: float | None = None
+    """Estimated from the bytes of the files read so far; None before the first is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +144,11 @@ class UploadImport:
 
     def _read_files(self, show: Callable[[ImportProgress], None]) -> Iterator[ReaderItem]:
         """Yield the items of every file, with the names that the sender gave in place of the stored ones."""
+        started = time.monotonic()
         for number, file in enumerate(self.files):
-            self.progress = replace(self.progress, file=file.name, files_read=number)
+            self.progress = replace(
+                self.progress, file=file.name, files_read=number, seconds_left=self._estimate_rest(number, started)
+            )
             show(self.progress)
             if file.refusal:
                 yield Skipped(file.name, "", file.refusal)
@@ -160,7 +165,13 @@ class UploadImport:
             except InputError as error:
                 reason = error.message.removeprefix(f"{printable_path(path)}: ")
                 yield Skipped(file.name, "", self._hide(reason))
-        self.progress = replace(self.progress, files_read=len(self.files))
+        self.progress = replace(self.progress, files_read=len(self.files), seconds_left=0.0)
+
+    def _estimate_rest(self, files_read: int, started: float) -> float | None:
+        """Return the seconds until all files are read, if those that follow take as long for their size."""
+        total = sum(file.bytes for file in self.files)
+        done = sum(file.bytes for file in self.files[:files_read])
+        return round((time.monotonic() - started) * (total - done) / done, 1) if done else None
 
     def _find_path(self, file: ReceivedFile) -> Path:
         """Return where a file is stored. A PDF is moved to the originals first, since the library records its path."""

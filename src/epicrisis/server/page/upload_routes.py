@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from epicrisis.corpus.readers import SUFFIXES
-from epicrisis.printable import count_noun, printable
+from epicrisis.printable import count_noun, format_seconds, printable
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.library_view import format_bytes
 from epicrisis.server.page.live import frame
@@ -117,6 +117,7 @@ def view_upload(status: UploadStatus) -> UploadView:
             f"File {min(counts.files_read + 1, counts.files):,} of {counts.files:,}: {counts.file}. "
             f"{count_noun(counts.documents, 'document')} read, {counts.saved:,} saved, {counts.skipped:,} skipped, "
             f"{count_noun(counts.passages, 'passage')}, {counts.passages_per_second:,.0f} per second"
+            f"{'' if counts.seconds_left is None else f', {format_seconds(counts.seconds_left)} left'}"
         )
     result = status.result
     reasons: list[str] = []
