@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
+from tests.integrations.test_inspect_task import build_model
 from tests.support import run_folders
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +42,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Pat
     chosen = [line for line in demo if "Lynch" in line or "Reye" in line]
     (papers / "abstracts.jsonl").write_text("\n".join(chosen), encoding="utf-8")
     (reports / "gout.our").write_text("Colchicine helps in gout.", encoding="utf-8")
-    shutil.copy(ROOT / "demo" / "questions.jsonl", folder)
+    questions = (ROOT / "demo" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+    with_options = [line for line in questions if "options" in line]
+    (folder / "questions.jsonl").write_text("\n".join(with_options[:3]), encoding="utf-8")
     for name in ("rag", "brief-context"):
         run_folders.folder(folder / "runs" / name, lambda number, _: number % 2 == 0, name=name)
     return folder
@@ -58,6 +60,8 @@ def run_section(title: str, folder: Path, url: str, monkeypatch: pytest.MonkeyPa
     """Run the examples of a section in one namespace, and install the package that it shows, if any."""
     namespace: dict[str, Any] = {}
     exec("import epicrisis", namespace)
+    if title == "Inspect":
+        namespace["scripted_model"] = build_model(3)
     for language, code in SECTIONS[title]:
         if language == "toml":
             install_metadata(folder / "site", tomllib.loads(code)["project"])
@@ -65,7 +69,8 @@ def run_section(title: str, folder: Path, url: str, monkeypatch: pytest.MonkeyPa
             (folder / "site" / f"{module[1]}.py").write_text(code, encoding="utf-8")
             monkeypatch.syspath_prepend(str(folder / "site"))
         else:
-            exec(compile(code.replace(ENDPOINT, url), f"docs/python.md, {title}", "exec"), namespace)
+            code = code.replace(ENDPOINT, url).replace('"openai/gpt-4o-mini"', "scripted_model")
+            exec(compile(code, f"docs/python.md, {title}", "exec"), namespace)
 
 
 def install_metadata(folder: Path, project: dict[str, Any]) -> None:
@@ -97,7 +102,7 @@ def test_examples_of_section_run(
         "Keep answers and read runs": "brief-context",
         "Your own encoder, chat model, reranker, file format or store": "1 document added\n<Ranking by hybrid+our-"
         "reranker: 1 passage: gout>\nabstained\n1 added to our-store\n",
-        "Inspect": "success 12 questions",
+        "Inspect": "success 3 questions",
     }.get(title, "")
     assert expected in printed
 

@@ -15,12 +15,22 @@ pytestmark = pytest.mark.integrations
 
 try:
     from inspect_ai import eval as run_inspect
-    from inspect_ai.model import ModelOutput, get_model
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
     from epicrisis.integrations.inspect_task import evidence_questions
 except (ImportError, EpicrisisError):
     # Skipped, saying so: tests/conftest.py.
     pass
+
+
+def build_model(calls: int) -> Any:
+    """Return a model that answers with A. It says its usage, for which Inspect would download a tokenizer."""
+    outputs = []
+    for _ in range(calls):
+        output = ModelOutput.from_content("mockllm/model", "ANSWER: A")
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+        outputs.append(output)
+    return get_model("mockllm/model", custom_outputs=outputs)
 
 
 def write_questions(folder: Path, *rows: dict[str, Any]) -> Path:
@@ -36,8 +46,7 @@ def test_task_gives_evidence_and_scores_letters(library: Library, tmp_path: Path
         {"id": "q1", "text": "Does aspirin prevent pre-eclampsia?", "options": options, "gold": "A"},
         {"id": "q2", "text": "Does zinc prolong diarrhoea?", "options": options, "gold": "B"},
     )
-    outputs = [ModelOutput.from_content("mockllm/model", "ANSWER: A") for _ in range(2)]
-    model = get_model("mockllm/model", custom_outputs=outputs)
+    model = build_model(2)
     (log,) = run_inspect(
         evidence_questions(str(library.path), str(questions), k=1, by="bm25"),
         model=model,

@@ -1,0 +1,203 @@
+"""epicrisis.Library: a library that stays open, for scripts, asynchronous code and the models of a program."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import epicrisis
+from epicrisis import Document, EpicrisisError, Library
+from epicrisis.answers import Notice
+from epicrisis.errors import InputError, LibraryError, LibraryMissing, NetworkRefused, SettingsError
+from epicrisis.privacy import guard_network
+from epicrisis.protocols import ChatRequest
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.scorers import TermOverlapReranker
+from epicrisis.testing.stores import MemoryStore
+
+ASPIRIN = Document("pubmed:1", "Aspirin lowers the risk of preterm pre-eclampsia.", "Aspirin <b>", date="2017")
+ZINC = Document("pubmed:2", "Zinc shortens acute diarrhoea in children.", "Zinc", date="2002")
+GOUT = Document("note:1", "Colchicine was started for gout.", patient="anna", date="2150-01")
+QUESTION = "Does aspirin prevent pre-eclampsia?"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as library:
+        assert library.add(ASPIRIN, ZINC).added == 2
+    return tmp_path / "library"
+
+
+def no_reply(request: ChatRequest) -> str:
+    return '{"sentences": [], "claims": []}'
+
+
+def test_library_answers_questions_with_one_encoder_and_model(folder: Path) -> None:
+    model = ScriptedModel(no_reply)
+    cache = {"mode": "off"}
+    with Library.open(folder, encoder=HashingEncoder(64), model=model, strategy="rag", cache=cache) as library:
+        states = [library.ask(QUESTION, ["yes", "no"]).state for _ in range(2)]
+        other = library.ask(QUESTION, ["yes", "no"], k=1)
+        assert library.evidence(QUESTION, sentences=1).sentences[0].text == ASPIRIN.text
+        assert [hit.passage.document_id for hit in library.search("zinc", k=1, by="bm25")] == ["pubmed:2"]
+        reranked = library.search("diarrhoea", reranker=TermOverlapReranker())
+    assert states == [other.state] * 2
+    assert len(model.requests) >= 3
+    assert "TermOverlapReranker" in reranked.retriever
+
+
+def test_library_without_model_asks_for_evidence(folder: Path) -> None:
+    with Library.open(folder, encoder=HashingEncoder(64)) as library:
+        answer = library.ask(QUESTION)
+    assert answer.strategy == "evidence"
+    assert answer.citations[0].quotation == ASPIRIN.text
+
+
+def test_asynchronous_twins_work_within_running_loop(folder: Path) -> None:
+    async def ask() -> None:
+        async with await Library.aopen(folder, encoder=HashingEncoder(64)) as library:
+            answers = await asyncio.gather(*[library.aask(QUESTION) for _ in range(3)])
+            assert {answer.citations[0].document_id for answer in answers} == {"pubmed:1"}
+            # As in a notebook: a loop runs, and the call is synchronous.
+            assert library.ask(QUESTION).state == "answered"
+            assert (await library.aadd(Document("pubmed:3", "Folate prevents neural tube defects."))).added == 1
+            assert (await library.asearch("folate", k=1)).document_ids == ("pubmed:3",)
+            assert (await library.aevidence("folate", sentences=1)).sentences[0].passage.document_id == "pubmed:3"
+            assert await library.apatients() == ()
+
+    asyncio.run(ask())
+
+
+def test_cancelled_question_stops_call_of_model(folder: Path) -> None:
+    started, stopped = threading.Event(), threading.Event()
+
+    class SlowModel(ScriptedModel):
+        async def complete(self, request: ChatRequest, on_delta: object = None) -> object:  # type: ignore[override]
+            started.set()
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                stopped.set()
+                raise
+            raise AssertionError("nobody waits an hour")
+
+    async def ask() -> None:
+        options = {"encoder": HashingEncoder(64), "model": SlowModel(no_reply), "strategy": "rag"}
+        async with await Library.aopen(folder, **options) as library:
+            task = asyncio.create_task(library.aask(QUESTION))
+            await asyncio.to_thread(started.wait)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.to_thread(stopped.wait)
+
+    asyncio.run(ask())
+
+
+def test_closed_library_and_wrong_arguments_are_one_line(folder: Path, tmp_path: Path) -> None:
+    library = Library.open(folder)
+    library.close()
+    library.close()
+    with pytest.raises(LibraryError, match=r"is closed: open it again"):
+        library.ask(QUESTION)
+    with pytest.raises(LibraryMissing, match="no library at"):
+        Library.open(tmp_path / "nowhere")
+    with pytest.raises(LibraryError, match=r"is a library already: use Library\.open"):
+        Library.create(folder, encoder=HashingEncoder(64))
+    with pytest.raises(SettingsError, match="did you mean strategy"):
+        Library.open(folder, stratgy="rag")
+    with Library.open(folder, encoder=HashingEncoder(64)) as opened:
+        with pytest.raises(InputError, match="nothing to add"):
+            opened.add()
+        with pytest.raises(InputError, match="lists the roles of --column"):
+            opened.add(folder, columns={"patiënt": "x"})
+        with pytest.raises(SettingsError, match="unknown setting kk"):
+            opened.search("zinc", kk=3)
+
+
+def test_notes_added_to_open_library_forbid_remote_models(folder: Path) -> None:
+    remote: dict[str, Any] = {
+        "models": {"writer": {"name": "http://example.org/v1#m"}},
+        "strategy": "rag",
+        "cache": {"mode": "off"},
+    }
+    with Library.open(folder, encoder=HashingEncoder(64)) as library:
+        with guard_network():
+            assert library.ask(QUESTION, **remote).state == "failed", "it was asked, and example.org is no local host"
+        assert library.add(GOUT, literature=True).added == 1
+        assert [patient.id for patient in library.patients()] == ["anna"]
+        with pytest.raises(SettingsError, match=r"holds patients' notes and example\.org is not this machine"):
+            library.ask("What was started?", patient="anna", **remote)
+        assert library.ask("What was started?", patient="anna").citations[0].quotation == GOUT.text
+
+
+def test_guard_of_block_leaves_other_threads_alone() -> None:
+    results = []
+
+    def connect() -> None:
+        with socket.socket() as connection, pytest.raises(OSError, match="refused"):
+            connection.connect(("127.0.0.1", 1))
+        results.append("not guarded")
+
+    with guard_network():
+        with socket.socket() as connection, pytest.raises(NetworkRefused):
+            connection.connect(("192.0.2.1", 80))
+        thread = threading.Thread(target=connect)
+        thread.start()
+        thread.join()
+    assert results == ["not guarded"]
+
+
+def test_store_of_program_counts_as_notes_and_is_named(tmp_path: Path) -> None:
+    store, encoder = MemoryStore(), HashingEncoder(64)
+    with Library.open(tmp_path, store=store, encoder=encoder) as library:
+        report = library.add(ASPIRIN, GOUT)
+        assert (report.added, library.add(ASPIRIN).unchanged) == (2, 1)
+        answer = library.ask("What was started?", patient="anna", model=ScriptedModel(no_reply), strategy="rag")
+        assert [hit.passage.document_id for hit in library.search("colchicine", k=5)] == ["pubmed:1"]
+        with pytest.raises(SettingsError, match=r"may hold patients' notes and example\.org is not this machine"):
+            library.ask(QUESTION, model="http://example.org/v1#m", strategy="rag")
+        with pytest.raises(LibraryError, match="does not list its patients"):
+            library.patients()
+    notices = [event for event in answer.trace if isinstance(event, Notice)]
+    unchecked = [notice.message for notice in notices if notice.kind == "unchecked"]
+    assert any("the store MemoryStore of this program" in message for message in unchecked)
+    assert any("the chat model scripted of this program" in message for message in unchecked)
+    assert any("replies are not cached" in notice.message for notice in notices)
+
+
+def test_values_draw_themselves_without_markup_of_documents(folder: Path) -> None:
+    with Library.open(folder, encoder=HashingEncoder(64)) as library:
+        values = (library.ask(QUESTION), library.search(QUESTION), library.evidence(QUESTION))
+    for value in values:
+        html, markdown = value._repr_html_(), value._repr_markdown_()
+        assert "Aspirin &lt;b&gt;" in html
+        assert "<b>" not in html
+        assert "<script" not in html
+        assert "src=" not in html
+        assert "pubmed.ncbi.nlm.nih.gov/1/" in html
+        assert r"Aspirin \<b\>" in markdown
+        assert len(repr(value)) < 200
+        assert "\n" not in repr(value)
+
+
+def test_error_in_notebook_is_one_line() -> None:
+    (line,) = EpicrisisError("first\nsecond\x1b[31m")._render_traceback_()
+    assert line == "EpicrisisError: first second\ufffd[31m"
+
+
+def test_import_loads_nothing_heavy() -> None:
+    """Names are imported at first use."""
+    import subprocess
+    import sys
+
+    code = "import sys, epicrisis; print([m for m in ('numpy', 'pydantic', 'lancedb', 'asyncio') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+    assert "Library" in dir(epicrisis)
