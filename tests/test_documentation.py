@@ -27,8 +27,8 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 OPTION = re.compile(r"(?:--[a-z][a-z-]*|-[a-zA-Z])")
 MODULE = re.compile(r"(?:[\w-]+/)*[\w-]+\.(?:py|jinja|toml)")
 FOLDER = re.compile(r"[a-z]\w+(?:/[a-z]\w+)*/")
-FILES_OF_USERS = {"words/", "datasets/", "judging/", "runs/", "epicrisis.toml", "config/"}
-"""Folders and files of libraries, runs and users, which pages of the design name too."""
+OTHER_FILES = {"words/", "datasets/", "judging/", "runs/", "config/", "epicrisis.toml", "pyproject.toml"}
+"""Folders and files of libraries, runs, users and of the repository itself, which pages of the design name too."""
 COMPREHENSIVE = 100
 """The fewest commands in the documentation, so that a broken pattern cannot pass for correct pages."""
 
@@ -120,8 +120,10 @@ def missing_paths(text: str) -> list[str]:
     """Return the modules, prompts and folders in inline code that no file or folder of the repository has."""
     missing = []
     for code in INLINE.findall(FENCE.sub("", text)):
+        if code in OTHER_FILES:
+            continue
         is_path = MODULE.fullmatch(code) or FOLDER.fullmatch(code)
-        if is_path and code not in FILES_OF_USERS and not any(name.endswith("/" + code) for name in repository_paths()):
+        if is_path and not any(name.endswith("/" + code) for name in repository_paths()):
             missing.append(code)
         dotted = re.fullmatch(r"epicrisis((?:\.[a-z_]+)+)", code)
         if dotted and not _is_module(dotted[1].strip(".").split(".")):
