@@ -74,7 +74,8 @@ import os, signal
 IMPORT_ALL = """
 import importlib, pkgutil, epicrisis
 for module in pkgutil.walk_packages(epicrisis.__path__, "epicrisis."):
-    if not module.name.endswith("__main__"):
+    # The integrations need packages of their own, and nothing of the system.
+    if not module.name.endswith("__main__") and ".integrations." not in module.name:
         importlib.import_module(module.name)
 """
 RUN = """

@@ -75,7 +75,7 @@ class Reference:
     study: StudyTypeMatch | None = None
     """None for notes of a record and for studies of an unknown type."""
     note_type: str = ""
-    """Of a note in a patient's record."""
+    """Of a note in a patient's record; `note` if its type is unknown."""
     section: str = ""
     """The heading above the cited words, in a full text or a note."""
     page: int | None = None
@@ -127,7 +127,7 @@ def build_reference(passage: Passage, start: int | None = None) -> Reference:
         year=(passage.date or "")[:4],
         links=() if is_record else _links(passage),
         study=find_passage_study(passage),
-        note_type=note_type if is_record else "",
+        note_type=(note_type or "note") if is_record else "",
         section=" ".join(section.split()) if isinstance(section, str) else "",
         page=page if isinstance(page, int) and not isinstance(page, bool) else None,
         is_page_by_ocr=isinstance(by_ocr, list) and page in by_ocr,

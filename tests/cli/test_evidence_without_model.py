@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import epicrisis
-from epicrisis import components
 from epicrisis.api import NO_MODEL, choose_strategy
 from epicrisis.configuration import load_settings
 from epicrisis.errors import ModelMissing
+from epicrisis.models.chat import loading
 from tests.cli.conftest import Run
 
 QUESTION = "Does aspirin lower the risk of pre-eclampsia?"
@@ -36,7 +36,7 @@ def test_ask_without_model_shows_sentences_and_opens_no_chat_model(
     def refuse(*_: Any) -> None:
         raise AssertionError("a chat model was opened")
 
-    monkeypatch.setattr(components, "load_chat", refuse)
+    monkeypatch.setattr(loading, "load_chat", refuse)
     result = run("ask", encoder_only, QUESTION)
     assert result.exit_code == 0, result.stderr
     assert result.stdout.count("no chat model is named") == 1

@@ -87,8 +87,8 @@ def test_search_of_patient_and_literature_shows_sources(run: Run, ward: Path, tm
     screen = run(
         "search", ward, "chest pain", "--patient", "p1", "--setting", f"beside={papers}", "--by", "bm25"
     ).stdout
-    assert "(2001), papers" in screen
-    assert "(2150-05), notes" in screen
+    assert "papers. 2001\n" in screen
+    assert "notes. 2150-05" in screen
 
 
 def test_search_library_beside_itself_is_refused(run: Run, ward: Path) -> None:
