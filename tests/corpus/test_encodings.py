@@ -55,13 +55,28 @@ def test_text_in_other_encoding_is_read_exactly(language: str, encoding: str) ->
     assert name, "it is reported"
 
 
+@pytest.mark.parametrize("text", ["naïf", "1,2150,naïf\n2,2151,rôle\n", "Müller, Größe, für", "déjà vu", "señor José"])
+def test_few_letters_with_accents_are_not_taken_for_other_letters(text: str) -> None:
+    decoded, _ = decode_text(text.encode("cp1252"))
+    assert not any(letter >= "\u0370" for letter in decoded), "no Greek, Cyrillic or Chinese one"
+
+
 @pytest.mark.parametrize("data", [b"plain", "naïve".encode(), b"\xef\xbb\xbf" + "naïve".encode()])
 def test_utf8_is_not_reported(data: bytes) -> None:
     assert decode_text(data) == (data.decode("utf-8-sig"), "")
 
 
 @pytest.mark.parametrize(
-    "data", ["naïve\n".encode() + "naïve".encode("cp1252"), b"\xff\xfea", b"\x89PNG\r\n\x1a\n\0\xff"]
+    "data",
+    [
+        "naïve\n".encode() + "naïve".encode("cp1252"),
+        "a,naïve\n".encode() + "a,naïf\n".encode("cp1252"),
+        "the patient’s “naïve” rôle\n".encode() + "naïf\n".encode("cp1252"),
+        TEXTS["en"].encode() * 9 + "naïf".encode("cp1252"),
+        TEXTS["zh"].encode() * 9 + b"\xef\n",
+        b"\xff\xfea",
+        b"\x89PNG\r\n\x1a\n\0\xff",
+    ],
 )
 def test_bytes_without_one_encoding_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="save"):

@@ -14,7 +14,7 @@ import pytest
 from epicrisis.corpus import csv_rows, note_tables
 from epicrisis.corpus.note_documents import NoteCleaning, normalize_id
 from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, Skipped
+from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, FileRemark, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
@@ -220,6 +220,14 @@ def test_file_with_mixed_encodings_is_read(tmp_path: Path) -> None:
     assert "iconv" in reason
 
 
+def test_columns_with_names_in_windows_1252_are_read(tmp_path: Path) -> None:
+    path = put(tmp_path, "pid,grö\n1,klein\n".encode("cp1252"))
+    note, *others = read_sources([path], "notes", columns=NoteColumns(patient="pid", text="grö"))
+    assert isinstance(note, Document)
+    assert note.text == "klein"
+    assert any(isinstance(item, FileRemark) and "read as cp1252" in item.text for item in others)
+
+
 @pytest.mark.parametrize("line_ends", [True, False])
 def test_note_over_length_limit_is_skipped_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line_ends: bool
@@ -262,7 +270,7 @@ def test_rows_with_wrong_width_or_nul_bytes_are_reported(tmp_path: Path) -> None
         (b"pid,body,body\n", NoteColumns(patient="pid", text="body"), "2 columns are called 'body'"),
         (b"10083814,2150-03-04,Fever since a week\n", OWN, "its first line is no header"),
         (b"Muster,March,Fever\n", OWN, "no column is called 'pid'; its first line has 3 columns"),
-        ("pid,grö\n".encode("cp1252"), OWN, "iconv -f WINDOWS-1252"),
+        ("pid,grö\n".encode("cp1252") + "1,naïve\n".encode(), OWN, "iconv -f WINDOWS-1252"),
         ("pid,body\n".encode("utf-16-le"), OWN, "iconv -f UTF-16"),
         (b"PK\x03\x04xxxx", OWN, "save the sheet as CSV"),
         (b"", OWN, "the file is empty"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import functools
 import io
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, cast
@@ -51,7 +52,15 @@ _CANDIDATES = frozenset(
 )
 """Encodings of people's files. All others that chardet knows make short texts ambiguous."""
 _MANY_BYTES = frozenset({"cp932", "euc_jp", "iso2022_jp", "gbk", "gb18030", "big5", "big5hkscs", "cp949", "euc_kr"})
+_OTHER_LETTERS = _MANY_BYTES | {"cp1251", "cp1253", "koi8-r", "cp866"}
+_LATIN = frozenset({"cp1250", "cp1252", "cp1254", "iso8859-1", "iso8859-2", "mac-roman"})
 _NO_MATCH = "cp037"
+_UTF8_SEQUENCE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_ASCII = bytes(range(128))
+_RUN = re.compile(r"[^\x00-\x7f]+")
+_RUN_IN_WORD = re.compile(
+    r"(?<=[A-Za-z])[^\x00-\x7f]{1,2}(?![^\x00-\x7f])|(?<![^\x00-\x7f])[^\x00-\x7f]{1,2}(?=[A-Za-z])"
+)
 _UNKNOWN = "not UTF-8, and its encoding cannot be told; save it as UTF-8"
 
 
@@ -78,13 +87,9 @@ def decode_text(data: bytes) -> tuple[str, str]:
 
 def guess_encoding(sample: bytes) -> str:
     """Return Python's name of the encoding of a text that is not UTF-8. Raises ValueError if it cannot be told."""
-    import chardet
-
-    name = chardet.detect(sample, include_encodings=_CANDIDATES, no_match_encoding=_NO_MATCH)["encoding"]
-    try:
-        encoding = codecs.lookup(name or _NO_MATCH).name
-    except LookupError as error:
-        raise ValueError(_UNKNOWN) from error
+    encoding = _detect(sample, _CANDIDATES)
+    if encoding in _OTHER_LETTERS and _is_western(sample, encoding):
+        encoding = _detect(sample, _LATIN)
     if encoding == "iso8859-1":
         # As browsers read it: the difference is in characters that no text has.
         encoding = "cp1252"
@@ -93,11 +98,34 @@ def guess_encoding(sample: bytes) -> str:
     is_wide = encoding.startswith("utf-")
     if encoding in ("utf-8", _NO_MATCH) or (nulls and not is_wide) or (is_wide and 4 * nulls < len(sample)):
         raise ValueError(_UNKNOWN)
-    if encoding not in _MANY_BYTES and not encoding.startswith("utf"):
-        for line in _select_lines(sample.splitlines()):
-            if _is_utf8(line):
-                raise ValueError("two encodings are mixed, one of them UTF-8; save all of it as UTF-8")
+    if encoding in _MANY_BYTES:
+        # Characters of these encodings look like UTF-8 by chance, but never nearly all of them.
+        high = len(sample.translate(None, _ASCII))
+        is_mixed = 4 * sum(map(len, _UTF8_SEQUENCE.findall(sample))) > 3 * high
+    else:
+        is_mixed = not is_wide and any(map(_is_utf8, _select_lines(sample.splitlines())))
+    if is_mixed:
+        raise ValueError("two encodings are mixed, one of them UTF-8; save all of it as UTF-8")
     return encoding
+
+
+def _detect(sample: bytes, candidates: frozenset[str]) -> str:
+    import chardet
+
+    name = chardet.detect(sample, include_encodings=candidates, no_match_encoding=_NO_MATCH)["encoding"]
+    try:
+        return codecs.lookup(name or _NO_MATCH).name
+    except LookupError as error:
+        raise ValueError(_UNKNOWN) from error
+
+
+def _is_western(sample: bytes, encoding: str) -> bool:
+    """Return whether most characters beyond ASCII, read in an encoding of other letters, are alone within Latin words.
+
+    They are letters with accents: in GBK, `naïf` of Windows-1252 is `na` and one Chinese character.
+    """
+    text = sample.decode(encoding, "replace")
+    return 2 * len(_RUN_IN_WORD.findall(text)) > len(_RUN.findall(text))
 
 
 def encoding_remark(name: str, encoding: str) -> FileRemark:
