@@ -39,13 +39,13 @@ def test_library_is_searched_checked_and_filled(tmp_path: Path) -> None:
         await page.click("text=Check every passage")
         await page.wait_for_selector("#check .sound", timeout=60_000)
         pdf = made_pdf([["Melatonin shortened sleep onset."]], "Melatonin for sleep")
-        files = [("melatonin.pdf", pdf), ("slides.pptx", b"PK")]
+        files = [("melatonin.pdf", pdf), ("slides.key", b"PK")]
         chosen = [{"name": name, "mimeType": "text/plain", "buffer": content} for name, content in files]
         await page.set_input_files("#upload-files", chosen)  # type: ignore[arg-type]
         await page.click("form[enctype] button")
         await page.wait_for_selector("#upload .sound", timeout=60_000)
         assert "1 document added" in await page.inner_text("#upload")
-        assert "slides.pptx: its ending is not one of" in await page.inner_text("#upload")
+        assert "slides.key: its ending is not one of" in await page.inner_text("#upload")
         await page.goto(f"{visit.address}/libraries/lib")
         await page.fill("#words", "melatonin sleep")
         await page.press("#words", "Enter")
@@ -64,7 +64,7 @@ def test_no_page_of_libraries_and_runs_violates_accessibility(
         await page.click("text=Check every passage")
         await page.wait_for_selector("#check .sound", timeout=60_000)
         found = [f"library {line}" for line in await find_violations(page, axe)]
-        chosen = {"name": "slides.pptx", "mimeType": "text/plain", "buffer": b"PK"}
+        chosen = {"name": "slides.key", "mimeType": "text/plain", "buffer": b"PK"}
         await page.set_input_files("#upload-files", [chosen])  # type: ignore[arg-type]
         await page.click("form[enctype] button")
         await page.wait_for_selector("#upload .sound", timeout=60_000)
