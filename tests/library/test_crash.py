@@ -206,6 +206,7 @@ def test_move_killed_loses_nothing(killer: Killer, moment: str, folder: Path, la
     with LibraryStore.open(folder) as library:
         before = contents(library)
     killer.kill("optimize", folder, moment, 0)
+    assert (folder / "passages.lance").exists(), "nothing was copied before the kill: the test shows nothing"
     is_moved = moment == "sqlite-removed"
     assert table_name(folder) == ("passages.lance" if is_moved else "passages.sqlite")
     check_unchanged(folder, before)

@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +25,7 @@ from epicrisis.library.document_list import DocumentFilter, list_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.upload_reception import UploadLimits, clean_name
+from epicrisis.server.uploads import UploadFile, Uploads
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.corpus.test_pages import made_pdf
 from tests.server.test_patients import Ward
@@ -431,6 +433,45 @@ def test_cancelled_upload_keeps_its_files_and_resumes(tmp_path: Path) -> None:
     assert len([id_ for id_ in list_ids(tmp_path) if id_.startswith("m:")]) >= 950
 
 
+def test_upload_cancelled_while_its_state_is_stored_stays_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The description is written by one thread at a time, and the last word is that of the cancellation."""
+    begun, proceed, ended = threading.Event(), threading.Event(), threading.Event()
+    write = Uploads._write
+
+    def write_slowly(uploads: Uploads, upload: UploadFile) -> None:
+        if upload.state != "running" or begun.is_set():
+            write(uploads, upload)
+            return
+        begun.set()
+        assert proceed.wait(30)
+        write(uploads, upload)
+        ended.set()
+
+    async def run() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        async with connect(make_app(tmp_path)) as client:
+            sent = await client.post(DOCUMENTS, files=[("files", ("a.jsonl", TRIAL.encode()))])
+            id_ = sent.json()["id"]
+            assert await asyncio.to_thread(begun.wait, 30)
+            cancelling = asyncio.create_task(client.post(f"/api/v1/uploads/{id_}/cancel"))
+            # Time enough for a cancellation that does not wait for the write.
+            await asyncio.sleep(0.3)
+            proceed.set()
+            await cancelling
+            assert await asyncio.to_thread(ended.wait, 30)
+            cancelled = (await client.get(f"/api/v1/uploads/{id_}")).json()
+            (path,) = (tmp_path / "server").rglob("upload.json")
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            await client.post(f"/api/v1/uploads/{id_}/resume")
+            return cancelled, stored, await wait(client, id_)
+
+    monkeypatch.setattr(Uploads, "_write", write_slowly)
+    cancelled, stored, done = asyncio.run(run())
+    assert (cancelled["state"], stored["state"]) == ("cancelled", "cancelled")
+    assert (done["state"], done["result"]["added"]) == ("done", 1)
+
+
 def test_questions_are_answered_while_documents_are_added(tmp_path: Path) -> None:
     async def run() -> tuple[list[int], dict[str, Any]]:
         async with connect(make_app(tmp_path)) as client:
@@ -461,7 +502,7 @@ def test_events_end_with_result(tmp_path: Path) -> None:
 def test_form_of_page_leads_to_progress_and_result(tmp_path: Path) -> None:
     async def run() -> tuple[Page, Page, str]:
         async with connect(make_app(tmp_path)) as client:
-            files = [("files", ("gout.md", TEXT)), ("files", ("<b>x.docx", b"PK"))]
+            files = [("files", ("gout.md", TEXT)), ("files", ("<b>x.xyz", b"PK"))]
             sent = await client.post("/libraries/lib/uploads", files=files)
             assert sent.status_code == 303
             address = sent.headers["location"]
@@ -473,7 +514,7 @@ def test_form_of_page_leads_to_progress_and_result(tmp_path: Path) -> None:
     page, library, stream = asyncio.run(run())
     text = " ".join(page.one("main").text.split())
     assert "1 document added, 0 replaced, 0 unchanged, 1 skipped" in text
-    assert "<b>x.docx: its ending is not one of" in text
+    assert "<b>x.xyz: its ending is not one of" in text
     assert page.all("b") == []
     assert "State:" in stream
     assert "gout.md" in library.one("ul", "uploads").text

@@ -50,6 +50,7 @@ _AFTER: dict[str, tuple[Owners, str]] = {
     "measured": ((vector_index,), "measure_index"),
     "report-not-in-place": ((json,), "dump"),
     "report-written": ((vector_index,), "write_report"),
+    "copying": ((LanceTable,), "append"),
     "copied": ((tables,), "copy_to_lance"),
     "version-forgotten": ((Journal,), "forget_table_version"),
     "sqlite-removed": ((tables,), "remove_sqlite"),
@@ -73,7 +74,6 @@ _DURING: dict[str, tuple[Owners, str]] = {
     "building-index": ((VectorSearch,), "build_index"),
     "measuring": ((vector_index,), "measure_index"),
     "optimizing": ((LibraryStore,), "optimize"),
-    "copying": ((tables,), "copy_to_lance"),
 }
 PHASES = (
     "journal-begun",
@@ -101,7 +101,6 @@ _DELAYS = {
     "building-filters": 0.05,
     "building-index": 0.02,
     "measuring": 0.1,
-    "copying": 0.1,
     "optimizing": 0.3,
 }
 """Seconds at most from the beginning of what the process dies within."""

@@ -100,6 +100,8 @@ class Uploads:
         self._progress: dict[str, ImportProgress] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._cancelled: dict[str, threading.Event] = {}
+        self._queued: set[str] = set()
+        """Uploads whose task waits for its turn, and has written nothing."""
         self._turn = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._receiving = 0
@@ -245,6 +247,7 @@ class Uploads:
 
     def _launch(self, upload: UploadFile) -> None:
         self._cancelled[upload.id] = threading.Event()
+        self._queued.add(upload.id)
         self._tasks[upload.id] = asyncio.create_task(self._run(upload.id))
 
     async def _end_task(self, id_: str) -> None:
@@ -252,14 +255,17 @@ class Uploads:
         if task is None:
             return
         self._cancelled[id_].set()
-        if self._uploads[id_].state == "waiting":
+        if id_ in self._queued:
+            self._queued.discard(id_)
             task.cancel()
-        # A running import ends after its current commit.
+        # A running import ends after its current commit. Cancelling its task would leave the thread that writes the
+        # description running, beside the one that writes it next.
         await asyncio.wait([task])
 
     async def _run(self, id_: str) -> None:
         """Import an upload when it is its turn, and record how it ended."""
         async with self._turn:
+            self._queued.discard(id_)
             try:
                 upload = await self._change(id_, state="running")
                 library = self.resources.find(upload.library)
