@@ -123,8 +123,9 @@ def test_filters_exports_print_and_deletion(tmp_path: Path, axe: str, width: int
                 await link.click()
             file = await download.value
             suffixes.append(file.suggested_filename.rpartition(".")[2])
-            assert Path(await file.path()).stat().st_size > 100
-        assert {"md", "html", "json", "csv", "bib", "ris"} <= set(suffixes)
+            # A list of references may be one line.
+            assert Path(await file.path()).stat().st_size > 50
+        assert {"md", "html", "json", "csv", "bib", "ris", "txt"} <= set(suffixes)
         await page.emulate_media(media="print")
         assert not await page.is_visible("form.question")
         assert not await page.is_visible(".export")
