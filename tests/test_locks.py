@@ -53,7 +53,7 @@ def test_lock_contains_build_requirements() -> None:
 def test_makefile_installs_only_with_hashes(uv: str, target: str, tmp_path: Path) -> None:
     """Every install is from a file of hashes, of torch's wheel, or of this package without what it depends on."""
     venv = tmp_path / "venv"
-    goal = str(venv / ".installed") if target == "environment" else f"-W requirements.lock .venv-{target}/.installed"
+    goal = str(venv / ".installed") if target == "environment" else f"-W pyproject.toml .venv-{target}/.installed"
     command = ["make", "-n", *goal.split(), f"VENV={venv}", f"UV={uv}"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     installs = [line for line in printed.replace("\\\n", " ").splitlines() if " pip install " in line]
