@@ -17,6 +17,9 @@ from tests.support.servers import open_library, open_resources
 pytestmark = pytest.mark.browser
 WINDOWS = [(390, "dark"), (1280, "light"), (2560, "dark")]
 
+MAX_DOWNLOADS = 8
+"""Chromium stops a page that downloads more than ten files."""
+
 
 async def inspect(page: Page, axe: str, name: str) -> list[str]:
     """Return the violations of a page, and whether it is wider than its window."""
@@ -118,13 +121,19 @@ def test_filters_exports_print_and_deletion(tmp_path: Path, axe: str, width: int
         assert years
         assert min(int(year) for year in years if year.isdecimal()) >= 2010
         suffixes: list[str] = []
-        for link in await page.locator(".export .buttons a").all():
-            async with page.expect_download() as download:
-                await link.click()
-            file = await download.value
-            suffixes.append(file.suggested_filename.rpartition(".")[2])
+        for number, link in enumerate(await page.locator(".export .buttons a").all()):
+            if number < MAX_DOWNLOADS:
+                async with page.expect_download() as download:
+                    await link.click()
+                file = await download.value
+                suffixes.append(file.suggested_filename.rpartition(".")[2])
+                size = Path(await file.path()).stat().st_size
+            else:
+                export = await page.request.get(f"{visit.address}{await link.get_attribute('href')}")
+                suffixes.append(export.headers["content-disposition"].rpartition(".")[2].strip('"'))
+                size = len(await export.body())
             # A list of references may be one line.
-            assert Path(await file.path()).stat().st_size > 50
+            assert size > 50
         assert {"md", "html", "json", "csv", "bib", "ris", "txt"} <= set(suffixes)
         await page.emulate_media(media="print")
         assert not await page.is_visible("form.question")
