@@ -171,6 +171,10 @@ class PassageTable(ABC):
             for values in zip(*(columns[name] for name in names), strict=True):
                 yield dict(zip(names, values, strict=True))
 
+    def note_rows(self, condition: str) -> Iterator[dict[str, Any]]:
+        """Yield patient, date and metadata of the first passage of each note that meets the SQL condition."""
+        return self.rows(["patient", "date", "metadata"], f"({condition}) AND ordinal = 0")
+
     def literature(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:
         """Yield (id, metadata, date) of the documents without a patient whose first passage meets the condition."""
         first_passages = f"ordinal = 0 AND patient IS NULL AND ({condition})"
