@@ -28,7 +28,8 @@ from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, RewardModel, Verifier
-from epicrisis.retrieval.retriever import Retriever, SearchableStore
+from epicrisis.retrieval.id_rankings import SearchableStore
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ExampleSettings, ModelsByRole, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Question, Scope
 

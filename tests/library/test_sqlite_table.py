@@ -98,7 +98,9 @@ def test_changed_row_is_refused_and_reported_by_check(column: str, folder: Path)
         database.execute(change)
     with LibraryStore.open(folder) as library:
         with pytest.raises(LibraryDamaged, match="restore the folder from a backup"):
-            library.search_vectors(encoder().encode_queries(["aspirin"])[0], 1000, Scope(patient="anna"))
+            scope = Scope(patient="anna")
+            hits = library.search_vectors(encoder().encode_queries(["aspirin"])[0], 1000, scope)
+            library.fetch([hit.id for hit in hits], scope)
         with pytest.raises(LibraryDamaged, match=r"passages\.sqlite"):
             check_health(library)
 
