@@ -38,6 +38,7 @@ from epicrisis.passage_search import search_passages, search_sentences
 from epicrisis.pipeline import Pipeline
 from epicrisis.privacy import local_path
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
+from epicrisis.remote_libraries import library_folder
 from epicrisis.settings import ROLES, ModelSettings, Settings
 from epicrisis.types import Document, Question, Ranking, SentenceRanking, SplitterName
 
@@ -82,7 +83,7 @@ class Library:
         """
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
-        folder = local_path(path).absolute()
+        folder = library_folder(path).absolute()
         if load_settings(flags).store is None:
             read_manifest(folder)
         return cls(folder, pool, flags)
@@ -103,7 +104,7 @@ class Library:
         """
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
-        folder = local_path(path).absolute()
+        folder = library_folder(path).absolute()
         if complete_manifest(folder) is not None:
             raise LibraryError(f"{folder} is a library already: use Library.open")
         encoder, name = load_ingest_encoder(load_settings(flags), folder, precomputed=False, pool=pool)
