@@ -205,8 +205,8 @@ def _select_items(database: sqlite3.Connection, collection: str) -> set[int] | N
     for number in names:
         if not below.isdisjoint(_collection_ancestors(number, names)):
             below.add(number)
-    rows = database.execute("SELECT collectionID, itemID FROM collectionItems")
-    return {item for number, item in rows if number in below}
+    links = database.execute("SELECT collectionID, itemID FROM collectionItems")
+    return {item for number, item in links if number in below}
 
 
 def _collection_ancestors(number: int | None, names: dict[int, tuple[str, int | None]]) -> list[int]:
