@@ -360,13 +360,12 @@ class Jobs:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(concurrency, MAX_CONCURRENCY, limit)):
                     group.create_task(self._answer_pending(job, records, pending))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - the message of a fault may hold text of a record
             first = _first_error(error)
             problem = _FAULT
             if isinstance(first, EpicrisisError):
                 problem = describe_error(first, self._questions.resources.hide_paths).detail
             else:
-                # The message of a fault may hold text of a record.
                 log_fault(first)
             # A job that a stop interrupts is still running for the next start.
             if not isinstance(first, ShuttingDown):
