@@ -106,11 +106,11 @@ def test_references_of_answer_are_written(format: ReferenceFormat, line: str) ->
     citation = Citation(
         1, "d1#0", "d1", "Lipases", "", "2012", 0, 1, "x", verified=True, reference=Reference(("Doe, Jane",))
     )
-    answer = Answer(Question("q1", "Why?"), "rag", "answered", citations=(citation,))
+    answer = Answer(Question("Why?"), "rag", "answered", citations=(citation,))
     assert line in write_references(answer, format).replace("\r", "").splitlines()
-    assert write_references(Answer(Question("q1", "Why?"), "rag", "abstained"), format) in ("", "[]\n")
+    assert write_references(Answer(Question("Why?"), "rag", "abstained"), format) in ("", "[]\n")
 
 
 def test_references_in_unknown_format_are_refused() -> None:
     with pytest.raises(InputError, match="choose one of vancouver, ama, apa, bibtex, ris, csl-json"):
-        write_references(Answer(Question("q1", "Why?"), "rag", "abstained"), "chicago")  # type: ignore[arg-type]
+        write_references(Answer(Question("Why?"), "rag", "abstained"), "chicago")  # type: ignore[arg-type]
