@@ -38,6 +38,7 @@ from epicrisis.passage_search import search_passages, search_sentences
 from epicrisis.pipeline import Pipeline
 from epicrisis.privacy import local_path
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
+from epicrisis.remote_libraries import library_folder
 from epicrisis.settings import ROLES, ModelSettings, Settings
 from epicrisis.types import Document, Question, Ranking, SentenceRanking, SplitterName
 
@@ -82,7 +83,7 @@ class Library:
         """
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
-        folder = local_path(path).absolute()
+        folder = library_folder(path).absolute()
         if load_settings(flags).store is None:
             read_manifest(folder)
         return cls(folder, pool, flags)
@@ -103,7 +104,7 @@ class Library:
         """
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
-        folder = local_path(path).absolute()
+        folder = library_folder(path).absolute()
         if complete_manifest(folder) is not None:
             raise LibraryError(f"{folder} is a library already: use Library.open")
         encoder, name = load_ingest_encoder(load_settings(flags), folder, precomputed=False, pool=pool)
@@ -120,6 +121,7 @@ class Library:
         time_format: str = "",
         keep_boilerplate: bool = False,
         keep_superseded: bool = False,
+        collection: str = "",
         on_progress: Callable[[IngestProgress], None] | None = None,
     ) -> IngestReport:
         """Add files, folders and documents. Return what was added, and what was skipped and why.
@@ -143,6 +145,7 @@ class Library:
             replace=replace,
             literature=literature,
             columns=_read_columns(columns),
+            collection=collection,
             cleaning=NoteCleaning(keep_boilerplate, time_format, RemovalLog(keep_texts=True), keep_superseded),
         )
         with self._lock:

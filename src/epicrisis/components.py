@@ -28,6 +28,7 @@ from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, RewardModel, Verifier
+from epicrisis.remote_libraries import library_folder
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ExampleSettings, ModelsByRole, RerankSettings, ScopeSettings, Settings
@@ -149,7 +150,7 @@ def open_library_search(
     read whole records. Raises UserError: no such library, another encoder, no such model or reranker, or a library
     named twice.
     """
-    path, pool = local_path(library), pool or ModelPool()
+    path, pool = library_folder(library), pool or ModelPool()
     # Chat models are not opened here, so their addresses are not checked.
     protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
     if settings.store is not None:
