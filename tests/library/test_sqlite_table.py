@@ -97,10 +97,9 @@ def test_changed_row_is_refused_and_reported_by_check(column: str, folder: Path)
     with closing(sqlite3.connect(folder / "passages.sqlite")) as database, database:
         database.execute(change)
     with LibraryStore.open(folder) as library:
+        retriever = Retriever(library, encoder())
         with pytest.raises(LibraryDamaged, match="restore the folder from a backup"):
-            scope = Scope(patient="anna")
-            hits = library.search_vectors(encoder().encode_queries(["aspirin"])[0], 1000, scope)
-            library.fetch([hit.id for hit in hits], scope)
+            retriever.rank("aspirin", 1000, "dense", Scope(patient="anna"))
         with pytest.raises(LibraryDamaged, match=r"passages\.sqlite"):
             check_health(library)
 
