@@ -18,6 +18,7 @@ from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.sqlite_table import SqliteTable
 from epicrisis.library.tables import TableEngine, table_name
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.types import Document, Scope
 from tests.library.conftest import BOTH_ENGINES
 from tests.support.library_documents import COUNT, Contents, add, contents, create, encoder
