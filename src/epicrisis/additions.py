@@ -50,6 +50,8 @@ class AddOptions:
     literature: bool | None = False
     """See `library.ingest.add_documents`."""
     columns: NoteColumns | None = None
+    collection: str = ""
+    """The collection of Zotero whose items are read; empty: all."""
     cleaning: NoteCleaning = field(default_factory=lambda: NoteCleaning(removal_log=RemovalLog(keep_texts=True)))
 
 
@@ -75,7 +77,9 @@ def add_files(
     """
     read = None
     if sources or not documents:
-        read = partial(read_sources, sources, options.format, columns=options.columns, only=only)
+        read = partial(
+            read_sources, sources, options.format, columns=options.columns, only=only, collection=options.collection
+        )
     with guard_network():
         if settings.store is not None:
             store = (pool or ModelPool()).load_store(settings.store, library)

@@ -121,6 +121,7 @@ class Library:
         time_format: str = "",
         keep_boilerplate: bool = False,
         keep_superseded: bool = False,
+        collection: str = "",
         on_progress: Callable[[IngestProgress], None] | None = None,
     ) -> IngestReport:
         """Add files, folders and documents. Return what was added, and what was skipped and why.
@@ -144,6 +145,7 @@ class Library:
             replace=replace,
             literature=literature,
             columns=_read_columns(columns),
+            collection=collection,
             cleaning=NoteCleaning(keep_boilerplate, time_format, RemovalLog(keep_texts=True), keep_superseded),
         )
         with self._lock:

@@ -145,23 +145,7 @@ def _read_first_passages(store: LibraryStore, file: Path | None, scope: Scope, l
             notes.setdefault(passage.document_id, passage)
         return list(notes.values())[:limit], len(notes)
     page = list_documents(store, DocumentFilter(), limit=limit)
-    passages = []
-    for entry in page.documents:
-        passages.append(
-            Passage(
-                f"{entry.id}#0",
-                entry.id,
-                ordinal=0,
-                start=0,
-                end=0,
-                text="",
-                title=entry.title,
-                source=entry.source,
-                date=entry.date,
-                metadata=entry.metadata,
-            )
-        )
-    return passages, page.matches
+    return [entry.to_passage() for entry in page.documents], page.matches
 
 
 @command(examples=["epicrisis library show ~/lib pubmed:12377809", "epicrisis library show ~/ward note:41 --patient 7"])

@@ -17,7 +17,7 @@ from typing import Any
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import sql_text
 from epicrisis.study_types import StudyType, find_study_type
-from epicrisis.types import RETRACTED, Metadata
+from epicrisis.types import RETRACTED, Metadata, Passage
 
 PAGE_DOCUMENTS = 50
 COUNTED_DOCUMENTS = 20_000
@@ -49,6 +49,10 @@ class DocumentEntry:
     source: str
     date: str | None
     metadata: Metadata
+
+    def to_passage(self) -> Passage:
+        """Return the first passage of the document without its text, as `build_reference` reads it."""
+        return Passage(f"{self.id}#0", self.id, 0, 0, 0, "", self.title, self.source, self.date, metadata=self.metadata)
 
 
 @dataclass(frozen=True, slots=True)

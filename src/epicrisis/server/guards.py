@@ -158,8 +158,7 @@ class RequestGuard:
             await response(scope, receive, send_guarded)
         except EpicrisisError as error:
             await self._refuse(scope, error)(scope, receive, send_guarded)
-        except Exception as error:  # noqa: BLE001
-            # The message of a fault may hold text of a record.
+        except Exception as error:  # noqa: BLE001 - the message of a fault may hold text of a record
             log_fault(error)
             if started:
                 raise ConnectionAbortedError("the response was cut off by a fault of the server") from None

@@ -15,7 +15,7 @@ from epicrisis.dates import first_day, last_day
 from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORD_INDEX
 from epicrisis.library.vector_matrix import score_exactly
 from epicrisis.library.word_index import analyze_words
-from epicrisis.protocols import Vectors
+from epicrisis.protocols import ScoredId, Vectors
 from epicrisis.types import RETRACTION_FACETS, Scope
 
 if TYPE_CHECKING:
@@ -48,16 +48,6 @@ _SCORE_LISTED = (
 )
 _ROUNDING = 1e-5
 """How much the server's rounding may change a score, relative to the lengths of both vectors."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPassage:
-    """A passage in a ranking, without its text."""
-
-    id: str
-    score: float
-    is_retracted: bool
-    """See `Passage.is_retracted`."""
 
 
 @dataclass(slots=True)
@@ -107,7 +97,7 @@ def estimate_passages(connection: Connection[Any], found: ScopeFilter) -> int:
     return int(row[0][0]["Plan"]["Plan Rows"])
 
 
-def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: Scope) -> list[FoundPassage]:
+def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
     """Return the `k` passages in scope with the highest inner product, best first, ties by passage id."""
     found = build_filter(scope)
     limit = k + _MARGIN
@@ -124,11 +114,11 @@ def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: 
             continue
         ranking = _rank(rows, vector)
         if len(rows) < limit or _is_settled(ranking, rows[-1][1], vector, k):
-            return ranking[:k]
+            return tuple(ranking[:k])
         limit *= 4
 
 
-def _rank(rows: Sequence[tuple[str, Any, bool]], vector: Vectors) -> list[FoundPassage]:
+def _rank(rows: Sequence[tuple[str, Any, bool]], vector: Vectors) -> list[ScoredId]:
     """Return the passages by exact scores, equal for equal vectors, ties by id."""
     if not rows:
         return []
@@ -136,11 +126,11 @@ def _rank(rows: Sequence[tuple[str, Any, bool]], vector: Vectors) -> list[FoundP
     scores = score_exactly(columns, np.arange(len(rows)), vector)
     ranking = []
     for row, (id_, _, is_retracted) in enumerate(rows):
-        ranking.append(FoundPassage(id_, float(scores[row]), is_retracted))
+        ranking.append(ScoredId(id_, float(scores[row]), is_retracted))
     return sorted(ranking, key=lambda passage: (-passage.score, passage.id))
 
 
-def _is_settled(ranking: Sequence[FoundPassage], last: Any, vector: Vectors, k: int) -> bool:
+def _is_settled(ranking: Sequence[ScoredId], last: Any, vector: Vectors, k: int) -> bool:
     """Return whether no passage after the `last` vector read can be among the first `k`, for all the rounding."""
     stored = last.to_numpy().astype(np.float64)
     slack = _ROUNDING * float(np.linalg.norm(stored) * np.linalg.norm(vector)) + 1e-30
@@ -158,11 +148,11 @@ def _vector_text(vector: Vectors) -> str:
 
 def search_words(
     connection: Connection[Any], schema: str, query: str, k: int, scope: Scope, within: Sequence[str] | None
-) -> list[FoundPassage]:
+) -> tuple[ScoredId, ...]:
     """Return the `k` passages in scope with the highest BM25 score, best first, ties by passage id."""
     tokens = list(dict.fromkeys(analyze_words(query)))
     if not tokens:
-        return []
+        return ()
     found = build_filter(scope)
     if within is not None:
         found.conditions.append("id = ANY(%(within)s)")
@@ -179,12 +169,12 @@ def search_words(
         statement = _SCORE_LISTED if exact else _SCORE_BY_INDEX
         rows = connection.execute(statement.format(condition=found.sql, limit=limit).encode(), values).fetchall()
         # A scan of the index repeats rows where it starts anew with a higher limit of its own.
-        passages: dict[str, FoundPassage] = {}
+        passages: dict[str, ScoredId] = {}
         for id_, score, is_retracted in rows:
             if score < 0:
-                passages[id_] = FoundPassage(id_, round(-score, _WORD_DIGITS), is_retracted)
+                passages[id_] = ScoredId(id_, round(-score, _WORD_DIGITS), is_retracted)
         ranking = sorted(passages.values(), key=lambda passage: (-passage.score, passage.id))
         is_complete = len(rows) < limit or rows[-1][1] >= 0
         if is_complete or (len(ranking) >= k and ranking[k - 1].score > round(-rows[-1][1], _WORD_DIGITS)):
-            return ranking[:k]
+            return tuple(ranking[:k])
         limit *= 4

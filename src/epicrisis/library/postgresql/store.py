@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -31,9 +31,9 @@ from epicrisis.library.postgresql.journal import PostgresqlJournal, storable_ids
 from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
 from epicrisis.library.retraction_marking import find_changed_marks, find_documents
 from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport
-from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.remote_libraries import record_address
-from epicrisis.types import Hit, Passage, Scope
+from epicrisis.types import Passage, Scope
 
 _PASSAGE_COLUMNS = [name for name in ALL_COLUMNS if name not in ("last_day", "facets", "vector")]
 _QUOTED_COLUMNS = ", ".join(map('"{}"'.format, _PASSAGE_COLUMNS))
@@ -209,7 +209,7 @@ class PostgresqlLibrary(LibraryStore):
         """Return False: the server holds libraries of every size."""
         return False
 
-    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
+    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
         """Search by vector, see PassageStore. Raise InputError for a vector of another dimension or not finite."""
         check_scope(scope)
         vector = np.ascontiguousarray(vector, dtype=np.float32)
@@ -221,48 +221,43 @@ class PostgresqlLibrary(LibraryStore):
         if k < 1:
             return ()
         with self._database.read_for(scope.patient, **search.INDEX_SETTINGS) as connection:
-            return self._read_hits(connection, search.search_vectors(connection, vector, k, scope))
+            return search.search_vectors(connection, vector, k, scope)
 
-    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
+    def search_words(
+        self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None
+    ) -> tuple[ScoredId, ...]:
         """Search by words, see PassageStore."""
         check_scope(scope)
         if k < 1:
             return ()
         with self._database.read_for(scope.patient) as connection:
-            found = search.search_words(connection, self._database.quoted_schema, query, k, scope, within)
-            return self._read_hits(connection, found)
+            return search.search_words(connection, self._database.quoted_schema, query, k, scope, within)
 
-    def _read_hits(self, connection: Any, found: Sequence[search.FoundPassage]) -> tuple[Hit, ...]:
-        passages = self._read_passages(connection, "id = ANY(%s)", [passage.id for passage in found])
-        by_id = {passage.id: passage for passage in passages}
-        return tuple(Hit(by_id[item.id], item.score, rank) for rank, item in enumerate(found))
-
-    def _read_passages(self, connection: Any, condition: str, value: object) -> list[Passage]:
-        rows = connection.execute(f"{_SELECT_PASSAGES} {condition}", (value,)).fetchall()
+    def _read_passages(self, scope: Scope, condition: str, value: object) -> list[Passage]:
+        """Return the passages in scope that meet the condition, in no particular order."""
+        with self._database.read_for(scope.patient) as connection:
+            rows = connection.execute(f"{_SELECT_PASSAGES} {condition}".encode(), (value,)).fetchall()
         if not rows:
             return []
-        return [stored.passage for stored in self._passages._parse(parse_columns(_PASSAGE_COLUMNS, rows))]
+        passages = [stored.passage for stored in self._passages.parse(parse_columns(_PASSAGE_COLUMNS, rows))]
+        return list(filter(scope.admits, passages))
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
-        """Fetch passages by id, see PassageStore. The error is the same for missing ids and ids outside the scope."""
+        """Fetch the passages that exist and that the scope admits, see PassageStore."""
         check_scope(scope)
-        with self._database.read_for(scope.patient) as connection:
-            passages = self._read_passages(connection, "id = ANY(%s)", storable_ids(passage_ids))
-        visible = {passage.id: passage for passage in filter(scope.admits, passages)}
-        for passage_id in passage_ids:
-            if passage_id not in visible:
-                raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
-        return tuple(visible[passage_id] for passage_id in passage_ids)
+        if not passage_ids:
+            return ()
+        passages = self._read_passages(scope, "id = ANY(%s)", storable_ids(passage_ids))
+        by_id = {passage.id: passage for passage in passages}
+        return tuple(by_id[passage_id] for passage_id in passage_ids if passage_id in by_id)
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         """Return the record of the scope's patient, see PassageStore."""
         check_scope(scope)
         if scope.patient is None:
             return ()
-        with self._database.read_for(scope.patient) as connection:
-            passages = self._read_passages(connection, "patient = %s", scope.patient)
-        admitted = filter(scope.admits, passages)
-        return tuple(sorted(admitted, key=lambda passage: (passage.document_id, passage.ordinal)))
+        passages = self._read_passages(scope, "patient = %s", scope.patient)
+        return tuple(sorted(passages, key=lambda passage: (passage.document_id, passage.ordinal)))
 
     def open_table(self) -> PassageTable:
         """Return the table of passages."""
