@@ -6,18 +6,18 @@ hits = store.search_words("gout", 8, Scope())
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from epicrisis.errors import LibraryError
-from epicrisis.protocols import PassageStore, StoredDocument, Vectors
-from epicrisis.types import Hit, Passage, Scope
+from epicrisis.protocols import PassageStore, ScoredId, StoredDocument, Vectors
+from epicrisis.types import Passage, Scope
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedStore:
-    """A PassageStore in front of another. Its searches raise LibraryError for a passage outside the scope."""
+    """A PassageStore in front of another. Reading passages raises LibraryError for one outside the scope."""
 
     inner: PassageStore
     name: str
@@ -33,17 +33,15 @@ class CheckedStore:
         """Delete documents, see PassageStore."""
         self.inner.delete(document_ids)
 
-    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
-        """Search by vector, see PassageStore."""
-        hits = self.inner.search_vectors(vector, k, scope)
-        self._check((hit.passage for hit in hits), scope)
-        return hits
+    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
+        """Search by vector, see PassageStore. The passages are checked once they are fetched."""
+        return self.inner.search_vectors(vector, k, scope)
 
-    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
+    def search_words(
+        self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None
+    ) -> tuple[ScoredId, ...]:
         """Search by words, see PassageStore."""
-        hits = self.inner.search_words(query, k, scope, within)
-        self._check((hit.passage for hit in hits), scope)
-        return hits
+        return self.inner.search_words(query, k, scope, within)
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
         """Fetch passages by id, see PassageStore."""
@@ -65,7 +63,7 @@ class CheckedStore:
         """Return the numbers of documents and passages."""
         return self.inner.count()
 
-    def _check(self, passages: Iterable[Passage], scope: Scope) -> None:
+    def _check(self, passages: Sequence[Passage], scope: Scope) -> None:
         if not all(map(scope.admits, passages)):
             raise LibraryError(
                 f"the store {self.name} returned a passage outside the scope of the question, so nothing of it was "

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
-from epicrisis.errors import InputError
 from epicrisis.library.checked_store import CheckedStore
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import check_scope
@@ -40,9 +38,8 @@ def _read_by_ordinal(
     found: dict[str, tuple[Passage, ...]] = {}
     for document_id in dict.fromkeys(document_ids):
         passages: list[Passage] = []
-        with suppress(InputError):
-            while True:
-                passages += store.fetch([f"{document_id}#{len(passages)}"], scope)
+        while following := store.fetch([f"{document_id}#{len(passages)}"], scope):
+            passages += following
         if passages:
             found[document_id] = tuple(passages)
     return found

@@ -172,12 +172,9 @@ class LibraryReader:
         stores = (pipeline.search.store, *pipeline.search.literature)
         for place, store in enumerate(stores):
             scope = Scope(patient=patient if place == 0 else None)
-            try:
-                (passage,) = await offload(pipeline, store.fetch, [body.id], scope)
-            except InputError:
-                continue
-            await self.record(caller, "passage", library, patient, [passage.document_id], body.break_glass)
-            return passage
+            for passage in await offload(pipeline, store.fetch, [body.id], scope):
+                await self.record(caller, "passage", library, patient, [passage.document_id], body.break_glass)
+                return passage
         raise NotFound("the library has no passage of this id that you may read: check the id, and the patient")
 
     async def list_patients(self, name: str, caller: Caller) -> tuple[PatientRecord, ...]:
