@@ -93,13 +93,13 @@ class ModelPool:
         from epicrisis.models.pair_models import load_reranker
 
         self._note_extension("reranker", rerank.name)
-        own = self._own.get(("reranker", rerank.name))
+        custom = self._own.get(("reranker", rerank.name))
         key = (load_reranker, rerank.name, settings.home, settings.threads, rerank.api_key_env)
-        if own is None and key not in self._models:
+        if custom is None and key not in self._models:
             self._models[key] = load_reranker(
                 rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env)
             )
-        return rerank.name, own or self._models[key]
+        return rerank.name, custom or self._models[key]
 
     def load_store(self, name: str, location: Path) -> PassageStore:
         """Return the store with this name at this place. Raises ModelMissing if no package offers it."""
@@ -129,11 +129,11 @@ class ModelPool:
                 return shared
         if self._budget is None:
             self._budget = Budget(settings.budget)
-        limits, own = model, self._own.get(("chat model", model.name))
+        limits, custom = model, self._own.get(("chat model", model.name))
         is_extension = self._note_extension("chat model", model.name)
-        if own is None and not is_extension and not limits.is_endpoint:
+        if custom is None and not is_extension and not limits.is_endpoint:
             limits = limits.model_copy(update={"concurrency": EMBEDDED_CONCURRENCY})
-        loaded = own or load_chat(model, settings.home, settings.threads)
+        loaded = custom or load_chat(model, settings.home, settings.threads)
         limited = add_limits(loaded, limits, self._budget)
         self._chat_models.append((model, limited))
         return limited

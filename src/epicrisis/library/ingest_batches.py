@@ -153,8 +153,8 @@ class IngestCounts:
         for (noun, text), remarks in self._file_remarks.items():
             total = count_noun(sum(remark.count for remark in remarks), noun)
             names = [printable(Path(remark.path).name) for remark in remarks[:_NAMED_FILES]]
-            more = f" and {len(remarks) - len(names):,} more" if len(remarks) > len(names) else ""
-            lines.append(f"{total} {text} ({', '.join(names)}{more})")
+            others = f" and {len(remarks) - len(names):,} more" if len(remarks) > len(names) else ""
+            lines.append(f"{total} {text} ({', '.join(names)}{others})")
         return tuple(lines)
 
     def build(self, kind: type[_Result], seconds: float) -> _Result:
