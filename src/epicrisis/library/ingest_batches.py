@@ -26,7 +26,7 @@ from epicrisis.library.passage_table import replace_marks
 from epicrisis.library.patients import PatientRegistration, read_document_patients
 from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
-from epicrisis.printable import count_noun, printable
+from epicrisis.printable import count_noun, printable, shorten
 from epicrisis.protocols import Encoder, StoredDocument, Vectors
 from epicrisis.types import Document, Origin, Passage
 
@@ -105,6 +105,14 @@ class IngestReport:
     more_remarks: int = 0
     outgrown: bool = False
     """Whether the library has too many passages for SQLite, and the extra `large` is missing."""
+
+    def __repr__(self) -> str:
+        """Return one short line. `reasons` and `remarks` say more, and `epicrisis.to_json` has everything."""
+        reason = f" ({shorten(self.reasons[0].reason)})" if self.reasons else ""
+        return (
+            f"<IngestReport: {count_noun(self.added, 'document')} added, {self.replaced:,} replaced, "
+            f"{self.unchanged:,} unchanged, {self.skipped:,} skipped{reason}>"
+        )
 
 
 class IngestCounts:
