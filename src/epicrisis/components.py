@@ -29,7 +29,8 @@ from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, RewardModel, Verifier
 from epicrisis.remote_libraries import library_folder
-from epicrisis.retrieval.retriever import Retriever, SearchableStore
+from epicrisis.retrieval.id_rankings import SearchableStore
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ExampleSettings, ModelsByRole, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Question, Scope
 
