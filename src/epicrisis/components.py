@@ -69,6 +69,8 @@ class LibrarySearch:
     literature: tuple[LibraryStore, ...] = ()
     """Libraries of literature searched together with the first."""
     rosters: tuple[Roster, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What a reader of a ranking should know of components that are not part of epicrisis."""
 
     @property
     def library(self) -> LibraryStore:
@@ -153,7 +155,7 @@ def open_library_search(
     """
     path, pool = library_folder(library), pool or ModelPool()
     # Chat models are not opened here, so their addresses are not checked.
-    protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
+    settings = protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
     if settings.store is not None:
         return _open_own_store(settings, settings.store, path, pool)
     if not search:
@@ -193,8 +195,17 @@ def open_library_search(
     )
     stores = tuple(map(itemgetter(0), literature))
     return LibrarySearch(
-        first, retriever, tuple(map(itemgetter(0), others)), stores, tuple(map(Roster, (first, *stores)))
+        first,
+        retriever,
+        tuple(map(itemgetter(0), others)),
+        stores,
+        rosters=tuple(map(Roster, (first, *stores))),
+        remarks=_list_remarks(pool, settings),
     )
+
+
+def _list_remarks(pool: ModelPool, settings: Settings) -> tuple[str, ...]:
+    return tuple(notice.message for notice in pool.list_notices(settings, chat_models=False))
 
 
 def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) -> LibrarySearch:
@@ -214,7 +225,7 @@ def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) 
         fusion_times=settings.fusion_times,
         analyze=analyze_words,
     )
-    return LibrarySearch(store, retriever)
+    return LibrarySearch(store, retriever, remarks=_list_remarks(pool, settings))
 
 
 def open_examples(settings: Settings, pool: ModelPool | None = None) -> ExampleSearch | None:
