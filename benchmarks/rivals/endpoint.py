@@ -155,6 +155,5 @@ def main() -> None:
     web.run_app(app, host="127.0.0.1", port=options.port, print=None)
 
 
-
 if __name__ == "__main__":
     main()

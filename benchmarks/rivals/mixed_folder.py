@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from tests.support.pdf_files import Line, column, placed_pdf
 
-PDF, DOCX, HTML, TEXT, NBIB = range(0, 5), range(5, 8), range(8, 11), range(11, 15), range(15, 19)
+PDF, DOCX, HTML, TEXT, NBIB = range(5), range(5, 8), range(8, 11), range(11, 15), range(15, 19)
 """Which documents of the demo are written in which format. The third, about pre-eclampsia, is a PDF."""
 
 
