@@ -28,6 +28,7 @@ PUBLIC_NAMES = [
     "runs_to_dataframe",
     "stream",
     "to_json",
+    "write_references",
 ]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from epicrisis.errors import EpicrisisError
     from epicrisis.evaluation.analysis.dataframe import runs_to_dataframe
     from epicrisis.pipeline import Pipeline
+    from epicrisis.report.citation_styles import write_references
     from epicrisis.serialization import to_json
     from epicrisis.settings import Settings
     from epicrisis.types import Document, Hit, Passage, Question, Ranking, Scope, SentenceRanking
@@ -42,6 +43,7 @@ __all__ = [
     "runs_to_dataframe",
     "stream",
     "to_json",
+    "write_references",
 ]
 
 _MODULES = {
@@ -50,6 +52,7 @@ _MODULES = {
     "errors": ("EpicrisisError",),
     "evaluation.analysis.dataframe": ("runs_to_dataframe",),
     "pipeline": ("Pipeline",),
+    "report.citation_styles": ("write_references",),
     "serialization": ("to_json",),
     "settings": ("Settings",),
     "types": ("Document", "Hit", "Passage", "Question", "Ranking", "Scope", "SentenceRanking"),

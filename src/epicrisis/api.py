@@ -38,6 +38,7 @@ from epicrisis.passage_search import search_passages, search_sentences
 from epicrisis.pipeline import Pipeline
 from epicrisis.privacy import local_path
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
+from epicrisis.remote_libraries import library_folder
 from epicrisis.settings import ROLES, ModelSettings, Settings
 from epicrisis.types import Document, Question, Ranking, SentenceRanking, SplitterName
 
@@ -82,7 +83,7 @@ class Library:
         """
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
-        folder = local_path(path).absolute()
+        folder = library_folder(path).absolute()
         if load_settings(flags).store is None:
             read_manifest(folder)
         return cls(folder, pool, flags)
@@ -103,7 +104,7 @@ class Library:
         """
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
-        folder = local_path(path).absolute()
+        folder = library_folder(path).absolute()
         if complete_manifest(folder) is not None:
             raise LibraryError(f"{folder} is a library already: use Library.open")
         encoder, name = load_ingest_encoder(load_settings(flags), folder, precomputed=False, pool=pool)
@@ -120,6 +121,7 @@ class Library:
         time_format: str = "",
         keep_boilerplate: bool = False,
         keep_superseded: bool = False,
+        collection: str = "",
         on_progress: Callable[[IngestProgress], None] | None = None,
     ) -> IngestReport:
         """Add files, folders and documents. Return what was added, and what was skipped and why.
@@ -143,6 +145,7 @@ class Library:
             replace=replace,
             literature=literature,
             columns=_read_columns(columns),
+            collection=collection,
             cleaning=NoteCleaning(keep_boilerplate, time_format, RemovalLog(keep_texts=True), keep_superseded),
         )
         with self._lock:
@@ -282,10 +285,10 @@ class Library:
         patient: str | None,
         flags: Mapping[str, Any],
     ) -> Answer:
-        asked = _build_question(question, options, patient)
+        full_question = _build_question(question, options, patient)
         checked, notices = choose_strategy(check_settings(self._read_settings(flags)))
         pipeline = await asyncio.to_thread(self._open_pipeline, checked, notices)
-        return await pipeline.answer(asked)
+        return await pipeline.answer(full_question)
 
     def _read_settings(self, flags: Mapping[str, Any]) -> Settings:
         self._check_open()
@@ -295,8 +298,8 @@ class Library:
         """Return the search with these settings, which is opened once."""
         with self._lock:
             self._check_open()
-            for known, search in self._searches:
-                if known == settings:
+            for key, search in self._searches:
+                if key == settings:
                     return search
             search = open_library_search(settings, self.path, pool=self._pool)
             self._searches.append((settings, search))
@@ -306,8 +309,8 @@ class Library:
         """Return the pipeline with these settings, which is opened once."""
         with self._lock:
             self._check_open()
-            for known, pipeline in self._pipelines:
-                if known == settings:
+            for key, pipeline in self._pipelines:
+                if key == settings:
                     return pipeline
             # One handle on the log is enough for all pipelines.
             logged = settings.model_copy(update={"log": None}) if self._pipelines else settings
@@ -367,11 +370,11 @@ async def stream(
     the patient whose record is read. The settings are those of `Library`. Raises InputError if the question names
     another patient.
     """
-    asked = _build_question(question, options, patient)
+    full_question = _build_question(question, options, patient)
     pool = ModelPool()
     checked, notices = choose_strategy(check_settings(load_settings(_read_flags(settings, pool))))
     async with Pipeline.open(checked, library, notices=notices, pool=pool) as pipeline:
-        async for event in pipeline.events(asked):
+        async for event in pipeline.events(full_question):
             yield event
 
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 TimeRange: TypeAlias = tuple[datetime, datetime]
 """The first and the last minute a date can mean."""
 
+_PUBLICATION = re.compile(r"(?<!\d)(\d{4})(?:[-/](\d{1,2})(?:[-/](\d{1,2}))?)?(?!\d)", re.ASCII)
 _TIME = re.compile(r"(\d\d)(?::(\d\d)(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
 
 
@@ -85,6 +86,25 @@ def is_before(a: TimeRange, b: TimeRange) -> bool:
 def may_overlap(a: TimeRange, b: TimeRange) -> bool:
     """Return whether both ranges share a minute: `2015` and `2015-06-30` do, `2015-05` and `2015-06` do not."""
     return a[0] <= b[1] and b[0] <= a[1]
+
+
+def find_publication_date(text: str) -> str | None:
+    """Return the first year of a text with the month and day that follow: `2015`, `2015-06`, `2015-06-30`, or None.
+
+    The marks between them are `-` or `/`. A month or day that the calendar does not have is left out.
+    """
+    match = _PUBLICATION.search(text)
+    if match is None:
+        return None
+    date = None
+    for number in filter(None, match.groups()):
+        longer = number if date is None else f"{date}-{int(number):02}"
+        try:
+            last_day(longer)
+        except ValueError:
+            break
+        date = longer
+    return date
 
 
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}

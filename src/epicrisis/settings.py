@@ -17,6 +17,7 @@ from epicrisis.settings_tables import (
     Date,
     DefenceSettings,
     EnergySettings,
+    LibraryFolder,
     LiteratureSettings,
     LocalPath,
     ModelName,
@@ -175,7 +176,7 @@ class VoteSettings(_Table):
 class ExampleSettings(_Table):
     """Solved questions in the prompt (`epicrisis examples build`)."""
 
-    library: LocalPath | None = _key(None, "Library of solved questions.", "path")
+    library: LibraryFolder | None = _key(None, "Library of solved questions.", "path")
     encoder: NameOrPath | None = _key(None, "Encoder of a new library of solved questions. Default: minilm.")
     k: int = _key(5, "Solved questions per prompt.", "examples", ge=0, le=100)
     choose: Literal["nearest", "random", "fixed"] = _key(
@@ -288,10 +289,10 @@ class Settings(_Table):
         ge=1,
         omit=None,
     )
-    fuse: tuple[LocalPath, ...] = _key(
+    fuse: tuple[LibraryFolder, ...] = _key(
         (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
     )
-    beside: tuple[LocalPath, ...] = _key(
+    beside: tuple[LibraryFolder, ...] = _key(
         (), "Libraries of literature to search together with the first. Their patient notes are ignored.", "paths"
     )
     unit: EvidenceUnit = _key(

@@ -13,6 +13,7 @@ from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.model_services import expand_model_name
 from epicrisis.privacy import local_path, parse_host, strip_secrets
+from epicrisis.remote_libraries import library_folder
 from epicrisis.types import DraftSelection
 
 
@@ -24,6 +25,13 @@ def _check_date(date: str) -> str:
 def _expand_local(path: Path) -> Path:
     try:
         return local_path(path)
+    except InputError as error:
+        raise ValueError(error.message) from None
+
+
+def _find_library(path: Path) -> Path:
+    try:
+        return library_folder(path)
     except InputError as error:
         raise ValueError(error.message) from None
 
@@ -51,6 +59,8 @@ def _check_variable(name: str) -> str:
 
 Date = Annotated[str, AfterValidator(_check_date)]
 LocalPath = Annotated[Path, AfterValidator(_expand_local)]
+LibraryFolder = Annotated[Path, AfterValidator(_find_library)]
+"""The folder of a library, given as such or as a URL."""
 NameOrPath = Annotated[str, AfterValidator(_check_local)]
 """A name of the catalogue, or a path."""
 NameOrUrl = Annotated[str, AfterValidator(_check_address), PlainSerializer(strip_secrets)]

@@ -96,6 +96,8 @@ SentenceSelector: TypeAlias = Literal["encoder", "words"]
 
 CitationStyle: TypeAlias = Literal["vancouver", "ama", "apa"]
 """How references are written, see `report.citation_styles`."""
+ReferenceFormat: TypeAlias = Literal["vancouver", "ama", "apa", "bibtex", "ris", "csl-json"]
+"""How a list of references is written: in a citation style, or for a reference manager."""
 
 RETRACTED = "retracted"
 RETRACTION_NOTICE = "retraction-notice"

@@ -55,6 +55,54 @@ def test_text_in_other_encoding_is_read_exactly(language: str, encoding: str) ->
     assert name, "it is reported"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Äthanol 5 µg/l",
+        "Blutdruck erhöht",
+        "Müller, Jürgen",
+        "Ödem",
+        "naïf",
+        "sœur",
+        "Ça va mieux",
+        "12;fièvre;37,5",
+        "Douleur à l’épaule gauche",
+        "Hémoglobine 8,2 g/dl, transfusé",
+        "Señora Nuñez, 45 años",
+        "mañana",
+        "Attività fisica ridotta",
+        "§ 4",
+        "dose ± 5",
+        "mean ± SD: 5 ± 2 °C",
+        "5 µg",
+    ],
+)
+def test_short_western_text_is_read_as_windows_1252(text: str) -> None:
+    assert decode_text(text.encode("cp1252")) == (text, "cp1252")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1250", "Żołądek bez zmian"),
+        ("cp1250", "Ciśnienie tętnicze 140/90"),
+        ("cp1250", "12;świąd skóry;37,5"),
+        ("cp1250", "Zażółć gęślą jaźń"),
+        ("cp1250", "Krevní tlak zvýšený"),
+        ("cp1250", "Ošetřující lékař"),
+        ("cp1250", "Břicho měkké, nebolestivé"),
+        ("cp1250", "fejfájás és hőemelkedés"),
+        ("cp1250", "Tensiune arterială crescută"),
+        ("iso8859-2", "świąd skóry"),
+        ("iso8859-2", "Pacient si stěžuje na bolest hlavy a horečku."),
+        ("cp1254", "Karın ağrısı şikayeti"),
+        ("mac-roman", "Le patient présente une fièvre élevée depuis trois jours."),
+    ],
+)
+def test_short_text_of_another_alphabet_is_read_exactly(encoding: str, text: str) -> None:
+    assert decode_text(text.encode(encoding))[0] == text
+
+
 @pytest.mark.parametrize("text", ["naïf", "1,2150,naïf\n2,2151,rôle\n", "Müller, Größe, für", "déjà vu", "señor José"])
 def test_few_letters_with_accents_are_not_taken_for_other_letters(text: str) -> None:
     decoded, _ = decode_text(text.encode("cp1252"))

@@ -10,6 +10,8 @@ import pytest
 
 from epicrisis.corpus import office, office_markup, sandbox
 from epicrisis.corpus.reader_base import FileRemark, Skipped
+from epicrisis.corpus.readers import read_sources
+from epicrisis.errors import InputError
 from epicrisis.types import Document
 from tests.support import office_files
 
@@ -129,3 +131,23 @@ def test_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "anydoc", None)
     (item,) = office.read_document(path, path.name)
     assert item == Skipped(str(path), "", 'needs the extra `office`: pip install "epicrisis[office]"')
+
+
+@pytest.mark.parametrize("suffix", [".doc", ".ppt"])
+def test_old_format_is_refused_with_the_command_that_converts_it(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"letter{suffix}"
+    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
+    with pytest.raises(InputError, match=f"soffice --headless --convert-to {suffix[1:]}x"):
+        read_sources([path])
+    (tmp_path / "note.txt").write_text("text")
+    reasons = [item.reason for item in read_sources([tmp_path]) if isinstance(item, Skipped)]
+    assert len(reasons) == 1
+    assert f"soffice --headless --convert-to {suffix[1:]}x *{suffix}" in reasons[0]
+
+
+def test_rtf_called_doc_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "letter.doc"
+    path.write_bytes(rb"{\rtf1\ansi The patient was given aspirin.\par}")
+    document, *_ = read_sources([path])
+    assert isinstance(document, Document)
+    assert (document.id, document.text) == ("file:letter.doc", "The patient was given aspirin.")

@@ -29,6 +29,10 @@ CREATE TABLE itemCreators (itemID INT, creatorID INT, creatorTypeID INT, orderIn
 CREATE TABLE tags (tagID INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE itemTags (itemID INT, tagID INT, type INT);
 CREATE TABLE itemAttachments (itemID INTEGER PRIMARY KEY, parentItemID INT, linkMode INT, contentType TEXT, path TEXT);
+CREATE TABLE collections (collectionID INTEGER PRIMARY KEY, collectionName TEXT, parentCollectionID INT, libraryID INT,
+key TEXT);
+CREATE TABLE collectionItems (collectionID INT, itemID INT, orderIndex INT);
+CREATE TABLE deletedCollections (collectionID INTEGER PRIMARY KEY, dateDeleted TEXT);
 CREATE TABLE retractedItems (itemID INTEGER PRIMARY KEY, data TEXT, flag INT DEFAULT 0);
 INSERT INTO libraries VALUES (1, 'user'), (2, 'feed');
 INSERT INTO itemTypes VALUES (1, 'journalArticle'), (2, 'attachment'), (3, 'note'), (4, 'bookSection');
@@ -182,3 +186,75 @@ def test_database_without_table_of_retractions_is_read(zotero: ZoteroLibrary) ->
     zotero.database.execute("DROP TABLE retractedItems")
     zotero.add(1, title="Old Zotero", abstractNote="Text.")
     assert list(documents(zotero.folder)) == ["file:zotero.sqlite#KEY1"]
+
+
+def _fill_collections(zotero: ZoteroLibrary) -> None:
+    """Add trials with RCTs below, reviews with RCTs below, one in the trash, and a file without an item."""
+    rows = ((1, "Trials", None), (2, "RCTs", 1), (3, "Reviews", None), (4, "RCTs", 3), (5, "Old", None))
+    for number, name, parent in rows:
+        zotero.database.execute("INSERT INTO collections VALUES (?, ?, ?, 1, '')", (number, name, parent))
+        zotero.add(number, title=f"Title {number}", abstractNote=f"Abstract {number}.")
+        zotero.database.execute("INSERT INTO collectionItems VALUES (?, ?, 0)", (number, number))
+    zotero.database.execute("INSERT INTO deletedCollections VALUES (5, '')")
+    zotero.attach(11, 1, "storage:one.txt", "The file of a trial.")
+    zotero.attach(13, 3, "storage:three.txt", "The file of a review.")
+    zotero.attach(14, None, "storage:alone.txt", "A file without an item.")
+    zotero.database.execute("INSERT INTO collectionItems VALUES (1, 14, 1)")
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("trials", {"The file of a trial.", "A file without an item.", "Abstract 2."}),
+        ("Trials/RCTs", {"Abstract 2."}),
+        ("/reviews/rcts/", {"Abstract 4."}),
+        ("Reviews", {"The file of a review.", "Abstract 4."}),
+    ],
+)
+def test_collection_gives_its_items_and_those_below(zotero: ZoteroLibrary, name: str, texts: set[str]) -> None:
+    _fill_collections(zotero)
+    items = read_sources([zotero.folder], collection=name)
+    assert {item.text for item in items if isinstance(item, Document)} == texts
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("RCTs", "several collections are called 'RCTs'; name one of: Reviews/RCTs, Trials/RCTs"),
+        ("Old", "no collection is called 'Old'; name one of: Reviews, Reviews/RCTs, Trials, Trials/RCTs"),
+    ],
+)
+def test_collection_that_is_not_one_is_refused_with_the_names(zotero: ZoteroLibrary, name: str, line: str) -> None:
+    _fill_collections(zotero)
+    with pytest.raises(InputError, match=line):
+        read_sources([zotero.folder], collection=name)
+
+
+def test_collection_without_zotero_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("text")
+    with pytest.raises(InputError, match="no source is Zotero's folder"):
+        read_sources([tmp_path], collection="Trials")
+
+
+def test_collections_that_contain_each_other_end(zotero: ZoteroLibrary) -> None:
+    _fill_collections(zotero)
+    zotero.database.execute("UPDATE collections SET parentCollectionID = 2 WHERE collectionID = 1")
+    items = read_sources([zotero.folder], collection="Trials/RCTs")
+    assert {item.text for item in items if isinstance(item, Document)} >= {"Abstract 2."}
+
+
+def test_database_is_copied_again_if_it_changes_meanwhile(
+    zotero: ZoteroLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zotero.add(1, title="A", abstractNote="Before.")
+    copies: list[Path] = []
+
+    def copy_and_write(source: Path, target: Path) -> None:
+        if not copies:
+            zotero.add(2, title="B", abstractNote="Written during the copy.")
+        copies.append(source)
+        target.write_bytes(source.read_bytes())
+
+    monkeypatch.setattr("epicrisis.corpus.zotero.shutil.copyfile", copy_and_write)
+    assert len(read_entries(zotero.path)) == 2
+    assert len(copies) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,6 +33,7 @@ from epicrisis.models.model_recipes import (
     SparseRecipe,
     TokenVectorsRecipe,
 )
+from tests.support.loopback import run_in_thread
 
 PARTS = (b"first part, " * 1000, b"second part, " * 1000, b"third part. " * 1000)
 WHOLE = b"".join(PARTS)
@@ -270,15 +270,11 @@ class HubHandler(BaseHTTPRequestHandler):
 def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repository]:
     hub = Repository()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (HubHandler,), {"repository": hub}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    yield hub
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with run_in_thread(server) as url:
+        monkeypatch.setenv("HF_ENDPOINT", f"{url}/")
+        yield hub
 
 
 def make_hub_catalogue(path: str = "model-1.bin", whole: bytes = WHOLE) -> Catalogue:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +19,7 @@ from epicrisis.models.chat.endpoints.endpoint import choose_key_variable, requir
 from epicrisis.models.chat.loading import load_chat
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.settings import ModelSettings
+from tests.support.loopback import run_in_thread
 
 KEYS = {"OPENAI_API_KEY": "sk-openai", "ANTHROPIC_API_KEY": "sk-anthropic", "EPICRISIS_API_KEY": "sk-own"}
 
@@ -150,12 +150,8 @@ def serve(reply: object, status: int = 200) -> Iterator[tuple[str, list[str]]]:
     paths: list[str] = []
     handler = type("Handler", (_Handler,), {"reply": reply, "status": status, "paths": paths})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1", paths
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with run_in_thread(server) as url:
+        yield f"{url}/v1", paths
 
 
 def list_models(*names: str, owner: str = "library") -> dict[str, object]:

@@ -11,7 +11,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from epicrisis.errors import InputError, StorageError
 from epicrisis.models.chat.cache import CacheStats, ReplyCache
 from epicrisis.protocols import Capabilities, ChatReply, OptionLogprobs
 from tests.support.cache_child import CALLS, make_key, make_reply
+from tests.support.loopback import run_in_thread
 
 FULL = ChatReply(
     text="an answer",
@@ -382,12 +382,8 @@ class QuietServer(ThreadingHTTPServer):
 def run_counting_server() -> Iterator[tuple[str, Counter[str]]]:
     counts: Counter[str] = Counter()
     server = QuietServer(("127.0.0.1", 0), type("Handler", (CountingHandler,), {"counts": counts}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", counts
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with run_in_thread(server) as url:
+        yield url, counts
 
 
 def test_reply_cache_killed_process_repeats_no_completed_call(tmp_path: Path) -> None:

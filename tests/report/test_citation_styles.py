@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epicrisis.answers import Answer, Citation
 from epicrisis.errors import InputError
 from epicrisis.references import Publication, Reference
 from epicrisis.report.citation_files import CitedSource, list_passage_sources
-from epicrisis.report.citation_styles import STYLE_NAMES, format_references, write_reference_list
-from epicrisis.types import CitationStyle, Passage
+from epicrisis.report.citation_styles import STYLE_NAMES, format_references, write_reference_list, write_references
+from epicrisis.types import CitationStyle, Passage, Question, ReferenceFormat
 
 ARTICLE: dict[str, Any] = {
     "authors": ["Delorme, Vincent", "Cavalier, Jean-François"],
@@ -90,3 +91,26 @@ def test_style_without_the_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "citeproc", None)
     with pytest.raises(InputError, match=r"epicrisis\[citations\]"):
         format_references(make_sources(("T", {})), "apa")
+
+
+@pytest.mark.parametrize(
+    ("format", "line"),
+    [
+        ("vancouver", "1. Doe J. Lipases. 2012."),
+        ("bibtex", "  author = {Doe, Jane},"),
+        ("ris", "AU  - Doe, Jane"),
+        ("csl-json", '        "family": "Doe",'),
+    ],
+)
+def test_references_of_answer_are_written(format: ReferenceFormat, line: str) -> None:
+    citation = Citation(
+        1, "d1#0", "d1", "Lipases", "", "2012", 0, 1, "x", verified=True, reference=Reference(("Doe, Jane",))
+    )
+    answer = Answer(Question("Why?"), "rag", "answered", citations=(citation,))
+    assert line in write_references(answer, format).replace("\r", "").splitlines()
+    assert write_references(Answer(Question("Why?"), "rag", "abstained"), format) in ("", "[]\n")
+
+
+def test_references_in_unknown_format_are_refused() -> None:
+    with pytest.raises(InputError, match="choose one of vancouver, ama, apa, bibtex, ris, csl-json"):
+        write_references(Answer(Question("Why?"), "rag", "abstained"), "chicago")  # type: ignore[arg-type]

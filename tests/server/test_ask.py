@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,34 @@ def test_ask_with_stream_sends_every_step_and_ends_with_answer(tmp_path: Path) -
     assert events[-1][1]["answer"]["state"] == "answered"
 
 
+@pytest.mark.parametrize(
+    ("format", "start"),
+    [("vancouver", "1. "), ("ama", "1. "), ("apa", ""), ("bibtex", "@"), ("ris", "TY  - "), ("csl-json", "[")],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_ask_with_references_adds_cited_documents(format: str, start: str, stream: bool, tmp_path: Path) -> None:
+    body = {"question": QUESTION, "references": format, "stream": stream}
+    response = asyncio.run(post(tmp_path, body))
+    answer = read_events(response.text)[-1][1]["answer"] if stream else response.json()
+    assert answer["references"].startswith(start)
+    for citation in answer["citations"]:
+        assert citation["title"] in answer["references"]
+    assert "references" not in asyncio.run(post(tmp_path / "second", {"question": QUESTION})).json()
+
+
+@pytest.mark.parametrize("format", ["vancouver", "ris"])
+def test_ask_with_references_without_extra_refuses_styles_only(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "citeproc", None)
+    response = asyncio.run(post(tmp_path, {"question": QUESTION, "references": format}))
+    if format == "ris":
+        assert response.status_code == 200
+    else:
+        assert response.status_code == 422
+        assert "epicrisis[citations]" in response.json()["detail"]
+
+
 def test_ask_uses_settings_of_request_only_for_that_request(tmp_path: Path) -> None:
     library = open_library(tmp_path / "lib")
     app = create_app(open_resources(library))
@@ -125,6 +154,7 @@ def test_ask_by_strategy_of_request_needs_no_model(tmp_path: Path) -> None:
         ({"question": QUESTION, "settings": {"k": 100_000}}, 422, "InputError"),
         ({"question": QUESTION, "settings": {"home": "/"}}, 422, "InputError"),
         ({"question": QUESTION, "settings": {"models": {"writer": {"name": "http://evil"}}}}, 422, "InputError"),
+        ({"question": QUESTION, "references": "chicago"}, 422, "InputError"),
         ({"question": QUESTION, "settings": {"as_of": "yesterday"}}, 422, "InputError"),
         ({"question": QUESTION, "settings": {"strategy": "medprompt"}}, 422, "InputError"),
         ({"question": QUESTION, "settings": {"strategy": "full-context", "order": "rank"}}, 422, "InputError"),

@@ -24,8 +24,9 @@ from epicrisis.errors import StorageError
 from epicrisis.library.document_list import DocumentFilter, list_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.upload_import import ImportCancelled, ImportResult, UploadImport
 from epicrisis.server.upload_reception import UploadLimits, clean_name
-from epicrisis.server.uploads import UploadFile, Uploads
+from epicrisis.server.uploads import UploadFile, Uploads, UploadState
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.corpus.test_pages import made_pdf
 from tests.server.test_patients import Ward
@@ -470,6 +471,38 @@ def test_upload_cancelled_while_its_state_is_stored_stays_cancelled(
     cancelled, stored, done = asyncio.run(run())
     assert (cancelled["state"], stored["state"]) == ("cancelled", "cancelled")
     assert (done["state"], done["result"]["added"]) == ("done", 1)
+
+
+def test_upload_that_ran_before_a_restart_can_be_cancelled_while_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = threading.Event()
+
+    def import_until_cancelled(_: UploadImport, cancelled: threading.Event, __: object) -> ImportResult:
+        running.set()
+        assert cancelled.wait(30)
+        raise ImportCancelled
+
+    def place(id_: str, created: str, state: UploadState) -> None:
+        description = UploadFile(id=id_, library="lib", owner="local", created=created, files=(), state=state)
+        folder = tmp_path / "server" / "uploads" / id_
+        folder.mkdir(parents=True)
+        (folder / "upload.json").write_text(description.model_dump_json(), encoding="utf-8")
+
+    async def run() -> tuple[dict[str, Any], dict[str, Any]]:
+        app = make_app(tmp_path)
+        async with app.router.lifespan_context(app), connect(app) as client:
+            assert await asyncio.to_thread(running.wait, 30)
+            async with asyncio.timeout(30):
+                cancelled = (await client.post(f"/api/v1/uploads/{later}/cancel")).json()
+            return (await client.get(f"/api/v1/uploads/{earlier}")).json(), cancelled
+
+    monkeypatch.setattr(UploadImport, "run", import_until_cancelled)
+    earlier, later = "a" * 32, "b" * 32
+    place(earlier, "2026-01-01T00:00:00+00:00", "waiting")
+    place(later, "2026-01-02T00:00:00+00:00", "running")
+    first, second = asyncio.run(run())
+    assert (first["state"], second["state"]) == ("running", "cancelled")
 
 
 def test_questions_are_answered_while_documents_are_added(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ REFUSED = {
     "empty.txt": "the file is empty",
     "mixed.txt": "two encodings are mixed, one of them UTF-8; save all of it as UTF-8",
     "nothing.ris": "no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is",
-    "old.doc": "Word's old format, which may show deleted text; save it as .docx",
+    "old.doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx",
     "picture.png": "its ending is not one of",
     "scan.pdf": "no text on any of its 1 pages, only pictures perhaps",
     "table.csv": "or it is other XML, CSV or JSON",

@@ -6,13 +6,14 @@ The records are real ones of the data folder, or built after PubMed's DTD. The l
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.loopback import run_in_thread
 
 HEAD = '<?xml version="1.0" ?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2025//EN" '
 HEAD += '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">\n'
@@ -116,12 +117,5 @@ def serve_literature() -> Iterator[LiteratureServices]:
     services = LiteratureServices()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"services": services}))
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    services.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with run_in_thread(server) as services.url:
         yield services
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from typing import Any
 
 
@@ -87,20 +87,28 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
+def run_in_thread(server: HTTPServer) -> Iterator[str]:
+    """Run a server during the block, and yield its URL."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
 def serving() -> Iterator[Endpoint]:
     """Run an endpoint. At the end of the block it stops and releases hanging responses."""
     endpoint = Endpoint()
     server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"endpoint": endpoint}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    endpoint.url = f"http://127.0.0.1:{server.server_port}"
-    try:
-        yield endpoint
-    finally:
-        endpoint.closing.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with run_in_thread(server) as endpoint.url:
+        try:
+            yield endpoint
+        finally:
+            endpoint.closing.set()
 
 
 def completion(text: str | None, finish: str = "stop", usage: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -71,8 +71,9 @@ _Literature = Annotated[
         help="Take documents without a patient as literature, read with the questions about every patient.",
     ),
 ]
-
-
+_Collection = Annotated[
+    str, Option(metavar="NAME", help="Of Zotero's library, read this collection and those below it alone.")
+]
 _Watch = Annotated[
     bool,
     Option("--watch", help="Go on adding files of the folders as they appear or change, until Ctrl-C."),
@@ -87,6 +88,7 @@ _Watch = Annotated[
     examples=[
         "epicrisis library add ~/lib papers/*.jsonl reports/",
         "epicrisis library add ~/lib zotero-export/    # PDFs and the .bib or .ris file that describes them",
+        "epicrisis library add ~/lib ~/Zotero --collection Preeclampsia",
         "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz retraction_watch.csv",
         "epicrisis library add ~/ward NOTEEVENTS.csv.gz bundle.json",
         "epicrisis library add ~/ward notes.csv --column patient=subject_id --column time=charttime "
@@ -115,6 +117,7 @@ def add(
     search: Searches = None,
     limit: Limit = 100,
     full_text: FullText = False,
+    collection: _Collection = "",
     watch: _Watch = False,
     *,
     flags: Flags,
@@ -135,6 +138,8 @@ def add(
     request = read_request(pmid or (), doi or (), search or (), limit, full_text)
     if not sources and request is None:
         raise InputError("nothing to add: give files or folders, or --pmid, --doi or --search")
+    if collection and not sources:
+        raise InputError("--collection takes Zotero's folder: epicrisis library add LIBRARY ~/Zotero --collection NAME")
     if watch and request is not None:
         raise InputError("--watch takes folders alone: add the articles with a command of their own")
     articles = fetch_items(settings, path, request, quiet=json) if request is not None else []
@@ -150,6 +155,7 @@ def add(
         chunk_tokens=chunk_tokens,
         literature=literature,
         columns=_columns(column or (), format),
+        collection=collection,
         cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
     )
     if watch:

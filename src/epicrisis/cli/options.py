@@ -6,9 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from epicrisis.cli.command import SharedOption
+from epicrisis.errors import InputError
+from epicrisis.remote_libraries import library_folder
 from epicrisis.types import CitationStyle, SearchMode, StrategyName
 
 SEARCHING = "Search"
@@ -18,10 +20,26 @@ SETTINGS = "Settings and privacy"
 
 # Arguments and options that are no settings.
 
-LibraryPath = Annotated[Path, Argument(metavar="LIBRARY", help="Folder of the library.")]
+
+def parse_library(text: str) -> Path:
+    """Return the folder of a library, named by this folder or by a URL. Raises BadParameter for a wrong URL."""
+    try:
+        return library_folder(text)
+    except InputError as error:
+        raise BadParameter(error.message) from None
+
+
+LibraryPath = Annotated[
+    Path, Argument(metavar="LIBRARY", parser=parse_library, help="Folder of the library, or postgresql://...")
+]
 LibraryOption = Annotated[
     Path | None,
-    Option("--library", metavar="FOLDER", help="Folder of the library. Strategies without documents need none."),
+    Option(
+        "--library",
+        metavar="FOLDER",
+        parser=parse_library,
+        help="Folder of the library, or postgresql://... Strategies without documents need none.",
+    ),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON for programs instead of text.")]
 CiteStyle = Annotated[

@@ -11,7 +11,7 @@ from typer import Option
 
 from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K, output_option
+from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K, output_option, parse_library
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import say, say_text, show_data, show_findings, show_tables
 from epicrisis.errors import InputError
@@ -43,7 +43,9 @@ Issue: TypeAlias = Literal["published", "beyond-3", "middle", "not-retrieved", "
     ],
 )
 def calibrate(
-    library: Annotated[Path, Option("--library", metavar="FOLDER", help="Folder of the library.")],
+    library: Annotated[
+        Path, Option("--library", metavar="FOLDER", parser=parse_library, help="Folder of the library.")
+    ],
     sets: Annotated[
         list[str] | None,
         Option("--set", help=f"Question set with gold documents (repeatable). Default: {' and '.join(SETS)}."),

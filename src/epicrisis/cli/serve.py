@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.options import ANSWER
+from epicrisis.cli.options import ANSWER, parse_library
 from epicrisis.cli.terminal import say
 from epicrisis.cli.users import ServerFolder, server_folder
 from epicrisis.errors import InputError, SettingsError
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]+(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?|[0-9a-f.]*(:[0-9a-f.]*){2,}")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-Libraries = Annotated[list[Path], Argument(metavar="LIBRARY...", help="Folders of the libraries.")]
+Libraries = Annotated[
+    list[Path],
+    Argument(metavar="LIBRARY...", parser=parse_library, help="Folders of the libraries, or postgresql://..."),
+]
 Host = Annotated[str, Option("--host", help="Address to listen on. Others than this machine need TLS and users.")]
 Port = Annotated[int, Option("--port", min=1, max=65535, help="Port to listen on.")]
 HostName = Annotated[

@@ -54,9 +54,19 @@ _CANDIDATES = frozenset(
 _MANY_BYTES = frozenset({"cp932", "euc_jp", "iso2022_jp", "gbk", "gb18030", "big5", "big5hkscs", "cp949", "euc_kr"})
 _OTHER_LETTERS = _MANY_BYTES | {"cp1251", "cp1253", "koi8-r", "cp866"}
 _LATIN = frozenset({"cp1250", "cp1252", "cp1254", "iso8859-1", "iso8859-2", "mac-roman"})
-_NO_MATCH = "cp037"
+_NO_MATCH = "utf-8"
+_SIGNS = re.compile(
+    rb"(?<![\x80-\xff])([\x80\x82\x84-\x87\x91-\x97\x99\xa0\xa7\xa9\xab\xae\xb0\xb1\xb5\xb7\xbb])\1*(?![\x80-\xff])"
+)
+"""Quotation marks, dashes, ±, °, µ and other signs of Windows-1252 by themselves. Elsewhere they are letters."""
+_SIGN_IN_WORD = re.compile(r"[¢£¤¥¦§¨ª¬¯²³¸¹º¼½¾†‡ˆ‰‹›˜™][a-zß-ÿ]")
+"""What Windows-1252 makes of letters of other encodings: `głowy` of Windows-1250 becomes `g³owy`."""
+_COMMONEST_SHARE = 0.66
+"""Windows-1252 is read if its likelihood is at least this share of that of any other encoding of Latin letters. In 45
+short texts of 8 languages in other encodings, it was 0.61 at most."""
 _UTF8_SEQUENCE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _ASCII = bytes(range(128))
+_ALONE = re.compile(r"(?<![^\x00-\x7f])[^\x00-\x7f](?![^\x00-\x7f])")
 _RUN = re.compile(r"[^\x00-\x7f]+")
 _RUN_IN_WORD = re.compile(
     r"(?<=[A-Za-z])[^\x00-\x7f]{1,2}(?![^\x00-\x7f])|(?<![^\x00-\x7f])[^\x00-\x7f]{1,2}(?=[A-Za-z])"
@@ -89,14 +99,13 @@ def guess_encoding(sample: bytes) -> str:
     """Return Python's name of the encoding of a text that is not UTF-8. Raises ValueError if it cannot be told."""
     encoding = _detect(sample, _CANDIDATES)
     if encoding in _OTHER_LETTERS and _is_western(sample, encoding):
-        encoding = _detect(sample, _LATIN)
-    if encoding == "iso8859-1":
-        # As browsers read it: the difference is in characters that no text has.
+        encoding = _detect(sample, _LATIN | {_NO_MATCH})
+    if encoding in _LATIN and _is_windows_1252(sample, encoding):
         encoding = "cp1252"
     nulls = sample.count(0)
     # In UTF-16 every other byte of Latin text is NUL; other text has none.
     is_wide = encoding.startswith("utf-")
-    if encoding in ("utf-8", _NO_MATCH) or (nulls and not is_wide) or (is_wide and 4 * nulls < len(sample)):
+    if encoding == _NO_MATCH or (nulls and not is_wide) or (is_wide and 4 * nulls < len(sample)):
         raise ValueError(_UNKNOWN)
     if encoding in _MANY_BYTES:
         # Characters of these encodings look like UTF-8 by chance, but never nearly all of them.
@@ -119,13 +128,42 @@ def _detect(sample: bytes, candidates: frozenset[str]) -> str:
         raise ValueError(_UNKNOWN) from error
 
 
-def _is_western(sample: bytes, encoding: str) -> bool:
-    """Return whether most characters beyond ASCII, read in an encoding of other letters, are alone within Latin words.
+def _is_windows_1252(sample: bytes, rival: str) -> bool:
+    """Return whether a text in Latin letters is read as Windows-1252, the commonest encoding, and not as its rival.
 
-    They are letters with accents: in GBK, `naïf` of Windows-1252 is `na` and one Chinese character.
+    ISO 8859-1 is read so too, as browsers do: the difference is in characters that no text has.
     """
+    import chardet
+
+    try:
+        text = sample.decode("cp1252")
+    except UnicodeDecodeError:
+        return False
+    if text == sample.decode(rival, "replace") or not _SIGNS.sub(b"", sample).translate(None, _ASCII):
+        return True
+    if _SIGN_IN_WORD.search(text):
+        return False
+    results = chardet.detect_all(sample, ignore_threshold=True, include_encodings=_LATIN, no_match_encoding="cp1252")
+    likelihood: dict[str, float] = {}
+    for result in results:
+        likelihood[codecs.lookup(result["encoding"] or _NO_MATCH).name] = result["confidence"]
+    western = max(likelihood.get("cp1252", 0), likelihood.get("iso8859-1", 0))
+    return western >= _COMMONEST_SHARE * max(likelihood.values())
+
+
+def _is_western(sample: bytes, encoding: str) -> bool:
+    """Return whether half of the characters beyond ASCII, read in an encoding of other letters, are within Latin words.
+
+    They are letters with accents: in GBK, `naïf` of Windows-1252 is `na` and one Chinese character. A letter by itself
+    (`à`) counts as one, and so does a text that has signs alone.
+    """
+    if not _SIGNS.sub(b"", sample).translate(None, _ASCII):
+        return True
     text = sample.decode(encoding, "replace")
-    return 2 * len(_RUN_IN_WORD.findall(text)) > len(_RUN.findall(text))
+    accents = sum(map(len, _RUN_IN_WORD.findall(text)))
+    if encoding not in _MANY_BYTES:
+        accents += len(_ALONE.findall(_RUN_IN_WORD.sub("", text)))
+    return 2 * accents >= sum(map(len, _RUN.findall(text)))
 
 
 def encoding_remark(name: str, encoding: str) -> FileRemark:

@@ -7,13 +7,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus.article_ids import find_dois
+from epicrisis.dates import find_publication_date
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
 
 MAX_VALUES = 5_000
 """Values of one name that are read: authors of a large trial, keywords."""
-_DATE = re.compile(r"(\d{4})(?:[-/](\d{1,2})(?:[-/](\d{1,2}))?)?(?!\d)")
 _PMID = re.compile(r"\d{1,9}")
 _TEXTS = {
     "journal": ("citation_journal_title", "prism.publicationname"),
@@ -54,7 +54,7 @@ def read_metadata(tree: LexborHTMLParser) -> tuple[str, str | None, dict[str, An
         if values:
             metadata[key] = values
     metadata.update(_read_ids(tags))
-    return _first(tags, "citation_title", "dc.title"), _read_date(_first(tags, *_DATES)), metadata
+    return _first(tags, "citation_title", "dc.title"), find_publication_date(_first(tags, *_DATES)), metadata
 
 
 def _read_ids(tags: dict[str, list[str]]) -> dict[str, str]:
@@ -92,16 +92,3 @@ def _family_first(name: str) -> str:
     words = name.split()
     is_plain = "," not in name and 2 <= len(words) <= 4
     return f"{words[-1]}, {' '.join(words[:-1])}" if is_plain else name
-
-
-def _read_date(value: str) -> str | None:
-    """Return a date of the form 2015, 2015-06 or 2015-06-30, or None."""
-    match = _DATE.match(value)
-    if match is None:
-        return None
-    parts = [match[1]]
-    for part, limit in ((match[2], 12), (match[3], 31)):
-        if part is None or not 1 <= int(part) <= limit:
-            break
-        parts.append(f"{int(part):02}")
-    return "-".join(parts)

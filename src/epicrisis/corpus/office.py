@@ -26,6 +26,12 @@ _INSTALL = 'needs the extra `office`: pip install "epicrisis[office]"'
 _SLIDE_FORMATS = frozenset({"pptx", "odp"})
 
 
+def is_newer_format(path: Path) -> bool:
+    """Return whether a file called `.doc` or `.ppt` is RTF or a format with markup after all. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(5).startswith((b"{\\rtf", b"PK\x03\x04"))
+
+
 def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
     """Yield the only document of a text or of slides, or why it was skipped. `name` becomes the id (`file:<name>`).
 

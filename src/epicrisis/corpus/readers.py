@@ -15,6 +15,7 @@ from epicrisis.corpus import (
     medcpt,
     medrag,
     note_tables,
+    office,
     pubmed,
     questions,
     retractions,
@@ -137,8 +138,8 @@ _UNKNOWN_FORMAT = (
     "it as PDF, .docx or text"
 )
 _OLD_FORMATS = {
-    ".doc": "Word's old format, which may show deleted text; save it as .docx",
-    ".ppt": "PowerPoint's old format, which may show deleted text; save it as .pptx",
+    ".doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx *.doc",
+    ".ppt": "PowerPoint's old format; convert it: soffice --headless --convert-to pptx *.ppt",
 }
 
 _Reader: TypeAlias = Callable[[], Iterator[ReaderItem]]
@@ -164,6 +165,7 @@ def read_sources(
     names: Mapping[Path, str] | None = None,
     progress: ReadingProgress | None = None,
     only: Collection[Path] | None = None,
+    collection: str = "",
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
@@ -181,6 +183,7 @@ def read_sources(
     * `names`: the names of files that are stored under other ones. They become ids and titles, never paths.
     * `progress` counts the files as they are read.
     * `only`: of folders, these files alone are read, if there is one among them that can be.
+    * `collection`: of Zotero's library, the items of this collection alone, which a `/` puts below another.
 
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
@@ -193,10 +196,10 @@ def read_sources(
     if format == "medcpt":
         chunks = list(itertools.chain.from_iterable(map(medcpt.find_chunks, paths)))
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
-    files = _find_files(paths, format, with_origins, names or {}, only)
+    files = _find_files(paths, format, with_origins, names or {}, only, collection)
     if only_notes:
         files = [file for file in files if file.format in ("notes", "fhir")]
-    readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins)
+    readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins, collection)
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
     return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
@@ -234,12 +237,15 @@ def _find_files(
     with_origins: bool,
     names: Mapping[Path, str],
     only: Collection[Path] | None,
+    collection: str,
 ) -> list[_SourceFile]:
     """Return all files to read. A file whose name becomes its id is returned only once."""
     files: list[_SourceFile] = []
+    if collection and not any(_find_zotero(path, format) for path in paths):
+        raise InputError(f"no source is Zotero's folder, so there is no collection {collection!r}; name that folder")
     path_by_key: dict[str, Path] = {}
     for path in paths:
-        for file in _list_source(path, format, names, only):
+        for file in _list_source(path, format, names, only, collection):
             if file.format in _READERS_WITH_NAME:
                 key = str(file.path.resolve()) if with_origins else file.name
                 if key not in path_by_key:
@@ -257,19 +263,24 @@ def _find_files(
 
 
 def _list_source(
-    path: Path, format: str | None, names: Mapping[Path, str], only: Collection[Path] | None
+    path: Path, format: str | None, names: Mapping[Path, str], only: Collection[Path] | None, collection: str
 ) -> list[_SourceFile]:
     """Return the files of a folder, of Zotero's library, or the file itself."""
-    database = path / zotero.DATABASE if is_folder(path) else path
-    if format is None and database.is_file() and zotero.is_zotero(database):
-        return _list_zotero(database, only)
+    if (database := _find_zotero(path, format)) is not None:
+        return _list_zotero(database, only, collection)
     return _list_folder(path, format, only) if is_folder(path) else [_describe_file(path, format, names)]
 
 
-def _list_zotero(database: Path, only: Collection[Path] | None) -> list[_SourceFile]:
+def _find_zotero(path: Path, format: str | None) -> Path | None:
+    """Return Zotero's database, if the path is the folder that holds it or the file itself."""
+    database = path / zotero.DATABASE if is_folder(path) else path
+    return database if format is None and database.is_file() and zotero.is_zotero(database) else None
+
+
+def _list_zotero(database: Path, only: Collection[Path] | None, collection: str) -> list[_SourceFile]:
     """Return Zotero's database, which describes the files attached to its items, and these files."""
     try:
-        attached = zotero.list_attached_files(database)
+        attached = zotero.list_attached_files(database, collection)
     except ValueError as error:
         raise path_error(database, str(error)) from error
     files = [_SourceFile(database, database.name, _REFERENCES)]
@@ -285,6 +296,8 @@ def _describe_file(path: Path, override: str | None, names: Mapping[Path, str]) 
     """Return a file named by the user. Raises InputError if it cannot be opened, or its format is unknown."""
     check_file(path)
     format = _detect_format(path, override, _DEFAULT_FORMATS)
+    if path.suffix.lower() in _OLD_FORMATS and format is None:
+        raise path_error(path, _OLD_FORMATS[path.suffix.lower()])
     if format is None:
         reason = f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
         raise path_error(path, f"{reason}; rename it, or give its format ({', '.join(FORMATS)})")
@@ -297,13 +310,14 @@ def _choose_readers(
     columns: NoteColumns | None,
     cleaning: NoteCleaning,
     with_origins: bool,
+    collection: str,
 ) -> list[tuple[list[Path], _Reader]]:
     """Return the readers with their files: one for consecutive PubMed files, one for all FHIR files, one for others."""
     notes_reader = partial(_notes_reader, columns, cleaning)
     # An entry describes files that may precede it, so the entries themselves come last.
     described = [file for file in files if file.format == _REFERENCES]
     others = [file for file in files if file.format != _REFERENCES]
-    references = ReferenceFiles([file[:2] for file in described], [file.path for file in others])
+    references = ReferenceFiles([file[:2] for file in described], [file.path for file in others], collection)
     # Each FHIR file may describe patients of the others.
     fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
     readers: list[tuple[list[Path], _Reader]] = []
@@ -392,6 +406,8 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
             return format if fhir.is_fhir(path) or not path.stat().st_size else None
+        if format is None and path.suffix.lower() in _OLD_FORMATS and path.is_file():
+            return "office" if office.is_newer_format(path) else None
     except OSError:
         return None
     return format
@@ -453,8 +469,8 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
         return lambda: append_fingerprint(path, _log_removed(file, log, _READERS_WITH_NAME[format](path, name)))
-    if (own := None if format in _READERS else _find_own_reader(format)) is not None:
-        return lambda: append_fingerprint(path, _read_own(own, path, name))
+    if (extension := None if format in _READERS else _find_own_reader(format)) is not None:
+        return lambda: append_fingerprint(path, _read_own(extension, path, name))
     return lambda: append_fingerprint(path, _log_removed(file, log, _READERS[format](path)))
 
 

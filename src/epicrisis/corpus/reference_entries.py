@@ -17,13 +17,13 @@ from urllib.parse import unquote
 
 from epicrisis.corpus.article_ids import find_dois
 from epicrisis.corpus.pubmed_record import parse_printed_date
+from epicrisis.dates import find_publication_date
 
 _RIS_TAG = re.compile(r"([A-Z][A-Z0-9]) {0,2}-(?: (.*)|$)")
 _NBIB_TAG = re.compile(r"([A-Z]{2,4}) {0,3}-(?: (.*)|$)")
 _NUMBER = re.compile(r"\d{1,9}")
 _PMID_NAMED = re.compile(r"(?:PMID:?\s{0,3}|pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/)(\d{1,9})")
 _PMCID = re.compile(r"PMC\d{1,9}")
-_DATE = re.compile(r"(\d{4})(?:[/-](\d{1,2}))?(?:[/-](\d{1,2}))?")
 _MARKUP = re.compile(
     r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|title|sec|italic|bold|br|span)(?:\s[^<>]{0,200})?/?>", re.I
 )
@@ -174,7 +174,7 @@ def _from_ris(record: _Record, number: int) -> ReferenceEntry:
         key=_first(record, "ID") or str(number),
         title=_first(record, "TI", "T1", "CT"),
         abstract=_first(record, "AB", "N2"),
-        date=_read_date(_first(record, "DA") or _first(record, "PY", "Y1")) or _read_date(_first(record, "PY", "Y1")),
+        date=find_publication_date(_first(record, "DA")) or find_publication_date(_first(record, "PY", "Y1")),
         metadata=_without_empty(metadata),
         files=tuple(_file_path(value) for value in record.get("L1", ()) if value),
     )
@@ -220,14 +220,14 @@ def _parse_bibtex(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]
     faults: list[tuple[str, str]] = []
     for block in parse_string(text).blocks:
         # An entry with a key, or a field, that another one has is an entry too.
-        whole = (
+        entry = (
             block.ignore_error_block if isinstance(block, DuplicateBlockKeyBlock | DuplicateFieldKeyBlock) else block
         )
-        if isinstance(whole, Entry):
+        if isinstance(entry, Entry):
             fields: dict[str, str] = {}
-            for item in whole.fields:
+            for item in entry.fields:
                 fields.setdefault(item.key.lower(), _strip_delimiters(str(item.value)))
-            entries.append(_from_bibtex(whole.key, whole.entry_type.lower(), fields))
+            entries.append(_from_bibtex(entry.key, entry.entry_type.lower(), fields))
         elif isinstance(block, ParsingFailedBlock):
             reason = "its braces, quotes or commas are broken; correct it, or export it again"
             faults.append((f"line {(block.start_line or 0) + 1}", reason))
@@ -272,7 +272,7 @@ def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEnt
         key=key,
         title=texts.get("title", ""),
         abstract=texts.get("abstract", ""),
-        date=_read_date(f"{year}-{number:02}" if number and re.fullmatch(r"\d{4}", year) else year),
+        date=find_publication_date(f"{year}-{number:02}" if number and re.fullmatch(r"\d{4}", year) else year),
         metadata=_without_empty(metadata),
         files=tuple(_bibtex_files(fields.get("file", ""))),
     )
@@ -393,21 +393,8 @@ def _csl_date(value: Any) -> str | None:
         return None
     parts = value.get("date-parts")
     if isinstance(parts, list) and parts and isinstance(parts[0], list):
-        return _read_date("-".join(map(str, parts[0][:3])))
-    return _read_date(str(value.get("raw") or value.get("literal") or ""))
-
-
-def _read_date(value: str) -> str | None:
-    """Return a date of the form 2015, 2015-06 or 2015-06-30, or None."""
-    match = _DATE.search(value)
-    if match is None:
-        return None
-    parts = [match[1]]
-    for part, limit in ((match[2], 12), (match[3], 31)):
-        if part is None or not 1 <= int(part) <= limit:
-            break
-        parts.append(f"{int(part):02}")
-    return "-".join(parts)
+        return find_publication_date("-".join(map(str, parts[0][:3])))
+    return find_publication_date(str(value.get("raw") or value.get("literal") or ""))
 
 
 def clean_text(text: str) -> str:

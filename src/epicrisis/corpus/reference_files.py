@@ -37,8 +37,9 @@ _CSL_TYPES = re.compile(
 class ReferenceFiles:
     """The files of reference managers in one addition, read when the first document asks for them."""
 
-    def __init__(self, files: Sequence[tuple[Path, str]], others: Sequence[Path]) -> None:
+    def __init__(self, files: Sequence[tuple[Path, str]], others: Sequence[Path], collection: str = "") -> None:
         self._names = dict(files)
+        self._collection = collection
         self._others = [path.resolve() for path in others]
         self._rest: dict[Path, dict[int, ReferenceEntry]] | None = None
         self._titles: dict[Path, list[str]] = {}
@@ -86,7 +87,7 @@ class ReferenceFiles:
                 faults: list[ReaderItem] = []
                 self._faults[path] = faults
                 try:
-                    entries, skipped, encoding = _read_entries(path)
+                    entries, skipped, encoding = _read_entries(path, self._collection)
                 except ValueError as error:
                     faults.append(skip(path, "", str(error)))
                     continue
@@ -109,7 +110,7 @@ class ReferenceFiles:
         by_id: list[int] = []
         by_title: list[int] = []
         for number, entry in entries.items():
-            if any(self._is_file(reference_path, named, place) for named in entry.files):
+            if any(self._is_file(reference_path, file, place) for file in entry.files):
                 by_file.append(number)
             if any((key, str(entry.metadata.get(key, "")).lower()) in ids for key in ("doi", "pmid")):
                 by_id.append(number)
@@ -121,11 +122,11 @@ class ReferenceFiles:
                 return numbers[0] if len(numbers) == 1 else None
         return None
 
-    def _is_file(self, reference_path: Path, named: str, place: Path) -> bool:
+    def _is_file(self, reference_path: Path, file: str, place: Path) -> bool:
         """Return whether a path in an entry is this file: the path itself, or else the only file of that name."""
-        if Path(named).name != place.name:
+        if Path(file).name != place.name:
             return False
-        if (reference_path.resolve().parent / named).resolve() == place:
+        if (reference_path.resolve().parent / file).resolve() == place:
             return True
         same_name = [path for path in self._others if path.name == place.name]
         return len(same_name) == 1
@@ -144,9 +145,9 @@ def is_pubmed_export(path: Path) -> bool:
         return re.match(rb"(?:\xef\xbb\xbf)?\s{0,9}PMID- \d", file.read(64)) is not None
 
 
-def _read_entries(path: Path) -> tuple[list[ReferenceEntry], list[tuple[str, str]], str]:
+def _read_entries(path: Path, collection: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]], str]:
     if zotero.is_zotero(path):
-        return zotero.read_entries(path), [], ""
+        return zotero.read_entries(path, collection), [], ""
     return sandbox.read_references(path)
 
 

@@ -46,7 +46,10 @@ def article_names(metadata: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _find_dois(text: str) -> list[str]:
-    """Return the names of the DOIs in the text, without a full stop or comma after them."""
+    """Return the names of the DOIs in a field, without a full stop or comma after them.
+
+    A field holds nothing else, so that every sign counts, also `#` at the end: `find_dois` reads DOIs in prose.
+    """
     names = []
     for part in _BETWEEN_DOIS.split(text):
         if match := _DOI.search(part):

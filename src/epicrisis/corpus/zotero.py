@@ -2,6 +2,8 @@
 
 Zotero keeps its database locked while it runs, so a copy is read. Nothing is written, and no network is used. Items in
 the trash and of feeds are left out.
+
+    entries = read_entries(Path("Zotero/zotero.sqlite"), collection="Trials/Aspirin")
 """
 
 from __future__ import annotations
@@ -40,9 +42,15 @@ _CREATORS = (
 )
 _TAGS = "SELECT itemID, name FROM itemTags JOIN tags USING (tagID)"
 _ATTACHMENTS = (
-    f"SELECT parentItemID, key, path FROM itemAttachments JOIN items USING (itemID) WHERE {_PRESENT} AND path IS NOT "
-    "NULL ORDER BY itemID"
+    f"SELECT itemID, parentItemID, key, path FROM itemAttachments JOIN items USING (itemID) WHERE {_PRESENT} AND path "
+    "IS NOT NULL ORDER BY itemID"
 )
+_COLLECTIONS = (
+    "SELECT collectionID, collectionName, parentCollectionID FROM collections WHERE libraryID NOT IN (SELECT libraryID "
+    "FROM libraries WHERE type = 'feed') ORDER BY collectionID"
+)
+_MAX_COLLECTIONS = 20
+_COPY_ATTEMPTS = 5
 _TYPES = {
     "journalArticle": "article-journal",
     "preprint": "article",
@@ -78,11 +86,15 @@ def is_zotero(path: Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def read_entries(path: Path) -> list[ReferenceEntry]:
-    """Return the items of the database, with the paths of their files. Raises ValueError with the reason."""
+def read_entries(path: Path, collection: str = "") -> list[ReferenceEntry]:
+    """Return the items of the database, or of one collection, with the paths of their files.
+
+    Raises ValueError with the reason.
+    """
     with _open_copy(path) as database:
+        chosen = _select_items(database, collection)
         attachments: dict[int, list[str]] = defaultdict(list)
-        for parent, file in _list_attachments(path, database):
+        for _, parent, file in _list_attachments(path, database):
             if parent is not None:
                 attachments[parent].append(str(file))
         fields: dict[int, dict[str, str]] = defaultdict(dict)
@@ -94,9 +106,11 @@ def read_entries(path: Path) -> list[ReferenceEntry]:
         tags: dict[int, list[str]] = defaultdict(list)
         for item, name in database.execute(_TAGS):
             tags[item].append(name)
-        retracted = _read_retracted(database)
+        retracted = _read_ids(database, "SELECT itemID FROM retractedItems")
         entries = []
         for item, key, kind in database.execute(_ITEMS):
+            if chosen is not None and item not in chosen:
+                continue
             metadata = _build_metadata(kind, fields[item], creators[item], tags[item])
             if item in retracted:
                 metadata["retracted"] = True
@@ -113,10 +127,17 @@ def read_entries(path: Path) -> list[ReferenceEntry]:
         return entries
 
 
-def list_attached_files(path: Path) -> list[Path]:
-    """Return the attached files that are on this machine. Raises ValueError with the reason."""
+def list_attached_files(path: Path, collection: str = "") -> list[Path]:
+    """Return the files of the items, or of those of one collection, that are on this machine.
+
+    Raises ValueError with the reason.
+    """
     with _open_copy(path) as database:
-        files = dict.fromkeys(file for _, file in _list_attachments(path, database))
+        chosen = _select_items(database, collection)
+        files: dict[Path, None] = {}
+        for attachment, parent, file in _list_attachments(path, database):
+            if chosen is None or (attachment if parent is None else parent) in chosen:
+                files[file] = None
     return [file for file in files if file.is_file()]
 
 
@@ -125,10 +146,7 @@ def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a private copy of the database, with its journal. Raises ValueError for a damaged or foreign file."""
     folder = TemporaryFolder("epicrisis-zotero-")
     try:
-        for suffix in ("", "-journal", "-wal"):
-            source = path.with_name(path.name + suffix)
-            if source.is_file():
-                shutil.copyfile(source, folder.path / source.name)
+        _copy_database(path, folder.path)
         with closing(sqlite3.connect(folder.path / path.name)) as database:
             yield database
     except OSError as error:
@@ -139,23 +157,92 @@ def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
         folder.close()
 
 
-def _list_attachments(path: Path, database: sqlite3.Connection) -> Iterator[tuple[int | None, Path]]:
-    """Yield the item and the path of each attached file, without those in a folder that only the settings name."""
-    for parent, key, place in database.execute(_ATTACHMENTS):
+def _copy_database(path: Path, folder: Path) -> None:
+    """Copy the database and its journal, again if Zotero wrote meanwhile. Raises OSError, and ValueError after five."""
+    sources = [path.with_name(path.name + suffix) for suffix in ("", "-journal", "-wal")]
+    for _ in range(_COPY_ATTEMPTS):
+        before = list(map(_state, sources))
+        for source in sources:
+            (folder / source.name).unlink(missing_ok=True)
+            if source.is_file():
+                shutil.copyfile(source, folder / source.name)
+        if before == list(map(_state, sources)):
+            return
+    raise ValueError("Zotero is writing to its database; wait until it has finished and try again")
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Return size and time of a file, which change when it is written, or None without one."""
+    if not path.is_file():
+        return None
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _select_items(database: sqlite3.Connection, collection: str) -> set[int] | None:
+    """Return the items of a collection and of those below it, or None for all items if there is no name.
+
+    Raises ValueError for a name of no collection, or of several.
+    """
+    if not collection:
+        return None
+    deleted = _read_ids(database, "SELECT collectionID FROM deletedCollections")
+    rows = [row for row in database.execute(_COLLECTIONS) if row[0] not in deleted]
+    names = {number: (str(name), parent) for number, name, parent in rows}
+    paths = {number: _collection_path(number, names) for number in names}
+    path_end = collection.strip("/").casefold()
+    matches = [number for number, path in paths.items() if f"/{path.casefold()}".endswith(f"/{path_end}")]
+    exact = [number for number in matches if paths[number].casefold() == path_end]
+    matches = exact or matches
+    if len(matches) != 1:
+        listed = sorted(paths[number] for number in matches) or sorted(paths.values())
+        others = f" and {len(listed) - _MAX_COLLECTIONS:,} more" if len(listed) > _MAX_COLLECTIONS else ""
+        problem = "several collections are" if matches else "no collection is"
+        raise ValueError(
+            f"{problem} called {collection!r}; name one of: {', '.join(listed[:_MAX_COLLECTIONS]) or '(none)'}{others}"
+        )
+    below = set(matches)
+    for number in names:
+        if not below.isdisjoint(_collection_ancestors(number, names)):
+            below.add(number)
+    links = database.execute("SELECT collectionID, itemID FROM collectionItems")
+    return {item for number, item in links if number in below}
+
+
+def _collection_ancestors(number: int | None, names: dict[int, tuple[str, int | None]]) -> list[int]:
+    """Return the collection and those above it, from below. A damaged database may have a cycle."""
+    ancestors: list[int] = []
+    while number in names and number not in ancestors:
+        ancestors.append(number)
+        number = names[number][1]
+    return ancestors
+
+
+def _collection_path(number: int, names: dict[int, tuple[str, int | None]]) -> str:
+    """Return the names from the top down, joined by slashes."""
+    return "/".join(names[ancestor][0] for ancestor in reversed(_collection_ancestors(number, names)))
+
+
+def _list_attachments(path: Path, database: sqlite3.Connection) -> Iterator[tuple[int, int | None, Path]]:
+    """Yield the number of each attached file, that of its item, and its path.
+
+    Files in a folder that only Zotero's settings name are left out.
+    """
+    for attachment, parent, key, place in database.execute(_ATTACHMENTS):
         name = str(place)
         if name.startswith(_STORED):
             name = name.removeprefix(_STORED)
             # A synchronized group library is written by others, so nothing outside the item's folder is read.
             if Path(name).name == name:
-                yield parent, path.parent / "storage" / key / name
+                yield attachment, parent, path.parent / "storage" / key / name
         elif not name.startswith(_LINKED) and Path(name).is_absolute():
-            yield parent, Path(name)
+            yield attachment, parent, Path(name)
 
 
-def _read_retracted(database: sqlite3.Connection) -> set[int]:
-    """Return the items that Zotero marks as retracted. Old databases have no such table."""
+def _read_ids(database: sqlite3.Connection, query: str) -> set[int]:
+    """Return the ids in a table that old databases do not have."""
     try:
-        return {row[0] for row in database.execute("SELECT itemID FROM retractedItems")}
+        return {row[0] for row in database.execute(query)}
     except sqlite3.OperationalError:
         return set()
 

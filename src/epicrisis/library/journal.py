@@ -444,12 +444,6 @@ class Journal:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with translate_errors(self._folder):
+        with translate_errors(self._folder), self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+            yield

@@ -248,16 +248,10 @@ class SqliteTable(PassageTable):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with translate_errors(self._folder):
+        with translate_errors(self._folder), self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._count_version()
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+            yield
+            self._count_version()
 
     def _count_version(self) -> None:
         self._db.execute("UPDATE state SET version = version + 1")

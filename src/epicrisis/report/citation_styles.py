@@ -1,5 +1,6 @@
 """Format sources in a citation style, through the CSL processor citeproc-py (the extra `citations`).
 
+    text = write_references(answer, "vancouver")
     lines = format_references(list_answer_sources(answer), "vancouver")
 
 The styles are those of the CSL project in the folder `styles`, under CC BY-SA 3.0; each file says what was changed.
@@ -16,11 +17,42 @@ from epicrisis.answers import Answer
 from epicrisis.errors import InputError
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import AnswerSection, SourceEntry, describe_marks
-from epicrisis.report.citation_files import CitedSource, list_answer_sources, list_passage_sources, make_csl_item
-from epicrisis.types import CitationStyle, Ranking
+from epicrisis.report.citation_files import (
+    CITATION_WRITERS,
+    CitedSource,
+    list_answer_sources,
+    list_passage_sources,
+    make_csl_item,
+)
+from epicrisis.types import CitationStyle, Ranking, ReferenceFormat
 
 STYLE_NAMES: Mapping[CitationStyle, str] = {"vancouver": "Vancouver", "ama": "AMA", "apa": "APA"}
 _LOCALE = "en-US"
+_MANAGER_SUFFIXES = {"bibtex": ".bib", "ris": ".ris", "csl-json": ".csl.json"}
+"""The formats of reference managers, and the endings of their files."""
+
+
+def write_references(answer: Answer, format: ReferenceFormat) -> str:
+    """Return the documents that an answer cites, as text: a list in a citation style, or a file of a reference manager.
+
+    `vancouver` and `ama` number them in the order of their first citation; `apa` sorts them by author. The text is
+    empty for an answer without citations (`[]` for `csl-json`). Raises InputError for another format, and for a style
+    without the extra `citations`.
+    """
+    sources = list_answer_sources(answer)
+    for style in STYLE_NAMES:
+        if format == style:
+            return write_reference_list(sources, style)
+    if format not in _MANAGER_SUFFIXES:
+        formats = ", ".join((*STYLE_NAMES, *_MANAGER_SUFFIXES))
+        raise InputError(f"no format of references is called {format!r}: choose one of {formats}")
+    return CITATION_WRITERS[_MANAGER_SUFFIXES[format]](sources)
+
+
+def check_reference_format(format: ReferenceFormat) -> None:
+    """Raise InputError for a citation style without the extra `citations`."""
+    if format not in _MANAGER_SUFFIXES:
+        check_citation_styles()
 
 
 def check_citation_styles() -> None:

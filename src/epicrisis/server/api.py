@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -10,11 +11,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from epicrisis.printable import printable_json
+from epicrisis.report.citation_styles import check_reference_format, write_references
 from epicrisis.serialization import to_json
 from epicrisis.server.errors import describe_failure, send_problem
 from epicrisis.server.questions import QuestionBody, Questions
 from epicrisis.server.streaming import EventStream, keep_alive, stream_events, wait_for_answer
 from epicrisis.server.users import CurrentCaller
+from epicrisis.types import ReferenceFormat
 
 PREFIX = "/api/v1"
 _EVENT_SCHEMA = {
@@ -23,10 +26,15 @@ _EVENT_SCHEMA = {
     "required": ["event", "data"],
     "properties": {"event": {"type": "string"}, "data": {"type": "string", "description": "JSON"}},
 }
+_ASK_EXAMPLE = {
+    "state": "answered",
+    "text": "Yes. [1]",
+    "references": "1. Rolnik DL. Aspirin versus Placebo. The New England journal of medicine. 2017;377(7):613-22.\n",
+}
 _ASK_RESPONSE: dict[str, Any] = {
     "description": "The answer, or its events as `event: NAME` and `data: JSON`; the last is `answered` or `error`.",
     "content": {
-        "application/json": {"schema": {"type": "object"}, "example": {"state": "answered", "text": "Yes. [1]"}},
+        "application/json": {"schema": {"type": "object"}, "example": _ASK_EXAMPLE},
         "text/event-stream": {"schema": _EVENT_SCHEMA, "example": 'event: delta\ndata: {"text": "Yes."}\n\n'},
     },
 }
@@ -37,13 +45,18 @@ class AskBody(QuestionBody):
 
     stream: bool = Field(False, description="Send every step as a server-sent event, in place of the whole answer.")
     trace: bool = Field(False, description="Include the events behind a whole answer.")
+    references: ReferenceFormat | None = Field(
+        None,
+        description="Add the cited documents to the answer as `references`, a text in a citation style (which needs "
+        "the extra `citations` on the server) or for a reference manager.",
+    )
 
 
 class DataResponse(JSONResponse):
     """Values of the library as JSON, with control characters escaped. Never cached."""
 
-    def __init__(self, content: Any, **more: Any) -> None:
-        super().__init__(content, **more)
+    def __init__(self, content: Any, **options: Any) -> None:
+        super().__init__(content, **options)
         self.headers["Cache-Control"] = "no-store"
 
     def render(self, content: Any) -> bytes:
@@ -60,12 +73,16 @@ def make_question_routes(questions: Questions) -> APIRouter:
     async def ask(body: AskBody, request: Request, caller: CurrentCaller) -> Response:
         """Answer a question from the documents of a library, whole or as a stream of events."""
         inquiry = await questions.prepare(body, caller)
+        if body.references is not None:
+            check_reference_format(body.references)
         if body.stream:
-            return EventStream(keep_alive(stream_events(questions.events(inquiry), hide)))
+            return EventStream(keep_alive(stream_events(questions.events(inquiry), hide, body.references)))
         answer = await wait_for_answer(questions.events(inquiry), request)
         data = to_json(answer)
         if not body.trace:
             data.pop("trace")
+        if body.references is not None:
+            data["references"] = await asyncio.to_thread(write_references, answer, body.references)
         if answer.state == "failed":
             return send_problem(describe_failure(answer.failure, hide), answer=data)
         return DataResponse(data)

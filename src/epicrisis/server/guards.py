@@ -158,8 +158,7 @@ class RequestGuard:
             await response(scope, receive, send_guarded)
         except EpicrisisError as error:
             await self._refuse(scope, error)(scope, receive, send_guarded)
-        except Exception as error:  # noqa: BLE001
-            # The message of a fault may hold text of a record.
+        except Exception as error:  # noqa: BLE001 - the message of a fault may hold text of a record
             log_fault(error)
             if started:
                 raise ConnectionAbortedError("the response was cut off by a fault of the server") from None
@@ -299,11 +298,11 @@ def find_bearer(headers: Headers) -> str | None:
     return value.strip() if scheme.lower() == "bearer" and value.strip() else None
 
 
-def find_cookie(headers: Headers, wanted: str) -> str | None:
+def find_cookie(headers: Headers, cookie_name: str) -> str | None:
     """Return the value of a cookie, or None without it."""
     for part in headers.get("cookie", "").split(";"):
         name, _, value = part.strip().partition("=")
-        if name == wanted and value:
+        if name == cookie_name and value:
             return value
     return None
 

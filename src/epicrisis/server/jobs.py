@@ -12,14 +12,14 @@ import secrets
 import shutil
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -29,6 +29,7 @@ from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessReason
+from epicrisis.server.concurrency import finish_in_thread
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import NotFound, ServerBusy, ShuttingDown, TooManyRequests, describe_error
 from epicrisis.server.identity_provider import IdentityProvider
@@ -60,8 +61,6 @@ _BLOCK = 1 << 16
 STALE_SECONDS = 60.0
 """After this time, an incomplete file belongs to a process that was killed."""
 _FAULT = "a fault of the program; its place is in the log of the server"
-P = ParamSpec("P")
-T = TypeVar("T")
 
 JobState: TypeAlias = Literal["running", "done", "cancelled", "stopped"]
 """`stopped`: the server ended, or an error stopped the job. It can be resumed."""
@@ -361,13 +360,12 @@ class Jobs:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(concurrency, MAX_CONCURRENCY, limit)):
                     group.create_task(self._answer_pending(job, records, pending))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - the message of a fault may hold text of a record
             first = _first_error(error)
             problem = _FAULT
             if isinstance(first, EpicrisisError):
                 problem = describe_error(first, self._questions.resources.hide_paths).detail
             else:
-                # The message of a fault may hold text of a record.
                 log_fault(first)
             # A job that a stop interrupts is still running for the next start.
             if not isinstance(first, ShuttingDown):
@@ -383,7 +381,7 @@ class Jobs:
             if records.is_done(inquiry.question.key):
                 continue
             answer = await self._answer(inquiry)
-            await _finish_in_thread(records.append_answer, answer)
+            await finish_in_thread(records.append_answer, answer)
 
     async def _answer(self, inquiry: Inquiry) -> Answer:
         """Return the answer. Waits while the server has no place."""
@@ -399,7 +397,7 @@ class Jobs:
 
     async def _change(self, job: JobFile, **changes: Any) -> JobFile:
         changed = self._jobs.get(job.id, job).model_copy(update=changes)
-        await _finish_in_thread(self._write, changed)
+        await finish_in_thread(self._write, changed)
         return changed
 
     def _write(self, job: JobFile) -> None:
@@ -455,15 +453,6 @@ def _read_start(path: Path, size: int) -> Iterator[bytes]:
 def _name_question(body: JobBody, number: int) -> str:
     """Return the id of question `number`, from 0."""
     return body.questions[number].id or str(number + 1)
-
-
-async def _finish_in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Return the result of work in a thread. A cancellation waits for it, so it writes nothing after a deletion."""
-    task = asyncio.create_task(asyncio.to_thread(work, *arguments, **named))
-    try:
-        return await asyncio.shield(task)
-    finally:
-        await asyncio.wait([task])
 
 
 def _first_error(error: Exception) -> Exception:

@@ -20,8 +20,10 @@ from starlette.types import Receive, Scope, Send
 from epicrisis.answers import Answer, Answered, Event
 from epicrisis.errors import EpicrisisError
 from epicrisis.printable import printable_json
+from epicrisis.report.citation_styles import write_references
 from epicrisis.serialization import to_json
 from epicrisis.server.errors import describe_error
+from epicrisis.types import ReferenceFormat
 
 MEDIA_TYPE = "text/event-stream"
 KEEPALIVE_SECONDS = 15.0
@@ -34,12 +36,17 @@ class ClientGone(Exception):
     """The client closed the connection before the answer was complete."""
 
 
-def encode_event(event: Event) -> bytes:
-    """Return an event in the wire format. `answered` has no trace, as its events were sent before."""
+def encode_event(event: Event, references: ReferenceFormat | None = None) -> bytes:
+    """Return an event in the wire format. `answered` has no trace, as its events were sent before.
+
+    With a format, `answered` also has the references of the answer.
+    """
     data = to_json(event)
     name = data.pop("event")
     if isinstance(event, Answered):
         data["answer"].pop("trace")
+        if references is not None:
+            data["answer"]["references"] = write_references(event.answer, references)
     return format_event(name, data)
 
 
@@ -77,12 +84,21 @@ class EventStream(Response):
             await run_while_connected(stream(), receive)
 
 
-async def stream_events(events: AsyncGenerator[Event, None], hide: Callable[[str], str]) -> AsyncGenerator[bytes, None]:
-    """Yield the events in the wire format. An error becomes the last event, `error`, with a problem body."""
+async def stream_events(
+    events: AsyncGenerator[Event, None], hide: Callable[[str], str], references: ReferenceFormat | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Yield the events in the wire format. An error becomes the last event, `error`, with a problem body.
+
+    `references` is the format of the references of the answer, or None without them.
+    """
     try:
         async with aclosing(events):
             async for event in events:
-                yield encode_event(event)
+                if isinstance(event, Answered) and references is not None:
+                    # A citation processor takes a while.
+                    yield await asyncio.to_thread(encode_event, event, references)
+                else:
+                    yield encode_event(event)
     except EpicrisisError as error:
         yield format_event("error", describe_error(error, hide).to_json())
 

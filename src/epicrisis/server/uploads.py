@@ -27,6 +27,7 @@ from epicrisis.printable import printable
 from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessControl
 from epicrisis.server.access_log import AccessLog
+from epicrisis.server.concurrency import finish_in_thread
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, NotFound, ServerBusy, ShuttingDown
 from epicrisis.server.resources import OpenLibrary, Resources
@@ -100,8 +101,6 @@ class Uploads:
         self._progress: dict[str, ImportProgress] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._cancelled: dict[str, threading.Event] = {}
-        self._queued: set[str] = set()
-        """Uploads whose task waits for its turn, and has written nothing."""
         self._turn = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._receiving = 0
@@ -121,6 +120,8 @@ class Uploads:
                 self._uploads[upload.id] = upload
         for upload in sorted(self._uploads.values(), key=lambda upload: upload.created):
             if upload.state in ("waiting", "running"):
+                # Also the one that ran waits for its turn now, and can be cancelled meanwhile.
+                self._uploads[upload.id] = upload.model_copy(update={"state": "waiting"})
                 self._launch(upload)
             elif upload.state == "done":
                 # A kill may have come between the end of the import and the deletion.
@@ -129,7 +130,8 @@ class Uploads:
     async def check_allowed(self, name: str, caller: Caller) -> OpenLibrary:
         """Return the library that the caller may add documents to. The access log has a refusal for a library of notes.
 
-        Raises NotFound, and AccessDenied without the role and for a library of notes.
+        Raises NotFound, also for a store of another package, and AccessDenied without the role and for a library of
+        notes.
         """
         library = self.resources.find(name)
         await self.access.check(caller, "upload", library, None)
@@ -139,6 +141,7 @@ class Uploads:
                 f"{library.name} holds patients' notes, which this version does not take as uploads: add them with "
                 "`epicrisis library add`"
             )
+        find_store(library)
         return library
 
     async def submit(self, request: Request, name: str, caller: Caller) -> UploadStatus:
@@ -247,7 +250,6 @@ class Uploads:
 
     def _launch(self, upload: UploadFile) -> None:
         self._cancelled[upload.id] = threading.Event()
-        self._queued.add(upload.id)
         self._tasks[upload.id] = asyncio.create_task(self._run(upload.id))
 
     async def _end_task(self, id_: str) -> None:
@@ -255,17 +257,14 @@ class Uploads:
         if task is None:
             return
         self._cancelled[id_].set()
-        if id_ in self._queued:
-            self._queued.discard(id_)
+        if self._uploads[id_].state == "waiting":
             task.cancel()
-        # A running import ends after its current commit. Cancelling its task would leave the thread that writes the
-        # description running, beside the one that writes it next.
+        # A running import ends after its current commit.
         await asyncio.wait([task])
 
     async def _run(self, id_: str) -> None:
         """Import an upload when it is its turn, and record how it ended."""
         async with self._turn:
-            self._queued.discard(id_)
             try:
                 upload = await self._change(id_, state="running")
                 library = self.resources.find(upload.library)
@@ -314,7 +313,7 @@ class Uploads:
 
     async def _change(self, id_: str, **changes: object) -> UploadFile:
         changed = self._uploads[id_].model_copy(update=changes)
-        await asyncio.to_thread(self._write, changed)
+        await finish_in_thread(self._write, changed)
         return changed
 
     def _forget_oldest(self) -> None:

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -323,15 +323,9 @@ class ReplyCache:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if self._writer is None:
             raise StorageError(f"{self.path} is open for replay only: set cache.mode to on")
-        with _map_errors(self.path):
+        with _map_errors(self.path), self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._writer
-                self._writer.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._writer.execute("ROLLBACK")
-                raise
+            yield self._writer
 
 
 def _connect(path: Path, options: str = "mode=rw") -> sqlite3.Connection:

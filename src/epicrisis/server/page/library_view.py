@@ -26,7 +26,6 @@ from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import build_reference
 from epicrisis.server.shelves import LibraryCheck, ShelfContents
 from epicrisis.study_types import STUDY_TYPES, StudyType
-from epicrisis.types import Passage
 
 STUDY_TYPE_LABELS: Mapping[StudyType, str] = {row.type: row.label for row in STUDY_TYPES}
 MAX_FILES = 20
@@ -264,18 +263,7 @@ def view_documents(name: str, page: DocumentPage, search: DocumentSearch) -> Doc
 
 
 def _view_row(name: str, entry: DocumentEntry) -> DocumentRowView:
-    passage = Passage(
-        id=f"{entry.id}#0",
-        document_id=entry.id,
-        ordinal=0,
-        start=0,
-        end=0,
-        text="",
-        title=entry.title,
-        source=entry.source,
-        date=entry.date,
-        metadata=entry.metadata,
-    )
+    passage = entry.to_passage()
     reference = build_reference(passage)
     authors = ", ".join(reference.authors[:3]) + (" et al." if len(reference.authors) > 3 else "")
     return DocumentRowView(

@@ -1,0 +1,142 @@
+"""Libraries outside the file system, named by a URL such as `postgresql://reader@db.example.org/hospital`.
+
+    folder = library_folder("postgresql://reader@db.example.org/hospital")
+
+Such a library has a folder on this machine as well, private to its user. It holds what no other machine needs: cached
+replies, the permission to send notes to other machines, and lists of skipped items. Everything that takes the folder of
+a library takes this one. The password of a URL stays in the memory of this process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from epicrisis.errors import InputError
+from epicrisis.privacy import local_path, open_private
+
+SCHEMES = ("postgresql", "postgres")
+"""The schemes of libraries outside the file system."""
+ADDRESS_FILE = "address"
+"""The file of the folder with the URL of the library, without its password."""
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}")
+_SECRETS = frozenset(("password", "sslpassword"))
+_NAME = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryAddress:
+    """The URL of a library outside the file system."""
+
+    url: str
+    """With the password, if it has one. Never shown or written."""
+
+    def __repr__(self) -> str:
+        """Return the URL without its password."""
+        return f"<LibraryAddress {self.public}>"
+
+    @property
+    def scheme(self) -> str:
+        """The scheme, in lower case."""
+        return urlsplit(self.url).scheme
+
+    @property
+    def public(self) -> str:
+        """The URL without password."""
+        parts = urlsplit(self.url)
+        user, mark, hosts = parts.netloc.rpartition("@")
+        parameters = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRETS]
+        netloc = f"{user.partition(':')[0]}{mark}{hosts}"
+        return parts._replace(netloc=netloc, query=urlencode(parameters, safe="/"), fragment="").geturl()
+
+    @property
+    def name(self) -> str:
+        """A short name: that of the database, and of the schema if the URL names one."""
+        parts = urlsplit(self.url)
+        schema = dict(parse_qsl(parts.query)).get("schema", "")
+        names = filter(None, (unquote(parts.path).strip("/"), schema))
+        return _NAME.sub("-", "-".join(names)) or parts.scheme
+
+
+_addresses: dict[Path, LibraryAddress] = {}
+"""The addresses that this process has been given, by the folder of each library."""
+
+
+def library_folder(library: str | PurePath) -> Path:
+    """Return the folder of a library, which is named by this folder or by a URL.
+
+    Raises InputError for a URL that cannot be read, or of an unknown kind.
+    """
+    match = _URL.match(str(library))
+    if match is None or match[1].lower() not in SCHEMES:
+        return local_path(library)
+    # A path has lost one of the two slashes.
+    address = _parse("postgresql", str(library)[match.end() :])
+    digest = hashlib.sha256(address.public.encode()).hexdigest()[:12]
+    folder = _data_folder() / "remote" / digest / address.name
+    _addresses[folder] = address
+    return folder
+
+
+def find_address(folder: Path) -> LibraryAddress | None:
+    """Return the address of the library that this folder stands for, or None if the folder is the library."""
+    if folder in _addresses:
+        return _addresses[folder]
+    path = folder / ADDRESS_FILE
+    if not path.is_file():
+        return None
+    try:
+        return LibraryAddress(path.read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{path} cannot be read: name the library by its URL") from None
+
+
+def record_address(folder: Path, address: LibraryAddress) -> None:
+    """Write the address into the folder, without password, so that the folder names the library for later commands."""
+    text = f"{address.public}\n"
+    path = folder / ADDRESS_FILE
+    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text:
+        return
+    descriptor = open_private(path, os.O_WRONLY | os.O_TRUNC)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def show_library(folder: Path) -> str:
+    """Return how a reader names a library: by its folder, or by its URL without password."""
+    address = find_address(folder)
+    return str(folder) if address is None else address.public
+
+
+def _parse(scheme: str, rest: str) -> LibraryAddress:
+    url = f"{scheme}://{rest}"
+    try:
+        parts = urlsplit(url)
+        # Characters that end a part of a URL would put the end of a password into another part.
+        is_readable = "@" not in parts.path and not parts.fragment and parts.netloc.count("@") <= 1
+    except ValueError:
+        is_readable = False
+    if not is_readable:
+        raise InputError(
+            f"the URL of the library ({scheme}://...) cannot be read: write {scheme}://USER@HOST:PORT/DATABASE, with "
+            "/ @ # ? and % of a user or password as %2F %40 %23 %3F and %25"
+        )
+    return LibraryAddress(url)
+
+
+def _data_folder() -> Path:
+    """Return the folder of this user's data, as the setting `home` names it without a file of settings."""
+    if home := os.environ.get("EPICRISIS_HOME"):
+        return local_path(home).absolute()
+    if data := os.environ.get("XDG_DATA_HOME"):
+        return Path(data).absolute() / "epicrisis"
+    try:
+        return Path("~/.local/share/epicrisis").expanduser()
+    except RuntimeError:
+        raise InputError(
+            "this user has no home folder: set EPICRISIS_HOME to a folder for the data of this user"
+        ) from None
