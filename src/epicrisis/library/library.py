@@ -34,7 +34,7 @@ from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
-from epicrisis.library.remote_store import check_in_folder, create_in_database, is_in_database, open_in_database
+from epicrisis.library.remote_store import check_in_folder, is_in_database, load_database_engine
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -109,7 +109,8 @@ class LibraryStore:
             encoder_fingerprint, encoder_name, dimensions, max_tokens=max_tokens, overlap=overlap, splitter=splitter
         )
         if is_in_database(folder):
-            return create_in_database(folder, manifest)
+            library: LibraryStore = load_database_engine().create_library(folder, manifest)
+            return library
         parts.check_vacant(folder)
         with translate_errors(folder):
             # The library may hold patients' records, so only its owner gets access.
@@ -136,7 +137,8 @@ class LibraryStore:
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
         if is_in_database(folder):
-            return open_in_database(folder, write=write)
+            library: LibraryStore = load_database_engine().open_library(folder, write=write)
+            return library
         lock = parts.acquire_lock(folder) if write else None
         try:
             if lock is not None:

@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.library.remote_store import is_in_database, read_manifest_in_database
+from epicrisis.library.remote_store import is_in_database, load_database_engine
 from epicrisis.printable import quote_for_shell
 from epicrisis.privacy import HAS_OWNERS
 from epicrisis.types import SplitterName
@@ -124,7 +124,8 @@ def sync_path(path: Path) -> None:
 def read_manifest(folder: Path) -> LibraryManifest:
     """Return the manifest of the library in `folder`. Raise LibraryMissing or LibraryDamaged."""
     if is_in_database(folder):
-        return read_manifest_in_database(folder)
+        manifest: LibraryManifest = load_database_engine().read_manifest(folder)
+        return manifest
     path = folder / NAME
     if not path.exists():
         command = f"epicrisis library add {quote_for_shell(folder)} FILES"

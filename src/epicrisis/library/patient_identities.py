@@ -21,7 +21,7 @@ from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.person_names import are_alike
-from epicrisis.library.remote_store import is_in_database, open_identities_in_database
+from epicrisis.library.remote_store import is_in_database, load_database_engine
 from epicrisis.privacy import open_private
 
 NAME = "patients.sqlite"
@@ -164,7 +164,10 @@ def is_literature_declared(folder: Path) -> bool:
 
 def open_identities(folder: Path) -> IdentityTable:
     """Open the table of identities of a library. Nothing is read yet."""
-    return open_identities_in_database(folder) if is_in_database(folder) else IdentityTable(folder)
+    if is_in_database(folder):
+        table: IdentityTable = load_database_engine().open_identities(folder)
+        return table
+    return IdentityTable(folder)
 
 
 class IdentityTable:

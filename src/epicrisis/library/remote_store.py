@@ -1,19 +1,18 @@
-"""Open and create libraries that are not in their folder, by the kind of their address."""
+"""Find the code of libraries that are not in their folder.
+
+It is found by name, because it builds on the modules that ask for it.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from epicrisis.errors import LibraryError
 from epicrisis.remote_libraries import find_address
 
-if TYPE_CHECKING:
-    from epicrisis.library.inventory import LibraryInventory
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.manifest import LibraryManifest
-    from epicrisis.library.passage_table import PassageTable
-    from epicrisis.library.patient_identities import IdentityTable
+_POSTGRESQL = "epicrisis.library.postgresql.engine"
 
 
 def is_in_database(folder: Path) -> bool:
@@ -22,55 +21,9 @@ def is_in_database(folder: Path) -> bool:
     return address is not None and address.scheme == "postgresql"
 
 
-def create_in_database(folder: Path, manifest: LibraryManifest) -> LibraryStore:
-    """Create the library that this folder stands for, and open it for writing."""
-    from epicrisis.library.postgresql.database import find_database
-    from epicrisis.library.postgresql.store import PostgresqlLibrary
-
-    return PostgresqlLibrary.create_in(find_database(folder), folder, manifest)
-
-
-def open_in_database(folder: Path, *, write: bool) -> LibraryStore:
-    """Open the library that this folder stands for."""
-    from epicrisis.library.postgresql.database import find_database
-    from epicrisis.library.postgresql.store import PostgresqlLibrary
-
-    return PostgresqlLibrary.open_in(find_database(folder), folder, write=write)
-
-
-def read_manifest_in_database(folder: Path) -> LibraryManifest:
-    """Return the manifest of the library that this folder stands for.
-
-    Raise LibraryMissing, LibraryDamaged, and LibraryError or StorageError if the server cannot be used.
-    """
-    from epicrisis.library.postgresql.database import find_database
-    from epicrisis.library.postgresql.store import read_library
-
-    return read_library(find_database(folder))[1]
-
-
-def open_table_in_database(folder: Path, dimensions: int) -> PassageTable:
-    """Open the passages of the library that this folder stands for."""
-    from epicrisis.library.postgresql.database import find_database
-    from epicrisis.library.postgresql.table import PostgresqlTable
-
-    return PostgresqlTable(folder, dimensions, find_database(folder))
-
-
-def open_journal_in_database(folder: Path) -> LibraryInventory:
-    """Open the records of the library that this folder stands for."""
-    from epicrisis.library.postgresql.database import find_database
-    from epicrisis.library.postgresql.journal import PostgresqlJournal
-
-    return PostgresqlJournal(folder, find_database(folder))
-
-
-def open_identities_in_database(folder: Path) -> IdentityTable:
-    """Open the identities of patients of the library that this folder stands for."""
-    from epicrisis.library.postgresql.database import find_database
-    from epicrisis.library.postgresql.identities import PostgresqlIdentities
-
-    return PostgresqlIdentities(folder, find_database(folder))
+def load_database_engine() -> Any:
+    """Return the module `library.postgresql.engine`, whose functions take the folder of a library in PostgreSQL."""
+    return import_module(_POSTGRESQL)
 
 
 def check_in_folder(folder: Path, command: str, advice: str) -> None:

@@ -5,13 +5,14 @@ A search is exact where few passages are in scope, and goes through an index oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from epicrisis.dates import first_day, last_day
+from epicrisis.library.postgresql.journal import storable_ids
 from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORD_INDEX
 from epicrisis.library.vector_matrix import score_exactly
 from epicrisis.library.word_index import analyze_words
@@ -50,43 +51,46 @@ _ROUNDING = 1e-5
 """How much the server's rounding may change a score, relative to the lengths of both vectors."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ScopeFilter:
     """The condition of the passages in a scope, with its parameters."""
 
-    conditions: list[str] = field(default_factory=lambda: ["true"])
-    values: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def sql(self) -> str:
-        """The condition."""
-        return " AND ".join(self.conditions)
+    sql: str
+    values: Mapping[str, Any]
 
 
-def build_filter(scope: Scope) -> ScopeFilter:
-    """Return the condition of the passages in scope."""
-    found = ScopeFilter()
-    if scope.patient is None:
-        found.conditions.append("patient IS NULL")
+def find_patient(scope: Scope) -> str | None:
+    """Return the patient of a scope. An id that the server cannot store is that of nobody: None."""
+    return next(iter(storable_ids([scope.patient])), None) if scope.patient is not None else None
+
+
+def build_filter(scope: Scope, within: Sequence[str] | None = None) -> ScopeFilter:
+    """Return the condition of the passages in scope, and of these ids if given."""
+    conditions: list[str] = []
+    values: dict[str, Any] = {}
+    if (patient := find_patient(scope)) is None:
+        conditions.append("patient IS NULL")
     else:
-        found.conditions.append("(patient IS NULL OR patient = %(patient)s)")
-        found.values["patient"] = scope.patient
+        conditions.append("(patient IS NULL OR patient = %(patient)s)")
+        values["patient"] = patient
     if scope.as_of is not None:
-        found.conditions.append("last_day <= %(until)s")
-        found.values["until"] = last_day(scope.as_of)
+        conditions.append("last_day <= %(until)s")
+        values["until"] = last_day(scope.as_of)
     if scope.since is not None:
-        found.conditions.append("last_day >= %(since)s")
-        found.values["since"] = first_day(scope.since)
+        conditions.append("last_day >= %(since)s")
+        values["since"] = first_day(scope.since)
     for number, facets in enumerate(scope.required_facets()):
-        found.conditions.append(f"facets && %(facets{number})s::text[]")
-        found.values[f"facets{number}"] = sorted(facets)
+        conditions.append(f"facets && %(facets{number})s::text[]")
+        values[f"facets{number}"] = storable_ids(sorted(facets))
     if scope.without_retracted:
-        found.conditions.append("NOT facets && %(retracted)s::text[]")
-        found.values["retracted"] = sorted(RETRACTION_FACETS)
+        conditions.append(f"NOT {_RETRACTED}")
     if scope.hidden:
-        found.conditions.append("document_id <> ALL(%(hidden)s)")
-        found.values["hidden"] = sorted(scope.hidden)
-    return found
+        conditions.append("document_id <> ALL(%(hidden)s)")
+        values["hidden"] = storable_ids(sorted(scope.hidden))
+    if within is not None:
+        conditions.append("id = ANY(%(within)s)")
+        values["within"] = storable_ids(within)
+    return ScopeFilter(" AND ".join(conditions), {**values, "retractions": sorted(RETRACTION_FACETS)})
 
 
 def estimate_passages(connection: Connection[Any], found: ScopeFilter) -> int:
@@ -101,7 +105,7 @@ def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: 
     """Return the `k` passages in scope with the highest inner product, best first, ties by passage id."""
     found = build_filter(scope)
     limit = k + _MARGIN
-    values = {**found.values, "vector": _vector_text(vector), "retractions": sorted(RETRACTION_FACETS)}
+    values = {**found.values, "vector": _vector_text(vector)}
     through_index = _has_vector_index(connection) and estimate_passages(connection, found) > EXACT_PASSAGES
     while True:
         order = "vector <#> %(vector)s::halfvec" if through_index else "vector::vector <#> %(vector)s::vector"
@@ -153,17 +157,9 @@ def search_words(
     tokens = list(dict.fromkeys(analyze_words(query)))
     if not tokens:
         return ()
-    found = build_filter(scope)
-    if within is not None:
-        found.conditions.append("id = ANY(%(within)s)")
-        found.values["within"] = list(within)
+    found = build_filter(scope, within)
     exact = within is not None or estimate_passages(connection, found) <= EXACT_WORD_PASSAGES
-    values = {
-        **found.values,
-        "words": " ".join(tokens),
-        "index": f"{schema}.{WORD_INDEX}",
-        "retractions": sorted(RETRACTION_FACETS),
-    }
+    values = {**found.values, "words": " ".join(tokens), "index": f"{schema}.{WORD_INDEX}"}
     limit = k + _MARGIN
     while True:
         statement = _SCORE_LISTED if exact else _SCORE_BY_INDEX

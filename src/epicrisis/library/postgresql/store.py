@@ -220,7 +220,7 @@ class PostgresqlLibrary(LibraryStore):
             )
         if k < 1:
             return ()
-        with self._database.read_for(scope.patient, **search.INDEX_SETTINGS) as connection:
+        with self._database.read_for(search.find_patient(scope), **search.INDEX_SETTINGS) as connection:
             return search.search_vectors(connection, vector, k, scope)
 
     def search_words(
@@ -230,12 +230,12 @@ class PostgresqlLibrary(LibraryStore):
         check_scope(scope)
         if k < 1:
             return ()
-        with self._database.read_for(scope.patient) as connection:
+        with self._database.read_for(search.find_patient(scope)) as connection:
             return search.search_words(connection, self._database.quoted_schema, query, k, scope, within)
 
     def _read_passages(self, scope: Scope, condition: str, value: object) -> list[Passage]:
         """Return the passages in scope that meet the condition, in no particular order."""
-        with self._database.read_for(scope.patient) as connection:
+        with self._database.read_for(search.find_patient(scope)) as connection:
             rows = connection.execute(f"{_SELECT_PASSAGES} {condition}".encode(), (value,)).fetchall()
         if not rows:
             return []
@@ -254,9 +254,9 @@ class PostgresqlLibrary(LibraryStore):
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         """Return the record of the scope's patient, see PassageStore."""
         check_scope(scope)
-        if scope.patient is None:
+        if (patient := search.find_patient(scope)) is None:
             return ()
-        passages = self._read_passages(scope, "patient = %s", scope.patient)
+        passages = self._read_passages(scope, "patient = %s", patient)
         return tuple(sorted(passages, key=lambda passage: (passage.document_id, passage.ordinal)))
 
     def open_table(self) -> PassageTable:
