@@ -28,7 +28,7 @@ from epicrisis.library.health_report import HealthReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.server.error_log import log_fault
-from epicrisis.server.errors import AccessDenied, ServerBusy
+from epicrisis.server.errors import AccessDenied, NotFound, ServerBusy
 from epicrisis.server.reading import LibraryReader, offload
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import LOCAL, Caller
@@ -171,9 +171,14 @@ def require_maintainer(caller: Caller) -> None:
 
 
 def find_store(library: OpenLibrary) -> LibraryStore:
-    """Return the open store of a library."""
+    """Return the open store of a library. Raises NotFound for a store of another package."""
     search = library.pipeline.search
     assert search is not None
+    if search.has_own_store:
+        raise NotFound(
+            f"{library.name} is a store of another package: it can be searched here, and not listed, checked or "
+            "changed; add documents with `epicrisis library add`"
+        )
     return search.library
 
 

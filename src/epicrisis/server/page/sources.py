@@ -33,7 +33,7 @@ async def read_documents(library: OpenLibrary, patient: str | None, document_ids
     if pipeline.search is None or not document_ids:
         return ()
     passages_by_id: dict[str, tuple[Passage, ...]] = {}
-    for place, store in enumerate((pipeline.search.library, *pipeline.search.literature)):
+    for place, store in enumerate((pipeline.search.store, *pipeline.search.literature)):
         # Notes of the libraries beside the first belong to other people.
         scope = Scope(patient=patient if place == 0 else None)
         for document_id, passages_of_one in (
