@@ -47,7 +47,7 @@ def info(library: LibraryPath, json: Json = False) -> None:
             "whole": "whole documents",
         }
         sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in report.bytes_on_disk.items())
-        say(f"{library}: {count_noun(report.documents, 'document')}, {count_noun(report.passages, 'passage')}")
+        say(f"{report.path}: {count_noun(report.documents, 'document')}, {count_noun(report.passages, 'passage')}")
         say(f"encoder: {manifest.encoder_name} ({manifest.dimensions} dimensions), {manifest.encoder_fingerprint}")
         say(f"passages: {splitters[manifest.splitter]}")
         say(f"on disk: {sizes}")

@@ -13,13 +13,11 @@ and acknowledge its documents. The next write finishes open batches from the con
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from filelock import FileLock
@@ -48,8 +46,10 @@ from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
 from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import local_path, restrict_to_owner
 from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.remote_libraries import find_scheme
 from epicrisis.types import Document, Hit, Origin, Passage, Scope
 
+S = TypeVar("S", bound="LibraryStore")
 _COMPACT_AFTER = 200
 FILTERS_FROM = 5_000
 """Minimum number of passages for indexes of the filter columns, which then pay off at the first search."""
@@ -105,25 +105,13 @@ class LibraryStore:
         LibraryError if the folder is not empty or the engine is not installed, LibraryBusy or StorageError.
         """
         folder = local_path(path).absolute()
-        if not max_tokens > overlap >= 0:
-            raise InputError(
-                f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: set --overlap to less "
-                f"than {max_tokens}"
-            )
-        if not 1 <= dimensions <= manifests.MAX_NUMBER:
-            raise InputError(f"a library cannot have vectors of {dimensions} dimensions: check the encoder")
-        manifest = LibraryManifest(
-            format=manifests.FORMAT,
-            library_id=uuid.uuid4().hex,
-            encoder_fingerprint=encoder_fingerprint,
-            encoder_name=encoder_name,
-            dimensions=dimensions,
-            max_tokens=max_tokens,
-            overlap=overlap,
-            splitter=splitter,
-            software=manifests.list_software(),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        manifest = manifests.make_manifest(
+            encoder_fingerprint, encoder_name, dimensions, max_tokens=max_tokens, overlap=overlap, splitter=splitter
         )
+        return _find_class(cls, folder)._create(folder, manifest, engine)
+
+    @classmethod
+    def _create(cls, folder: Path, manifest: LibraryManifest, engine: TableEngine) -> Self:
         parts.check_vacant(folder)
         with translate_errors(folder):
             # The library may hold patients' records, so only its owner gets access.
@@ -146,6 +134,8 @@ class LibraryStore:
         than the library's) or StorageError.
         """
         folder = local_path(path).absolute()
+        if (other := _find_class(cls, folder)) is not cls:
+            return other.open(path, write=write, encoder_fingerprint=encoder_fingerprint)
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
@@ -485,6 +475,8 @@ class LibraryStore:
         StorageError.
         """
         folder = local_path(path).absolute()
+        if (other := _find_class(cls, folder)) is not cls:
+            return other.repair(path)
         manifests.read_manifest(folder)
         lock = parts.acquire_lock(folder)
         try:
@@ -497,3 +489,12 @@ class LibraryStore:
             lock.release()
         with cls.open(folder) as library:
             return library.info()
+
+
+def _find_class(default: type[S], folder: Path) -> type[S]:
+    """Return `default`, or the class of libraries on object storage if this folder stands for one."""
+    if find_scheme(folder) != "s3":
+        return default
+    from epicrisis.library.shared_library import SharedLibrary
+
+    return cast(type[S], SharedLibrary)

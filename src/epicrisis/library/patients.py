@@ -20,7 +20,7 @@ from epicrisis.library import patient_identities as registry
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import check_parts
-from epicrisis.library.manifest import NAME, read_manifest
+from epicrisis.library.manifest import complete_manifest
 from epicrisis.library.passage_table import PassageTable, sql_in
 from epicrisis.library.person_names import name_keys, normalize_text
 from epicrisis.library.tables import open_table
@@ -67,10 +67,8 @@ def holds_patients(folder: Path) -> bool:
 
     Raise LibraryDamaged or StorageError.
     """
-    if not (folder / NAME).exists():
-        return False
-    manifest = read_manifest(folder)
-    if not manifest.complete:
+    manifest = complete_manifest(folder)
+    if manifest is None:
         return False
     check_parts(folder)
     return open_table(folder, manifest.dimensions).has_notes()
