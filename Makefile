@@ -129,9 +129,15 @@ test-mcp: $(INSTALLED) $(MCP_SUITE)/.installed  ## the conformance suite of the 
 DOCS_BIN := .venv-docs/bin
 
 .venv-docs/.installed: pyproject.toml requirements-docs.lock
+ifdef UV
+	$(UV) venv --quiet --seed --allow-existing --python $(PYTHON) .venv-docs
+	$(UV) pip install --quiet --python $(DOCS_BIN)/python $(LOCKED) -r requirements-docs.lock
+	$(UV) pip install --quiet --python $(DOCS_BIN)/python $(OURS)
+else
 	$(PYTHON) -m venv .venv-docs
 	$(DOCS_BIN)/python -m pip install --quiet $(LOCKED) -r requirements-docs.lock
 	$(DOCS_BIN)/python -m pip install --quiet $(OURS)
+endif
 	touch $@
 
 docs: .venv-docs/.installed  ## the documentation site in build/site, readable offline; runs the tutorials; fails at a broken link

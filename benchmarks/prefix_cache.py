@@ -36,6 +36,7 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.model_files import find_model
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question, Ranking, Scope
 
@@ -160,14 +161,15 @@ async def measure(options: argparse.Namespace, output: Path) -> list[Row]:
     done = {(row.key, row.arm) for row in rows}
     home = load_settings({}).home
     library = library_in(options.folder)
+    retriever = Retriever(library, None)
     try:
         for question in long_questions(options.questions):
-            hits = library.search_words(question.text, max(options.k), Scope())
+            ranking = retriever.rank(question.text, max(options.k), "bm25", Scope())
             for k in options.k:
                 for label, count in arms(k, cached=options.prefix_cache == "on"):
                     if (question.key, label) in done:
                         continue
-                    row = await one(options, home, question, Ranking(hits[:k], "bm25"), label, count)
+                    row = await one(options, home, question, Ranking(ranking.hits[:k], "bm25"), label, count)
                     rows.append(row)
                     with output.open("a") as out:
                         out.write(json.dumps(asdict(row)) + "\n")

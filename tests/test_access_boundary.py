@@ -24,7 +24,7 @@ from epicrisis.models.chat.loading import add_layers
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
 from epicrisis.prompts import fence_passages
-from epicrisis.protocols import ChatModel, ChatRequest, Vectors
+from epicrisis.protocols import ChatModel, ChatRequest, ScoredId, Vectors, fetch_all
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.serialization import to_json
 from epicrisis.settings import ROLES, ModelSettings, Settings
@@ -245,8 +245,9 @@ def test_records_lookups_and_samples_contain_only_patient(plain: LibrarySearch) 
         foreign = sorted(everything - {passage.id for passage in record})
         assert read_document_passages(library, [each.rpartition("#")[0] for each in foreign], scope).keys() == set()
         for id_ in foreign[:: len(foreign) // 5]:
+            assert library.fetch([id_], scope) == ()
             with pytest.raises(InputError, match="no passage"):
-                library.fetch([id_], scope)
+                fetch_all(library, [id_], scope)
 
 
 def ranking_of(patient: str, library: Any) -> Ranking:
@@ -271,10 +272,15 @@ class Leaky(MemoryStore):
 
     everybody: tuple[Passage, ...] = ()
 
-    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
-        return tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(self.everybody[:k]))
+    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
+        return tuple(ScoredId(passage.id, 1.0) for passage in self.everybody[:k])
 
-    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
+    def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
+        return tuple(passage for passage in self.everybody if passage.id in passage_ids)
+
+    def search_words(
+        self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None
+    ) -> tuple[ScoredId, ...]:
         return self.search_vectors(ENCODER.encode_queries([query])[0], k, scope)
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:

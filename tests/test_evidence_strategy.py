@@ -15,7 +15,8 @@ from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.patients import Roster
 from epicrisis.library.word_index import analyze_words
 from epicrisis.pipeline import Pipeline
-from epicrisis.retrieval.retriever import Retriever, SearchableStore
+from epicrisis.retrieval.id_rankings import SearchableStore
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Question

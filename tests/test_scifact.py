@@ -11,6 +11,7 @@ import pytest
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.metrics.ranking import ndcg_at_k
 from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.retrieval.rankings import parse_document_id
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Scope
 
@@ -36,7 +37,7 @@ def test_bm25_on_scifact_reaches_published_score(benchmark: ModuleType, data_fol
         report = add_documents(library, benchmark.scifact(data_folder), encoder)
         assert (report.added, len(claims), sum(len(gold) for _, gold in claims)) == (5183, 300, 339)
         rankings = [
-            [hit.passage.document_id for hit in library.search_words(claim, 10, Scope())] for claim, _ in claims
+            [parse_document_id(hit.id) for hit in library.search_words(claim, 10, Scope())] for claim, _ in claims
         ]
     judged = [dict.fromkeys(gold, 1) for _, gold in claims]
     scores = [ndcg_at_k(ranked, gold, 10) for ranked, gold in zip(rankings, judged, strict=True)]

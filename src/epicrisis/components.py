@@ -28,7 +28,8 @@ from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, RewardModel, Verifier
 from epicrisis.remote_libraries import library_folder
-from epicrisis.retrieval.retriever import Retriever, SearchableStore
+from epicrisis.retrieval.id_rankings import SearchableStore
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ExampleSettings, ModelsByRole, RerankSettings, ScopeSettings, Settings
 from epicrisis.types import Examples, Question, Scope
 
@@ -66,6 +67,8 @@ class LibrarySearch:
     literature: tuple[LibraryStore, ...] = ()
     """Libraries of literature searched together with the first."""
     rosters: tuple[Roster, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What a reader of a ranking should know of components that are not part of epicrisis."""
 
     @property
     def library(self) -> LibraryStore:
@@ -150,7 +153,7 @@ def open_library_search(
     """
     path, pool = library_folder(library), pool or ModelPool()
     # Chat models are not opened here, so their addresses are not checked.
-    protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
+    settings = protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
     if settings.store is not None:
         return _open_own_store(settings, settings.store, path, pool)
     if not search:
@@ -190,8 +193,17 @@ def open_library_search(
     )
     stores = tuple(map(itemgetter(0), literature))
     return LibrarySearch(
-        first, retriever, tuple(map(itemgetter(0), others)), stores, tuple(map(Roster, (first, *stores)))
+        first,
+        retriever,
+        tuple(map(itemgetter(0), others)),
+        stores,
+        rosters=tuple(map(Roster, (first, *stores))),
+        remarks=_list_remarks(pool, settings),
     )
+
+
+def _list_remarks(pool: ModelPool, settings: Settings) -> tuple[str, ...]:
+    return tuple(notice.message for notice in pool.list_notices(settings, chat_models=False))
 
 
 def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) -> LibrarySearch:
@@ -211,7 +223,7 @@ def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) 
         fusion_times=settings.fusion_times,
         analyze=analyze_words,
     )
-    return LibrarySearch(store, retriever)
+    return LibrarySearch(store, retriever, remarks=_list_remarks(pool, settings))
 
 
 def open_examples(settings: Settings, pool: ModelPool | None = None) -> ExampleSearch | None:

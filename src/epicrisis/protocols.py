@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.answers import Usage
-from epicrisis.types import CharacterSpan, Document, Hit, Origin, Passage, Scope
+from epicrisis.errors import InputError
+from epicrisis.types import CharacterSpan, Document, Origin, Passage, Scope
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -170,8 +171,22 @@ class FileReader(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class ScoredId:
+    """The id of a passage with its score in a search. A higher score is better."""
+
+    id: str
+    score: float
+    is_retracted: bool = False
+    """See `Passage.is_retracted`."""
+
+
 class PassageStore(Protocol):
-    """Stores passages and finds them. Equal scores are ordered by passage id."""
+    """Stores passages and finds them.
+
+    A search returns ids, best first, and equal scores are ordered by passage id. The passages are fetched later, and
+    only those that a reader is shown.
+    """
 
     def add(self, documents: Sequence[StoredDocument]) -> None:
         """Add documents, or replace existing ones completely. Durable on return."""
@@ -179,17 +194,19 @@ class PassageStore(Protocol):
     def delete(self, document_ids: Sequence[str]) -> None:
         """Delete documents. Durable on return. Unknown ids are ignored."""
 
-    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
+    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
         """Return the k passages with the highest inner product with `vector`, of shape `(d,)`."""
 
-    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
+    def search_words(
+        self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None
+    ) -> tuple[ScoredId, ...]:
         """Return the k passages with the highest BM25 score, with IDF over the whole library.
 
-        Passages without a word of the query are not hits. `within` limits the search to these passage ids.
+        Passages without a word of the query are not found. `within` limits the search to these passage ids.
         """
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
-        """Return the passages in this order. Raises InputError for an id that is unknown or outside the scope."""
+        """Return the passages in this order. Ids that are unknown or outside the scope are left out."""
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         """Return all passages of the scope's patient that the scope admits, by document id and ordinal.
@@ -202,6 +219,16 @@ class PassageStore(Protocol):
 
     def count(self) -> tuple[int, int]:
         """Return the numbers of documents and passages."""
+
+
+def fetch_all(store: PassageStore, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
+    """Return the passages in this order. Raises InputError for an id that is unknown or outside the scope."""
+    passages = store.fetch(passage_ids, scope)
+    present = {passage.id for passage in passages}
+    for passage_id in passage_ids:
+        if passage_id not in present:
+            raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
+    return passages
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,9 @@ def test_add_documents_passage_keeps_offsets_and_scope(tmp_path: Path) -> None:
         text = "Aspirin lowers the risk of stroke in adults. Warfarin needs a close watch over the dose."
         document = Document("note:1", text, "Visit", "notes", "2020-05", "anna", {"type": "visit"})
         add_documents(library, [document], encoder())
-        hits = library.search_words("warfarin", 9, Scope(patient="anna", as_of="2021"))
-        (passage,) = (hit.passage for hit in hits)
+        scope = Scope(patient="anna", as_of="2021")
+        (hit,) = library.search_words("warfarin", 9, scope)
+        (passage,) = library.fetch([hit.id], scope)
         assert passage.text == text[passage.start : passage.end]
         assert "Warfarin" in passage.text
         assert (passage.title, passage.source, passage.metadata) == ("Visit", "notes", {"type": "visit"})
@@ -76,7 +77,8 @@ def test_add_documents_repeated_id_keeps_first(tmp_path: Path) -> None:
         assert get_counts(report) == (2, 0, 1, 1)
         assert report.first_skipped == (Skipped("a", "", "same id, different text"),)
         assert get_counts(add_documents(library, items, encoder())) == (0, 0, 3, 1), "and again when run again"
-        assert [hit.passage.text for hit in library.search_words("aspirin warfarin", 9, Scope())] == ["aspirin"]
+        (hit,) = library.search_words("aspirin warfarin", 9, Scope())
+        assert library.fetch([hit.id], Scope())[0].text == "aspirin"
 
 
 def test_add_documents_invalid_documents_are_reported_as_skipped(tmp_path: Path) -> None:

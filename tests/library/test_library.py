@@ -102,8 +102,9 @@ def test_reader_searches_during_concurrent_write(killer: Killer, folder: Path) -
         counts = [reader.count()[0]]
         while not writing.done():
             assert len(reader.search_vectors(question, 5, Scope())) == 5
-            for hit in reader.search_words("aspirin stroke", 5, Scope()):
-                assert {"aspirin", "stroke"} & set(hit.passage.text.lower().replace(".", "").split())
+            hits = reader.search_words("aspirin stroke", 5, Scope())
+            for passage in reader.fetch([hit.id for hit in hits], Scope()):
+                assert {"aspirin", "stroke"} & set(passage.text.lower().replace(".", "").split())
             counts.append(reader.count()[0])
         assert writing.result() is False
         assert counts == sorted(counts)
@@ -122,7 +123,7 @@ def test_reader_during_replace_does_not_match_old_words(library: LibraryStore, m
     def replace(self: WordIndex, ids: list[str], passages: list[StoredPassage]) -> int:
         with LibraryStore.open(library.path) as reader:
             for query, scope in (("aspirin", Scope(patient="anna")), ("warfarin", Scope())):
-                results.append(tuple(hit.passage.id for hit in reader.search_words(query, 9, scope)))
+                results.append(tuple(hit.id for hit in reader.search_words(query, 9, scope)))
         return original(self, ids, passages)
 
     monkeypatch.setattr(WordIndex, "replace", replace)
@@ -133,7 +134,7 @@ def test_reader_during_replace_does_not_match_old_words(library: LibraryStore, m
         ]
     )
     assert results == [(), ()]
-    assert [hit.passage.id for hit in library.search_words("aspirin", 9, Scope(patient="bert"))] == ["b#0"]
+    assert [hit.id for hit in library.search_words("aspirin", 9, Scope(patient="bert"))] == ["b#0"]
     assert library.search_words("aspirin", 9, Scope(patient="anna")) == ()
 
 
@@ -326,7 +327,7 @@ def test_add_failed_batch_is_settled_by_next_write(library: LibraryStore, monkey
         assert library.count() == (2, 2)
     library.add([build_stored_document("c", "statin")])
     assert library.content_hashes(["a"]) == {"a": hash_content("a", "2")}
-    assert sorted(hit.passage.id for hit in library.search_words("warfarin", 9, Scope())) == ["a#0", "a#1"]
+    assert sorted(hit.id for hit in library.search_words("warfarin", 9, Scope())) == ["a#0", "a#1"]
     assert (library.info().problems, library.count()) == ((), (3, 4))
 
 

@@ -50,11 +50,11 @@ def read_passages(path: Path, scope: Scope = EVERYTHING) -> dict[str, Passage]:
     """Return the passages of both searches, which must agree."""
     with LibraryStore.open(path) as library:
         vector = ENCODER.encode_queries(["aspirin stroke"])[0]
-        dense = {hit.passage.document_id: hit.passage for hit in library.search_vectors(vector, 50, scope)}
-        words = {hit.passage.document_id: hit.passage for hit in library.search_words("aspirin", 50, scope)}
-        assert dense == words
-        assert all(scope.admits(passage) for passage in dense.values())
-    return dense
+        dense = {hit.id: hit.is_retracted for hit in library.search_vectors(vector, 50, scope)}
+        assert dense == {hit.id: hit.is_retracted for hit in library.search_words("aspirin", 50, scope)}
+        passages = library.fetch(list(dense), scope)
+        assert dense == {passage.id: passage.is_retracted for passage in passages}
+    return {passage.document_id: passage for passage in passages}
 
 
 def read_marks(path: Path) -> dict[str, tuple[str, ...]]:

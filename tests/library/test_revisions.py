@@ -60,8 +60,8 @@ def get_counts(report: IngestReport) -> dict[str, int]:
 
 def read_texts(library: LibraryStore, document_id: str) -> list[str]:
     """Return the texts of the document's passages as a word search finds them."""
-    hits = library.search_words("aspirin", 1000, Scope())
-    return [hit.passage.text for hit in hits if hit.passage.document_id == document_id]
+    ids = [hit.id for hit in library.search_words("aspirin", 1000, Scope())]
+    return [passage.text for passage in library.fetch(ids, Scope()) if passage.document_id == document_id]
 
 
 # -- the latest counts -------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_add_encoded_document_keeps_vector(library: LibraryStore) -> None:
     assert read_vectors(library, "a") == {LONG: vector.astype(np.float16).tobytes()}, (
         "one passage, its vector untouched"
     )
-    assert library.search_vectors(vector, 1, Scope())[0].passage.id == "a#0"
+    assert library.search_vectors(vector, 1, Scope())[0].id == "a#0"
     counting.inputs.clear()
     # Other metadata from the XML leave a short text's vector as it came.
     add_documents(library, [EncodedDocument(version("b", "1", "aspirin"), -vector)], counting)

@@ -18,6 +18,7 @@ from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.sqlite_table import SqliteTable
 from epicrisis.library.tables import TableEngine, table_name
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.types import Document, Scope
 from tests.library.conftest import BOTH_ENGINES
 from tests.support.library_documents import COUNT, Contents, add, contents, create, encoder
@@ -97,8 +98,9 @@ def test_changed_row_is_refused_and_reported_by_check(column: str, folder: Path)
     with closing(sqlite3.connect(folder / "passages.sqlite")) as database, database:
         database.execute(change)
     with LibraryStore.open(folder) as library:
+        retriever = Retriever(library, encoder())
         with pytest.raises(LibraryDamaged, match="restore the folder from a backup"):
-            library.search_vectors(encoder().encode_queries(["aspirin"])[0], 1000, Scope(patient="anna"))
+            retriever.rank("aspirin", 1000, "dense", Scope(patient="anna"))
         with pytest.raises(LibraryDamaged, match=r"passages\.sqlite"):
             check_health(library)
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages, partition_passages, split_in_half
 from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.retrieval.id_rankings import IdRanking, rank_for_documents
 from epicrisis.retrieval.rankings import (
     choose_pool_size,
     group_by_document,
     parse_document_id,
-    rank_for_documents,
     rank_in_order,
     score_documents,
     select_documents,
@@ -82,14 +82,14 @@ def test_search_deepens_until_enough_documents() -> None:
     ranking = ranking_of(" ".join([*(f"a{i}" for i in range(40)), "b0", "c0"]))
     asked: list[int] = []
 
-    def rank(n: int) -> Ranking:
+    def rank(n: int) -> IdRanking:
         asked.append(n)
-        return take_first(ranking, n, "passages")
+        return IdRanking(ranking.scored_ids[:n], "dense", {})
 
-    assert len(rank_for_documents(rank, 3).hits) == 42
+    assert len(rank_for_documents(rank, 3).ids) == 42
     assert asked == [12, 24, 48]
     asked.clear()
-    assert len(rank_for_documents(rank, 2).hits) == 32
+    assert len(rank_for_documents(rank, 2).ids) == 32
     assert asked == [8, 16, 32], "and no further than 16 k"
     documents = [passage.document_id for passage in ranking.passages]
     assert [choose_pool_size(documents, k) for k in (1, 2, 3, 16)] == [4, 32, 48, 64]

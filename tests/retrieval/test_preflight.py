@@ -184,15 +184,17 @@ def test_fitted_threshold_applies_only_to_its_scores(
     dense: Ranking, count: CountUnit, patient: bool, rule: AgreementRule
 ) -> None:
     """A gap is in the encoder's own unit; a fusion's scores (of libraries, of a question in segments) are others."""
-    assert choose_rule("fitted", dense, count, patient) == rule
-    assert choose_rule("paper", dense, count, patient) == PAPER
+    assert choose_rule("fitted", dense.parameters, count, patient) == rule
+    assert choose_rule("paper", dense.parameters, count, patient) == PAPER
 
 
 def test_named_rule_sets_unset_values() -> None:
     assert (PAPER.signal, PAPER.n, PAPER.threshold) == ("overlap", 3, 0.2)
-    given = choose_rule("fitted", dense_by(MINILM), "documents", False, n=5)
+    given = choose_rule("fitted", dense_by(MINILM).parameters, "documents", False, n=5)
     assert given == AgreementRule("overlap", 5, 0.2)
-    assert choose_rule("paper", dense_by(MINILM), "documents", False, threshold=0.0) == AgreementRule("overlap", 3, 0.0)
+    assert choose_rule("paper", dense_by(MINILM).parameters, "documents", False, threshold=0.0) == AgreementRule(
+        "overlap", 3, 0.0
+    )
 
 
 def test_verdict_reason_names_rule() -> None:

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.protocols import ScoredId, StoredDocument, Vectors
+from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.preflight import BM25_SIGNALS, Signal, measure_signal, score_gap
 from epicrisis.retrieval.rankings import format_for_reranker, reciprocal_rank_fusion, rerank
-from epicrisis.retrieval.retriever import Retriever, SearchableStore
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import Hit, Passage, Ranking, Scope, SearchMode, SignalKind
+from epicrisis.types import Passage, Ranking, Scope, SearchMode, SignalKind
 
 EVERYTHING = Scope()
 TEXTS = {
@@ -198,7 +199,9 @@ def test_preflight_respects_scope(retriever: Retriever) -> None:
 class _NoWords(MemoryStore):
     """Refuses to search by words."""
 
-    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
+    def search_words(
+        self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None
+    ) -> tuple[ScoredId, ...]:
         raise AssertionError("this signal looks at no words")
 
 
@@ -214,7 +217,7 @@ def test_preflight_measures_signal_on_own_rankings(kind: SignalKind) -> None:
     dense = plain.rank(QUESTION, 4, "dense", EVERYTHING)
     words = store.search_words(QUESTION, 4, EVERYTHING, within=dense.ids)
     again = rerank(dense, QUESTION, TermOverlapReranker(), "overlap", 4)
-    lists = [[(hit.passage.id, hit.score) for hit in hits] for hits in (dense.hits, words, again.hits)]
+    lists = [dense.scored_ids, [(hit.id, hit.score) for hit in words], again.scored_ids]
     by = {"n": 3, "threshold": 0.1, "depth": 4, "signal": kind, "count": "passages"}
     verdict = with_reranker(store, encoder).preflight(QUESTION, EVERYTHING, **by)  # type: ignore[arg-type]
     assert verdict.value == measure_signal(Signal(kind, 3), *lists)
@@ -362,8 +365,8 @@ def test_fusion_depth_is_multiple_of_k() -> None:
     store = record_store({f"n{i}": [f"aspirin {'word ' * i}"] for i in range(2000, 2040)}, encoder)
     scope = Scope(patient="p1")
     studied = Retriever(store, encoder, fusion_times=2)
-    lists = [[h.passage.id for h in store.search_vectors(encoder.encode_queries(["aspirin"])[0], 10, scope)]]
-    lists.append([hit.passage.id for hit in store.search_words("aspirin", 10, scope)])
+    lists = [[h.id for h in store.search_vectors(encoder.encode_queries(["aspirin"])[0], 10, scope)]]
+    lists.append([hit.id for hit in store.search_words("aspirin", 10, scope)])
     found = studied.rank("aspirin", 5, "hybrid", scope)
     assert [(hit.passage.id, hit.score) for hit in found.hits] == reciprocal_rank_fusion(lists)[:5]
     assert found.parameters["fusion_depth"] == 10

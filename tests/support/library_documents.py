@@ -161,6 +161,6 @@ def _search(library: LibraryStore) -> Iterator[tuple[str, ...]]:
     for question in ("aspirin and stroke", "liver biopsy in sepsis"):
         for scope in (Scope(), Scope(patient="anna", as_of="2021")):
             vector = np.asarray(encoder().encode_queries([question])[0])
-            yield tuple(hit.passage.id for hit in library.search_vectors(vector, 20, scope))
+            yield tuple(hit.id for hit in library.search_vectors(vector, 20, scope))
             # The order may differ: BM25 counts replaced passages until tantivy merges them away.
-            yield tuple(sorted(hit.passage.id for hit in library.search_words(question, 1000, scope)))
+            yield tuple(sorted(hit.id for hit in library.search_words(question, 1000, scope)))

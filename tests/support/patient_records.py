@@ -14,7 +14,8 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
 from epicrisis.protocols import ChatRequest
-from epicrisis.retrieval.retriever import Retriever, SearchableStore
+from epicrisis.retrieval.id_rankings import SearchableStore
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ExampleSettings
 from epicrisis.testing.chat import ScriptedModel, schema_reply
 from epicrisis.testing.encoders import HashingEncoder

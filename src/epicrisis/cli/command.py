@@ -172,6 +172,6 @@ def _with_one_line_errors(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def fail(message: str, code: int = ERROR) -> NoReturn:
-    """End the command with one line on standard error."""
+    """Write one line to standard error, and exit with `code`."""
     say(f"epicrisis: {' '.join(printable(message).split())}", err=True)
     raise typer.Exit(code) from None

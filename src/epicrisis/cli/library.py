@@ -222,7 +222,7 @@ def repair(library: LibraryPath, json: Json = False) -> None:
 
 @command(examples=["epicrisis library forbid-remote ~/ward"])
 def forbid_remote(library: LibraryPath, json: Json = False) -> None:
-    """Withdraw --allow-remote: the notes of this library stay on this machine again.
+    """Forbid what --allow-remote allowed: notes of this library stay on this machine.
 
     The library keeps the record of what was allowed.
     """

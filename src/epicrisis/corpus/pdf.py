@@ -66,9 +66,9 @@ def read_document(
     """
     try:
         pages = _read_pages(read_limited(path, MAX_FILE_BYTES), before_ocr)
-        kept, running = _remove_running_lines(pages)
-        texts = _clean_texts(kept)
-        empty = [number for number, text in enumerate(kept, 1) if text is not None and not text.strip()]
+        page_texts, running = _remove_running_lines(pages)
+        texts = _clean_texts(page_texts)
+        empty = [number for number, text in enumerate(page_texts, 1) if text is not None and not text.strip()]
         if not any(texts):
             raise ValueError(f"no text on any of its {len(texts)} pages, only pictures perhaps: {_describe_ocr()}")
     except ValueError as error:
@@ -78,7 +78,7 @@ def read_document(
     for text in texts[:-1]:
         starts.append(starts[-1] + len(text) + len(_PAGE_SEPARATOR))
     metadata: dict[str, Any] = {"pages": starts, **pages.ids}
-    unreadable = [number for number, page in enumerate(kept, 1) if page is None]
+    unreadable = [number for number, page in enumerate(page_texts, 1) if page is None]
     for key, numbers in (
         ("pages_without_text", empty),
         ("pages_unreadable", unreadable),
@@ -184,21 +184,21 @@ def _read_sheet(sheet: Any, number: int) -> tuple[str, list[OuterLine]]:
         all_text = str(page.get_text_range())
         lines = [(index, line) for index, line in enumerate(_split_lines(text)) if line.strip()]
         outer = lines if len(lines) <= 2 * OUTER_LINES else [*lines[:OUTER_LINES], *lines[-OUTER_LINES:]]
-        found: list[OuterLine] = []
+        outer_lines: list[OuterLine] = []
         # With characters beyond 16 bits the places of the text are not those of the page.
         if height > 0 and len(all_text) == page.count_chars():
             for index, line in outer:
                 start = all_text.find(line) if (index, line) in lines[:OUTER_LINES] else all_text.rfind(line)
                 if start >= 0:
                     top = page.get_charbox(start + len(line) - len(line.lstrip()), loose=True)[3]
-                    found.append(OuterLine(number, index, line.strip(), min(1.0, max(0.0, 1 - top / height))))
-    return text, found
+                    outer_lines.append(OuterLine(number, index, line.strip(), min(1.0, max(0.0, 1 - top / height))))
+    return text, outer_lines
 
 
 def _read_by_ocr(document: Any, pages: _Pages, before_ocr: Callable[[], object]) -> None:
     """Read the pages without text by OCR if tesseract is installed. A page on which it fails stays without text."""
-    kept, _ = _remove_running_lines(pages)
-    numbers = [number for number, text in enumerate(kept, 1) if text is not None and not text.strip()]
+    page_texts, _ = _remove_running_lines(pages)
+    numbers = [number for number, text in enumerate(page_texts, 1) if text is not None and not text.strip()]
     if not numbers or not ocr.list_languages():
         return
     for number in numbers:

@@ -26,6 +26,7 @@ from epicrisis.library.passage_table import (
     sql_in,
     sql_text,
 )
+from epicrisis.types import RETRACTION_FACETS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,6 +92,7 @@ class LanceTable(PassageTable):
         self._synced: set[Path] = set()
         self._passages = VersionCache[StoredPassage](CACHED_PASSAGES)
         self._hashes = VersionCache[str](CACHED_HASHES)
+        self._retracted: tuple[int, frozenset[str]] = (-1, frozenset())
         with translate_errors(folder):
             # lancedb's own annotations are incomplete.
             database: Any = lancedb.connect(str(folder))
@@ -200,15 +202,23 @@ class LanceTable(PassageTable):
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
         present = self._passages.find(self.version, passage_ids)
-        read = super().fetch([passage_id for passage_id in passage_ids if passage_id not in present])
-        self._passages.add(read)
-        return present | read
+        others = super().fetch([passage_id for passage_id in passage_ids if passage_id not in present])
+        self._passages.add(others)
+        return present | others
 
     def hashes(self, passage_ids: Sequence[str]) -> dict[str, str]:
         present = self._hashes.find(self.version, passage_ids)
-        read = super().hashes([passage_id for passage_id in passage_ids if passage_id not in present])
-        self._hashes.add(read)
-        return present | read
+        others = super().hashes([passage_id for passage_id in passage_ids if passage_id not in present])
+        self._hashes.add(others)
+        return present | others
+
+    def find_retracted(self, passage_ids: Sequence[str]) -> frozenset[str]:
+        version = self.version
+        if self._retracted[0] != version:
+            # One passage in a thousand: all of a version are read at once and stay in memory.
+            rows = self.rows(["id"], self.facet_condition(RETRACTION_FACETS))
+            self._retracted = version, frozenset(row["id"] for row in rows)
+        return self._retracted[1].intersection(passage_ids)
 
 
 def _schema(dimensions: int) -> pa.Schema:

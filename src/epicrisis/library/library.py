@@ -45,9 +45,9 @@ from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, read_sea
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
 from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import local_path, restrict_to_owner
-from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.remote_libraries import find_scheme
-from epicrisis.types import Document, Hit, Origin, Passage, Scope
+from epicrisis.types import Document, Origin, Passage, Scope
 
 S = TypeVar("S", bound="LibraryStore")
 _COMPACT_AFTER = 200
@@ -372,7 +372,7 @@ class LibraryStore:
             self.settled_deletions |= self._journal.hashes(ids).keys() - remaining
             self._parts.finish_batch(sequence, ids, passages)
 
-    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[Hit, ...]:
+    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
         """Search by vector, see PassageStore. Raise InputError for a vector of another dimension or not finite."""
         check_scope(scope)
         vector = np.ascontiguousarray(vector, dtype=np.float32)
@@ -385,27 +385,25 @@ class LibraryStore:
             return ()
         with self._thread_lock, self._parts.newest_table().snapshot():
             ranking = self._parts.vectors.nearest(vector, k, scope, read_search_parameters(self.path))
-            return self._parts.read_hits(ranking)
+            return self._parts.mark_retracted(ranking)
 
-    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None) -> tuple[Hit, ...]:
+    def search_words(
+        self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None
+    ) -> tuple[ScoredId, ...]:
         """Search by words, see PassageStore. Documents being replaced during the search may be missing."""
         check_scope(scope)
         if k < 1:
             return ()
         with self._thread_lock:
-            hits = self._parts.search_words(query, k, scope, within)
-        admitted = [hit for hit in hits if scope.admits(hit.passage)]
-        return tuple(Hit(hit.passage, hit.score, rank) for rank, hit in enumerate(admitted))
+            return self._parts.search_words(query, k, scope, within)
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
-        """Fetch passages by id, see PassageStore. The error is the same for missing ids and ids outside the scope."""
+        """Fetch the passages that exist and that the scope admits, see PassageStore."""
         check_scope(scope)
         with self._thread_lock:
             stored = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
-        for passage_id in passage_ids:
-            if passage_id not in stored or not scope.admits(stored[passage_id].passage):
-                raise InputError(f"no passage {passage_id!r} in this scope: check the id, the patient and the date")
-        return tuple(stored[passage_id].passage for passage_id in passage_ids)
+        passages = [stored[passage_id].passage for passage_id in passage_ids if passage_id in stored]
+        return tuple(filter(scope.admits, passages))
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         """Return the record of the scope's patient, see PassageStore."""

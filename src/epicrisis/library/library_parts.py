@@ -26,7 +26,8 @@ from epicrisis.library.vector_matrix import MatrixSearch
 from epicrisis.library.vector_search import EXACT_LIMIT
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.printable import agree, count_noun
-from epicrisis.types import Hit, Origin, Scope
+from epicrisis.protocols import ScoredId
+from epicrisis.types import Origin, Scope
 
 LOCK = "write.lock"
 PARTS = (journals.NAME, *tables.NAMES, indexes.NAME)
@@ -195,21 +196,23 @@ class LibraryParts:
         files = None if checksums is None else find_checksum_changes(self.folder, checksums)
         self.journal.finish(sequence, document_ids, rows, checkpoint, files)
 
-    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None) -> tuple[Hit, ...]:
+    def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None) -> tuple[ScoredId, ...]:
         """Return the `k` best passages in scope by BM25 score, best first, ties by passage id.
 
-        Passages committed during the search may be missing, and those of a new patient may be outside the scope.
+        Passages committed during the search may be missing.
         """
         limit = k + _MARGIN
         self.newest_table()
         while True:
             with self.table.snapshot():
-                # The caller drops the first patient's passages if they are committed from here on.
                 patients = self.vectors.has_patients()
             # The words are refreshed before the table, so that the table is at least as new.
             self.words.refresh()
             hits = self.words.search(query, limit, scope, within, patients=patients)
             with self.table.snapshot():
+                if not patients and self.vectors.has_patients():
+                    # The first patient's passages were committed meanwhile, and nothing kept them out.
+                    continue
                 hashes = self.table.hashes([passage_id for passage_id, _, _ in hits])
                 ranking = []
                 for passage_id, version, score in hits:
@@ -218,15 +221,15 @@ class LibraryParts:
                 ranking.sort()
                 # The result is final if no passage that was not fetched can tie with the last result.
                 if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1][2], _SCORE_DIGITS)):
-                    return self.read_hits([(passage_id, -score) for score, passage_id in ranking[:k]])
+                    found = self.mark_retracted([(passage_id, -score) for score, passage_id in ranking[:k]])
+                    # A retraction may be in the table already, and not yet in the words.
+                    return tuple(hit for hit in found if not (scope.without_retracted and hit.is_retracted))
             limit *= 4
 
-    def read_hits(self, ranking: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
-        """Return the hits of a ranking of (passage id, score). The caller reads from a snapshot."""
-        stored = self.table.fetch([passage_id for passage_id, _ in ranking])
-        if len(stored) < len(ranking):
-            raise LibraryDamaged(f"{self.folder / self.table.name} lacks passages that it lists: {REPAIR}")
-        return tuple(Hit(stored[passage_id].passage, score, rank) for rank, (passage_id, score) in enumerate(ranking))
+    def mark_retracted(self, ranking: Sequence[tuple[str, float]]) -> tuple[ScoredId, ...]:
+        """Return (passage id, score) with the mark of retracted articles. The caller reads from a snapshot."""
+        retracted = self.table.find_retracted([passage_id for passage_id, _ in ranking])
+        return tuple(ScoredId(passage_id, score, passage_id in retracted) for passage_id, score in ranking)
 
     def checkpoint(self) -> Checkpoint:
         """Return the current state of the engines."""

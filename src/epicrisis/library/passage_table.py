@@ -23,7 +23,7 @@ from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.serialization import to_json
-from epicrisis.types import Document, Passage, Scope, list_facets
+from epicrisis.types import RETRACTION_FACETS, Document, Passage, Scope, list_facets
 
 Columns: TypeAlias = dict[str, Any]
 """Some columns of some rows: a list of values by column name. `vector` is a float16 array `(n, d)`."""
@@ -193,6 +193,13 @@ class PassageTable(ABC):
             return {}
         rows = self.rows(["id", "content_hash"], passages_condition(passage_ids))
         return {row["id"]: row["content_hash"].hex() for row in rows}
+
+    def find_retracted(self, passage_ids: Sequence[str]) -> frozenset[str]:
+        """Return the passages among these of retracted articles and of retraction notices."""
+        if not passage_ids:
+            return frozenset()
+        rows = self.rows(["id", "facets"], passages_condition(passage_ids))
+        return frozenset(row["id"] for row in rows if not RETRACTION_FACETS.isdisjoint(row["facets"]))
 
     def vectors_of(self, document_ids: Sequence[str]) -> dict[tuple[str, str], Vectors]:
         """Map (title, text) of all passages of these documents to their vectors `(d,)`."""

@@ -1,7 +1,7 @@
 """Open the table of a library with the engine that holds it, and move a library that has grown to the other engine.
 
 SQLite holds libraries of up to EXACT_LIMIT passages, and LanceDB (the extra `large`) larger ones. The file
-`passages.sqlite` decides: while it exists it is the table, and a folder `passages.lance` beside it is the copy of an
+`passages.sqlite` decides: while it exists it is the table, and a folder `passages.lance` next to it is the copy of an
 unfinished move.
 """
 
@@ -82,7 +82,7 @@ def remove_sqlite(folder: Path) -> None:
 
 
 def _compute_digest(table: PassageTable) -> tuple[int, int]:
-    """Return the number of rows and the sum of the SHA-256 of all rows, whatever their order."""
+    """Return the number of rows and the sum of the SHA-256 of all rows, in any order."""
     rows = total = 0
     for columns in table.read_columns(ALL_COLUMNS):
         vectors = [vector.tobytes() for vector in columns["vector"]]

@@ -256,19 +256,19 @@ def _table_view(
     rows = printed_rows(table) if printed else table_rows(table)
     keys = count_key_columns(table)
     places = [] if printed else _find_constants(rows, keys)
-    kept = [place for place in range(len(table.columns)) if place not in places]
+    varying_places = [place for place in range(len(table.columns)) if place not in places]
     constants = [(table.columns[place], rows[0][place]) for place in places]
     numeric = tuple(str not in map(type, table.column(name)) for name in table.columns)
     return _TableView(
         number=number,
         table=replace(
             table,
-            columns=tuple(map(table.columns.__getitem__, kept)),
-            rows=tuple(tuple(map(row.__getitem__, kept)) for row in table.rows),
+            columns=tuple(map(table.columns.__getitem__, varying_places)),
+            rows=tuple(tuple(map(row.__getitem__, varying_places)) for row in table.rows),
         ),
-        rows=tuple(tuple(map(row.__getitem__, kept)) for row in rows),
-        keys=sum(place < keys for place in kept),
-        numeric=tuple(map(numeric.__getitem__, kept)),
+        rows=tuple(tuple(map(row.__getitem__, varying_places)) for row in rows),
+        keys=sum(place < keys for place in varying_places),
+        numeric=tuple(map(numeric.__getitem__, varying_places)),
         notes=tuple(new_notes),
         repeated=tuple(repeated),
         csv="",

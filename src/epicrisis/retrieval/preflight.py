@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from epicrisis.retrieval.rankings import score_documents
-from epicrisis.types import CountUnit, Preflight, Ranking, RuleName, SignalKind
+from epicrisis.types import CountUnit, Metadata, Preflight, RuleName, SignalKind
 
 ScoredIds: TypeAlias = Sequence[tuple[str, float]]
 """Passage ids with their scores, best first."""
@@ -122,7 +122,7 @@ def describe_rules() -> dict[str, tuple[SignalKind, int, float]]:
 
 def choose_rule(
     name: RuleName,
-    dense: Ranking,
+    parameters: Metadata,
     count: CountUnit,
     patient: bool,
     *,
@@ -130,7 +130,7 @@ def choose_rule(
     n: int | None = None,
     threshold: float | None = None,
 ) -> AgreementRule:
-    """Return the rule for this dense ranking.
+    """Return the rule for the dense ranking with these parameters.
 
     A given signal, n or threshold makes a rule with the paper's values for the others. The fitted rules apply to
     documents of literature only: the one fitted to the encoder if the ranking has this encoder's scores, else the one
@@ -142,8 +142,8 @@ def choose_rule(
         )
     if name == "paper" or count == "passages" or patient:
         return PAPER
-    encoder = dense.parameters.get("encoder")
-    has_other_scores = "fused" in dense.parameters or "reranker" in dense.parameters
+    encoder = parameters.get("encoder")
+    has_other_scores = "fused" in parameters or "reranker" in parameters
     if has_other_scores or not isinstance(encoder, str):
         return BY_RANKS
     return FITTED.get(encoder, BY_RANKS)

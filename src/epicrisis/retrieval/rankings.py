@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
 from epicrisis.protocols import Reranker, SparseEncoder
-from epicrisis.types import CountUnit, Hit, Passage, Ranking, SearchTops
+from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
-_MAX_DEPTH = 16
+MAX_DEPTH = 16
 """At most this many times k passages are searched for k documents, because a book can fill any number of places."""
-
-TOP_DOCUMENTS = 10
-"""How many documents of each search of a hybrid one are kept for the reader."""
 
 
 def rank_in_order(passages: Sequence[Passage], retriever: str, parameters: Mapping[str, Any]) -> Ranking:
@@ -56,23 +53,6 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int = 60) -> li
         for rank, item in enumerate(ranking, 1):
             scores[item] += 1.0 / (k + rank)
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
-
-
-def list_tops(rankings: Iterable[Ranking]) -> SearchTops:
-    """Return the first TOP_DOCUMENTS documents by vectors and by words. Several rankings of one kind are fused."""
-    titles: dict[str, str] = {}
-    documents: dict[bool, list[list[str]]] = {True: [], False: []}
-    for ranking in rankings:
-        documents[ranking.retriever == "bm25"].append(list(dict.fromkeys(ranking.document_ids)))
-        for passage in ranking.passages:
-            titles.setdefault(passage.document_id, passage.title)
-    dense, bm25 = (_fuse_documents(documents[by_words]) for by_words in (False, True))
-    return SearchTops(dense, bm25, {id_: titles[id_] for id_ in dict.fromkeys((*dense, *bm25))})
-
-
-def _fuse_documents(rankings: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    fused = reciprocal_rank_fusion(rankings)[:TOP_DOCUMENTS]
-    return tuple(document_id for document_id, _ in fused)
 
 
 def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) -> Ranking:
@@ -124,6 +104,11 @@ def parse_document_id(passage_id: str) -> str:
     return passage_id.rpartition("#")[0] or passage_id
 
 
+def parse_ordinal(passage_id: str) -> int:
+    """Return the ordinal in a passage id."""
+    return int(passage_id.rpartition("#")[2])
+
+
 def choose_pool_size(documents: Sequence[str], k: int) -> int:
     """Return how many of the best passages to search for `k` documents.
 
@@ -131,19 +116,9 @@ def choose_pool_size(documents: Sequence[str], k: int) -> int:
     until the passages are of k documents, and at most 16 times k.
     """
     size = k * PASSAGES_PER_DOCUMENT
-    while size < k * _MAX_DEPTH and size < len(documents) and len(set(documents[:size])) < k:
+    while size < k * MAX_DEPTH and size < len(documents) and len(set(documents[:size])) < k:
         size *= 2
-    return min(size, k * _MAX_DEPTH)
-
-
-def rank_for_documents(rank: Callable[[int], Ranking], k: int, depth: int | None = None) -> Ranking:
-    """Return a ranking of passages from which to choose `k` documents, beginning with the `depth` best passages."""
-    depth = depth or k * PASSAGES_PER_DOCUMENT
-    while True:
-        ranking = rank(depth)
-        if len(set(ranking.document_ids)) >= k or len(ranking.hits) < depth or depth >= k * _MAX_DEPTH:
-            return ranking
-        depth = min(2 * depth, k * _MAX_DEPTH)
+    return min(size, k * MAX_DEPTH)
 
 
 def find_document_depth(documents: Sequence[str], k: int) -> int:
@@ -156,7 +131,7 @@ def find_document_depth(documents: Sequence[str], k: int) -> int:
         distinct.add(document)
         if len(distinct) == k:
             return place
-    return max(k * _MAX_DEPTH, len(documents))
+    return max(k * MAX_DEPTH, len(documents))
 
 
 def select_places(documents: Sequence[str], k: int) -> list[list[int]]:

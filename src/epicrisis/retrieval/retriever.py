@@ -5,39 +5,19 @@ The ranking's notes hold what a reader must know of it, such as a question longe
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
-from epicrisis.protocols import Encoder, PassageStore, Reranker, Vectors
+from epicrisis.protocols import Encoder, PassageStore, Reranker
+from epicrisis.retrieval.id_rankings import IdRanking, ScopedStore, SearchableStore, list_tops, rank_for_documents
 from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
-from epicrisis.retrieval.rankings import (
-    build_hits,
-    find_document_depth,
-    list_tops,
-    rank_for_documents,
-    reciprocal_rank_fusion,
-    rerank,
-    select_documents,
-    take_first,
-)
+from epicrisis.retrieval.rankings import find_document_depth, reciprocal_rank_fusion, rerank, select_documents
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
 from epicrisis.retrieval.sentence_ranking import SentenceRanker, WordAnalyzer
-from epicrisis.types import (
-    CountUnit,
-    Hit,
-    LongQuestionPolicy,
-    Passage,
-    Preflight,
-    Ranking,
-    RuleName,
-    Scope,
-    SearchMode,
-    SignalKind,
-)
+from epicrisis.types import CountUnit, LongQuestionPolicy, Preflight, Ranking, RuleName, Scope, SearchMode, SignalKind
 
 FUSION_DEPTH = 100
 """Hits of each ranking in a fusion, or k if that is more."""
@@ -48,57 +28,15 @@ WITHHELD = "withheld"
 _MAX_NAMES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class SearchableStore:
-    """A store and the encoder of its vectors. Without an encoder, only words are searched."""
-
-    store: PassageStore
-    encoder: Encoder | None
-    name: str = ""
-    """If given, the source of hits without a source."""
-
-    def search_words(self, text: str, k: int, scope: Scope) -> Ranking:
-        """Return the best `k` passages by BM25."""
-        hits, withheld = self._search_admitted(lambda scope: self.store.search_words(text, k, scope), scope)
-        return Ranking(hits, "bm25", {"k": k, **withheld})
-
-    def search_vectors(self, vector: Vectors, k: int, scope: Scope, parameters: Mapping[str, object]) -> Ranking:
-        """Return the `k` nearest passages in a ranking with these parameters."""
-        hits, withheld = self._search_admitted(lambda scope: self.store.search_vectors(vector, k, scope), scope)
-        return Ranking(hits, "dense", {**parameters, **withheld})
-
-    def _search_admitted(
-        self, search: Callable[[Scope], tuple[Hit, ...]], scope: Scope
-    ) -> tuple[tuple[Hit, ...], dict[str, object]]:
-        """Return the hits that the scope admits, and the retracted documents that it withholds, with their ranks.
-
-        The first search includes retracted documents. If it finds none, its hits are the result.
-        """
-        hits = search(replace(scope, without_retracted=False))
-        withheld: dict[str, int] = {}
-        for hit in hits if scope.without_retracted else ():
-            if hit.passage.is_retracted:
-                withheld.setdefault(hit.passage.document_id, hit.rank)
-        if withheld:
-            hits = search(scope)
-        results: list[Hit] = []
-        for hit in hits:
-            passage = replace(hit.passage, source=hit.passage.source or self.name)
-            results.append(replace(hit, passage=passage))
-        return tuple(results), {WITHHELD: withheld} if withheld else {}
-
-
-def _report_withheld(ranking: Ranking, k: int) -> Ranking:
+def _report_withheld(ranking: IdRanking, k: int) -> IdRanking:
     """Return the ranking with a note of the retracted documents that a search found among its first `k` hits."""
-    parameters = dict(ranking.parameters)
-    ranks: Mapping[str, int] = parameters.pop(WITHHELD, {})
-    left_out = sorted(document_id for document_id, rank in ranks.items() if rank < k)
+    left_out = sorted(document_id for document_id, rank in ranking.withheld.items() if rank < k)
     if not left_out:
-        return replace(ranking, parameters=parameters)
+        return ranking
     documents = "document is" if len(left_out) == 1 else "documents are"
     names = ", ".join(left_out[:_MAX_NAMES]) + (", ..." if len(left_out) > _MAX_NAMES else "")
     note = f"{len(left_out)} retracted {documents} left out: {names} (scope.include=retracted reads them, with a mark)"
-    return replace(ranking, parameters={**parameters, WITHHELD: left_out}, notes=(*ranking.notes, note))
+    return replace(ranking, parameters={**ranking.parameters, WITHHELD: left_out}, notes=(*ranking.notes, note))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,17 +94,24 @@ class Retriever:
         There are fewer if the best 16 k passages are of fewer documents; see `rankings.select_places`. A
         reranker orders the best `rerank_depth` passages, or more if these are of fewer than k documents.
         """
+        if self.reranker is None:
+            return self._pool(text, k, by, scope, k * PASSAGES_PER_DOCUMENT).select_documents(k).fetch()
         return select_documents(self.pool(text, k, by, scope), k)
 
     def pool(self, text: str, k: int, by: SearchMode, scope: Scope) -> Ranking:
         """Return the ranking of passages from which `documents` selects `k` documents."""
-        start = k * PASSAGES_PER_DOCUMENT if self.reranker is None else max(k, self.rerank_depth)
+        if self.reranker is None:
+            return self._pool(text, k, by, scope, k * PASSAGES_PER_DOCUMENT).fetch()
+        name, reranker = self.reranker
+        ranking = self._pool(text, k, by, scope, max(k, self.rerank_depth)).fetch()
+        return rerank(ranking, text, reranker, name, len(ranking.hits))
+
+    def _pool(self, text: str, k: int, by: SearchMode, scope: Scope, start: int) -> IdRanking:
+        """Return at least the `start` best passages, and more if these are of fewer than `k` documents."""
         ranking = rank_for_documents(lambda n: self._rank(text, n, by, scope, self._depth(n)), k, start)
         if self.reranker is None:
             return _report_withheld(ranking, find_document_depth(ranking.document_ids, k))
-        name, reranker = self.reranker
-        ranking = _report_withheld(ranking, max(start, len(ranking.hits)))
-        return rerank(ranking, text, reranker, name, len(ranking.hits))
+        return _report_withheld(ranking, max(start, len(ranking.scores)))
 
     def rank(
         self, text: str, k: int, by: SearchMode, scope: Scope, words: Callable[[int], Ranking] | None = None
@@ -176,11 +121,11 @@ class Retriever:
         `words` replaces BM25 by another ranking, such as a sparse encoder's (the EHR study's Table 8).
         """
         if self.reranker is None:
-            return _report_withheld(self._rank(text, k, by, scope, self._depth(k), words), k)
+            return _report_withheld(self._rank(text, k, by, scope, self._depth(k), words), k).fetch()
         name, reranker = self.reranker
         pool = max(k, self.rerank_depth)
         depth = self._depth(pool if self.fusion_times is None else k)
-        ranking = _report_withheld(self._rank(text, pool, by, scope, depth, words), pool)
+        ranking = _report_withheld(self._rank(text, pool, by, scope, depth, words), pool).fetch()
         return rerank(ranking, text, reranker, name, k)
 
     def preflight(
@@ -205,89 +150,91 @@ class Retriever:
             dense = self._rank(text, depth, "dense", scope, self._depth(depth))
         else:
             dense = rank_for_documents(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
-            dense = take_first(dense, depth, count)
-        judge = choose_rule(rule, dense, count, scope.patient is not None, signal=signal, n=n, threshold=threshold)
-        bm25 = Ranking((), "bm25")
-        size = len(dense.hits)
+            dense = dense.take_first(depth, count)
+        judge = choose_rule(
+            rule, dense.parameters, count, scope.patient is not None, signal=signal, n=n, threshold=threshold
+        )
+        bm25: Sequence[tuple[str, float]] = ()
+        size = len(dense.scores)
         if size and judge.signal in BM25_SIGNALS:
-            rankings: list[Ranking] = []
-            for searchable, store_scope in self._word_searches(scope):
-                hits = searchable.store.search_words(text, size, store_scope, within=dense.ids)
-                rankings.append(Ranking(hits, "bm25"))
-            bm25 = self._fuse(rankings, "bm25", size, size)
+            rankings = [store.search_words_within(text, dense.ids) for store in self._stores(scope)]
+            bm25 = self._fuse(rankings, "bm25", size, size).scores
         reranked = None
         if self.reranker is not None and judge.signal == "reranker-overlap":
             name, reranker = self.reranker
-            reranked = rerank(dense, text, reranker, name, size).scored_ids
-        return compare_rankings(dense.scored_ids, bm25.scored_ids, reranked, judge, depth=depth, count=count)
+            reranked = rerank(dense.fetch(), text, reranker, name, size).scored_ids
+        return compare_rankings(dense.scores, bm25, reranked, judge, depth=depth, count=count)
 
     def _rank(
         self, text: str, k: int, by: SearchMode, scope: Scope, depth: int, words: Callable[[int], Ranking] | None = None
-    ) -> Ranking:
+    ) -> IdRanking:
         """Return `k` passages by fusing rankings of `depth` hits. A single ranking has `k` hits."""
-        word_searches = [] if by == "dense" else self._word_searches(scope)
-        vector_searches: list[tuple[SearchableStore, Scope]] = []
+        own, *others = self._stores(scope)
+        vector_stores: list[ScopedStore] = []
         if by != "bm25":
-            stores = (SearchableStore(self.store, self.encoder), *self.also)
-            vector_searches = [*itertools.product(stores, [scope]), *self._literature(scope)]
-        size = k if len(word_searches) + len(vector_searches) == 1 else depth
-        rankings: list[Ranking] = []
-        for searchable, store_scope in vector_searches:
-            rankings.append(self._rank_dense(text, size, searchable, store_scope))
+            also = [ScopedStore(searchable, scope) for searchable in self.also]
+            vector_stores = [own, *also, *others]
+        word_stores = [] if by == "dense" else [own, *others]
+        size = k if len(vector_stores) + len(word_stores) == 1 else depth
+        rankings: list[IdRanking] = []
+        for store in vector_stores:
+            rankings.append(self._rank_dense(text, size, store))
         if words is not None:
-            rankings.append(words(size))
+            ranking = words(size)
+            rankings.append(own.adopt(ranking.scored_ids, ranking.retriever, ranking.parameters))
         else:
-            for searchable, store_scope in word_searches:
-                rankings.append(searchable.search_words(text, size, store_scope))
+            for store in word_stores:
+                rankings.append(store.search_words(text, size))
         return self._fuse(rankings, by, k, depth)
 
     def _depth(self, k: int) -> int:
         return max(k, FUSION_DEPTH) if self.fusion_times is None else self.fusion_times * k
 
-    def _word_searches(self, scope: Scope) -> list[tuple[SearchableStore, Scope]]:
-        return [(SearchableStore(self.store, None), scope), *self._literature(scope)]
+    def _stores(self, scope: Scope) -> list[ScopedStore]:
+        """Return this library and those of literature beside it, from which no passage of a patient is taken."""
+        stores = [ScopedStore(SearchableStore(self.store, self.encoder), scope)]
+        literature = replace(scope, patient=None)
+        for searchable in self.beside:
+            stores.append(ScopedStore(searchable, literature))
+        return stores
 
-    def _literature(self, scope: Scope) -> list[tuple[SearchableStore, Scope]]:
-        return list(itertools.product(self.beside, [replace(scope, patient=None)]))
-
-    def _rank_dense(self, text: str, k: int, searchable: SearchableStore, scope: Scope) -> Ranking:
+    def _rank_dense(self, text: str, k: int, store: ScopedStore) -> IdRanking:
         """Return the best `k` passages. For a question in segments, fuse the rankings of the segments."""
-        encoder = searchable.encoder
+        encoder = store.searchable.encoder
         if encoder is None:
             raise ValueError("dense and hybrid search need an encoder")
         texts, fit = fit_question(text, encoder, self.sentences, self.remedy)
         depth = k if len(texts) == 1 or self.fusion_times is not None else max(k, FUSION_DEPTH)
-        rankings: list[Ranking] = []
+        rankings: list[IdRanking] = []
         for vector in encoder.encode_queries(texts):
-            rankings.append(searchable.search_vectors(vector, depth, scope, {"encoder": encoder.fingerprint}))
+            rankings.append(store.search_vectors(vector, depth, {"encoder": encoder.fingerprint}))
         ranking = self._fuse(rankings, "dense", k, depth)
         cut = {QUESTION_CUT: True} if fit.cut else {}
         return replace(ranking, parameters={**ranking.parameters, **cut}, notes=fit.notes())
 
-    def _fuse(self, rankings: Sequence[Ranking], name: SearchMode, k: int, depth: int) -> Ranking:
+    def _fuse(self, rankings: Sequence[IdRanking], name: SearchMode, k: int, depth: int) -> IdRanking:
         """Return one ranking of the best `k`. A single ranking keeps its scores."""
         if len(rankings) == 1:
             (ranking,) = rankings
             parameters = {**ranking.parameters, "k": k}
-            return replace(ranking, hits=ranking.hits[:k], retriever=name, parameters=parameters)
+            return replace(ranking, scores=ranking.scores[:k], retriever=name, parameters=parameters)
         withheld: dict[str, int] = {}
-        passages: dict[str, Passage] = {}
+        origins: dict[str, ScopedStore] = {}
         encoders: dict[str, None] = {}
         notes: dict[str, None] = {}
         question_cut = False
         for ranking in rankings:
-            for document_id, rank in ranking.parameters.get(WITHHELD, {}).items():
+            for document_id, rank in ranking.withheld.items():
                 withheld[document_id] = min(rank, withheld.get(document_id, rank))
-            for hit in ranking.hits:
-                # If two libraries have a passage with this id, the first library's is used.
-                passages.setdefault(hit.passage.id, hit.passage)
+            # If two libraries have a passage with this id, the first library's is used.
+            origins = {**ranking.origins, **origins}
             if "encoder" in ranking.parameters:
                 encoders[str(ranking.parameters["encoder"])] = None
             question_cut = question_cut or QUESTION_CUT in ranking.parameters
             notes |= dict.fromkeys(ranking.notes)
         fused = reciprocal_rank_fusion(list(map(attrgetter("ids"), rankings)), self.rrf_k)[:k]
         names = list(encoders)
-        fused_parameters: dict[str, object] = {
+        parameters = {
             "k": k,
             "encoder": names[0] if len(names) == 1 else names,
             "rrf_k": self.rrf_k,
@@ -295,11 +242,8 @@ class Retriever:
             "fused": len(rankings),
         }
         if self.beside:
-            fused_parameters["beside"] = list(map(attrgetter("name"), self.beside))
+            parameters["beside"] = list(map(attrgetter("name"), self.beside))
         if question_cut:
-            fused_parameters[QUESTION_CUT] = True
-        if withheld:
-            fused_parameters[WITHHELD] = withheld
-        hits = build_hits((passages[id_], score) for id_, score in fused)
+            parameters[QUESTION_CUT] = True
         tops = list_tops(rankings) if name == "hybrid" else None
-        return Ranking(hits, name, fused_parameters, tuple(notes), tops)
+        return IdRanking(tuple(fused), name, origins, parameters, tuple(notes), withheld, tops)

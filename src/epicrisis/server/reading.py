@@ -240,10 +240,10 @@ class LibraryReader:
         await self.access.record(caller, action, library, patient, documents, reason)
 
 
-async def offload(pipeline: Pipeline, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def offload(pipeline: Pipeline, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
     """Return the result of synchronous work in a thread. The pipeline limits how much runs at the same time."""
     async with pipeline.searches:
-        return await asyncio.to_thread(work, *arguments, **named)
+        return await asyncio.to_thread(work, *arguments, **keywords)
 
 
 def _select_sentences(pipeline: Pipeline, query: str, patient: str | None) -> SentenceRanking:

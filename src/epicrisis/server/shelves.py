@@ -103,7 +103,9 @@ class Shelves:
         free = shutil.disk_usage(store.path).free
         return ShelfContents(info, cached[1], patients, free, tuple(find_quick_faults(info, free)))
 
-    async def list_documents(self, name: str, caller: Caller, wanted: DocumentFilter, offset: int = 0) -> DocumentPage:
+    async def list_documents(
+        self, name: str, caller: Caller, document_filter: DocumentFilter, offset: int = 0
+    ) -> DocumentPage:
         """Return a page of the documents of literature. A library of notes lists none, whatever the role.
 
         Raises NotFound, AccessDenied and errors of the library.
@@ -111,7 +113,7 @@ class Shelves:
         library = await self.find(name, caller)
         if library.holds_patients:
             raise AccessDenied(f"the documents of {library.name} are not listed, because it holds patients' notes")
-        return await offload(library.pipeline, list_documents, find_store(library), wanted, offset)
+        return await offload(library.pipeline, list_documents, find_store(library), document_filter, offset)
 
     async def latest_check(self, name: str, caller: Caller) -> LibraryCheck | None:
         """Return the check that runs or ran last, or None. Raises NotFound and AccessDenied."""

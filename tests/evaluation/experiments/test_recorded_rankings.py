@@ -94,7 +94,7 @@ def test_rank_question_equals_searches(rankers: Rankers, store: MemoryStore) -> 
     dense = rankers.retriever.rank(QUESTION.text, 4, "dense", Scope())
     assert question.dense == tuple((hit.passage.id, hit.score) for hit in dense.hits)
     words = store.search_words(QUESTION.text, 4, Scope(), within=dense.ids)
-    assert question.bm25 == tuple((hit.passage.id, hit.score) for hit in words)
+    assert question.bm25 == tuple((hit.id, hit.score) for hit in words)
     assert {name for name, _ in question.bm25} == {name for name, _ in question.dense}
     by_candidates = rank_candidates(QUESTION, dense.passages)
     assert question.candidate_bm25 == tuple(by_candidates)

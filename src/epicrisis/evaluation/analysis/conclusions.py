@@ -96,15 +96,15 @@ def draw_headline(table: Table) -> str:
 
 
 def _summarize(comparisons: Sequence[_Comparison]) -> str:
-    shown = [comparison for comparison in comparisons if comparison.p <= ALPHA]
-    if len(comparisons) == 1 or not shown:
+    significant = [comparison for comparison in comparisons if comparison.p <= ALPHA]
+    if len(comparisons) == 1 or not significant:
         return next(_describe(comparisons))
-    largest = _describe_difference(max(shown, key=lambda comparison: abs(comparison.difference.value)))
-    if len(shown) == len(comparisons):
+    largest = _describe_difference(max(significant, key=lambda comparison: abs(comparison.difference.value)))
+    if len(significant) == len(comparisons):
         counts = f"All {len(comparisons)} comparisons"
     else:
-        counts = f"{len(shown)} of {len(comparisons)} comparisons"
-    verb = agree(len(shown), "shows", "show")
+        counts = f"{len(significant)} of {len(comparisons)} comparisons"
+    verb = agree(len(significant), "shows", "show")
     return f"{counts} ({comparisons[0].heading}) {verb} a difference. The largest: {largest}"
 
 

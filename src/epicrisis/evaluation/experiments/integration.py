@@ -120,7 +120,7 @@ def preflight_verdict(
     top = take_first(ranking, check.depth, source.count)
     rule = choose_rule(
         check.rule,
-        top,
+        top.parameters,
         source.count,
         question.patient is not None,
         signal=check.signal,

@@ -16,7 +16,7 @@ from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.vector_memory import RememberingEncoder
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
-from epicrisis.protocols import Reranker
+from epicrisis.protocols import Reranker, fetch_all
 from epicrisis.retrieval.candidate_words import score_candidates
 from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.settings import Settings
@@ -130,10 +130,10 @@ def library_source(
 
     def score_words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = library_search.library.search_words(question.text, len(ids), scope(question), within=ids)
-        return list(map(attrgetter("passage.id", "score"), hits))
+        return list(map(attrgetter("id", "score"), hits))
 
     def score_candidate_words(question: Question, ids: Sequence[str]) -> ScoredIds:
-        return rank_candidates(question, library_search.library.fetch(ids, scope(question)))
+        return rank_candidates(question, fetch_all(library_search.library, ids, scope(question)))
 
     return PassageSource(
         retrieve=lambda question, k: rank(question, k, by),

@@ -30,7 +30,7 @@ from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.models.chat.call_costs import estimate_prompt_tokens, estimate_tokens
 from epicrisis.printable import count_noun
 from epicrisis.prompts import format_passage, render
-from epicrisis.protocols import PassageStore
+from epicrisis.protocols import PassageStore, fetch_all
 from epicrisis.retrieval.preflight import Signal
 from epicrisis.types import Question, Scope
 
@@ -332,7 +332,7 @@ def estimated_shape(
         return token_costs.PromptShape(0, 0, 0, 0)
     shapes: list[tuple[float, float, float, float]] = []
     for question, rankings in sample:
-        passages = store.fetch(rankings.passages_read(k), scope(question))
+        passages = fetch_all(store, rankings.passages_read(k), scope(question))
         context = sum(map(estimate_tokens, map(format_passage, passages)))
         prompt = render(PROMPTS, "rag", question=question.text, options=question.options, about=(), documents="")
         # Four characters a token in running text, where the form assumes two.

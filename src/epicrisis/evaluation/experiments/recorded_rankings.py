@@ -258,7 +258,7 @@ def rank_question(question: Question, dataset: str, rankers: Rankers, scope: Sco
         key=question.key,
         dataset=dataset,
         dense=_scores(dense),
-        bm25=tuple(map(attrgetter("passage.id", "score"), words)),
+        bm25=tuple(map(attrgetter("id", "score"), words)),
         reranked=None if rescored is None else _scores(rescored),
         read=ranking.ids,
         gold=question.gold_documents,
@@ -282,14 +282,8 @@ def _scores(ranking: Ranking) -> Scores:
 def _visible_gold(question: Question, scope: Scope, store: PassageStore) -> tuple[str, ...]:
     """Return the key documents that the library has and the scope shows, judged by their first passage."""
     present = store.content_hashes(question.gold_documents)
-    visible: dict[str, None] = {}
-    for name in filter(present.__contains__, question.gold_documents):
-        try:
-            store.fetch([f"{name}#0"], scope)
-        except InputError:
-            continue
-        visible[name] = None
-    return tuple(visible)
+    names = dict.fromkeys(filter(present.__contains__, question.gold_documents))
+    return tuple(passage.document_id for passage in store.fetch(list(map("{}#0".format, names)), scope))
 
 
 def guard_scope(question: Question, guard: Guard, scope: Scope, store: PassageStore) -> Scope | None:

@@ -19,7 +19,7 @@ from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.protocols import PassageStore
+from epicrisis.protocols import PassageStore, fetch_all
 from epicrisis.question_options import is_unanswerable
 from epicrisis.retrieval.record_context import restore_notes
 from epicrisis.types import EvidenceSpan, Passage, QuestionForm, Scope
@@ -201,7 +201,7 @@ class NoteTexts:
         if self._store is None:
             raise InputError("the run has no texts of its notes: give the library that it used (--against-notes)")
         if passage.patient is None:
-            (stored,) = self._store.fetch([passage.id], Scope(patient=patient))
+            (stored,) = fetch_all(self._store, [passage.id], Scope(patient=patient))
             return stored
         if patient != self._patient:
             # The prompt may have held a whole note, which no library stores as one passage.

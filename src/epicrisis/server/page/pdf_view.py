@@ -129,14 +129,14 @@ class PdfViewer:
             self._images.popitem(last=False)
         return PageImage(content, tag)
 
-    async def _run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    async def _run(self, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Return the result of work in the only thread for pages. Raises ServerBusy if too many requests wait."""
         if self._waiting >= MAX_WAITING:
             raise ServerBusy("many pages are being drawn; open it again in a moment", retry_after=RETRY_SECONDS)
         self._waiting += 1
         try:
             # Other work of the server has threads of its own, so slow files do not hold it up.
-            future = self._thread.submit(work, *arguments, **named)
+            future = self._thread.submit(work, *arguments, **keywords)
         except BaseException:
             self._waiting -= 1
             raise

@@ -186,9 +186,9 @@ def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
         return EndpointBusy(f"{host} failed ({status or 'within the reply'}){reason}: try again, or see its log")
     if status in (401, 403):
         service = find_service(host)
-        own = f"{service.key_variable}, " if service is not None else ""
+        key_name = f"{service.key_variable}, " if service is not None else ""
         return EndpointRejected(
-            f"{host} rejects the key ({status}): check {own}the variable that api_key_env names, or api_key_file"
+            f"{host} rejects the key ({status}): check {key_name}the variable that api_key_env names, or api_key_file"
         )
     if status == 404:
         return EndpointRejected(f"{host} has no such model or path (404){reason}: check the URL and the model's name")
