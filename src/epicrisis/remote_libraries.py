@@ -13,7 +13,9 @@ import hashlib
 import os
 import re
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path, PurePath
+from types import ModuleType
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from epicrisis.errors import InputError
@@ -101,10 +103,20 @@ def find_address(folder: Path) -> LibraryAddress | None:
         raise InputError(f"{path} cannot be read: name the library by its URL") from None
 
 
-def find_scheme(folder: Path) -> str:
-    """Return the scheme of the library that this folder stands for. Empty if the folder is the library."""
+def is_remote(folder: Path) -> bool:
+    """Return whether this folder stands for a library outside the file system."""
+    return find_address(folder) is not None
+
+
+def load_object_storage(folder: Path) -> ModuleType | None:
+    """Return the module of libraries on object storage if this folder stands for one, otherwise None.
+
+    It is found by its name, because it is built on the modules that ask for it.
+    """
     address = find_address(folder)
-    return "" if address is None else address.scheme
+    if address is None or address.scheme != "s3":
+        return None
+    return import_module("epicrisis.library.shared_library")
 
 
 def record_address(folder: Path, address: LibraryAddress) -> None:

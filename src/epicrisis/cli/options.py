@@ -12,7 +12,7 @@ from epicrisis.cli.command import SharedOption
 from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError
 from epicrisis.privacy import set_local_only
-from epicrisis.remote_libraries import find_scheme, library_folder
+from epicrisis.remote_libraries import is_remote, library_folder
 from epicrisis.types import CitationStyle, SearchMode, StrategyName
 
 SEARCHING = "Search"
@@ -29,7 +29,7 @@ def parse_library(text: str) -> Path:
         folder = library_folder(text)
     except InputError as error:
         raise BadParameter(error.message) from None
-    if find_scheme(folder) and load_settings().local_only:
+    if is_remote(folder) and load_settings().local_only:
         set_local_only(True)
     return folder
 

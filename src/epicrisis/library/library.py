@@ -46,7 +46,7 @@ from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
 from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import local_path, restrict_to_owner
 from epicrisis.protocols import ScoredId, StoredDocument, Vectors
-from epicrisis.remote_libraries import find_scheme
+from epicrisis.remote_libraries import load_object_storage
 from epicrisis.types import Document, Origin, Passage, Scope
 
 S = TypeVar("S", bound="LibraryStore")
@@ -491,8 +491,5 @@ class LibraryStore:
 
 def _find_class(default: type[S], folder: Path) -> type[S]:
     """Return `default`, or the class of libraries on object storage if this folder stands for one."""
-    if find_scheme(folder) != "s3":
-        return default
-    from epicrisis.library.shared_library import SharedLibrary
-
-    return cast(type[S], SharedLibrary)
+    module = load_object_storage(folder)
+    return default if module is None else cast(type[S], module.SharedLibrary)

@@ -19,7 +19,7 @@ from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, Librar
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.printable import quote_for_shell
 from epicrisis.privacy import HAS_OWNERS
-from epicrisis.remote_libraries import find_scheme, show_library
+from epicrisis.remote_libraries import load_object_storage, show_library
 from epicrisis.types import SplitterName
 
 FORMAT = 3
@@ -150,11 +150,8 @@ def read_manifest(folder: Path) -> LibraryManifest:
 
 def _refresh(folder: Path) -> bool:
     """Bring the copy of a library on object storage to its newest version. Return False if it is missing there."""
-    if find_scheme(folder) != "s3":
-        return True
-    from epicrisis.library.replica import refresh_replica
-
-    return refresh_replica(folder)
+    module = load_object_storage(folder)
+    return module is None or bool(module.refresh_replica(folder))
 
 
 def complete_manifest(folder: Path) -> LibraryManifest | None:

@@ -15,11 +15,13 @@ from epicrisis.errors import EpicrisisError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.manifest import LibraryManifest
-from epicrisis.library.replica import Replica, find_replica
+from epicrisis.library.replica import Replica, find_replica, refresh_replica
 from epicrisis.library.shared_writer import SharedWriter
 from epicrisis.library.tables import TableEngine
 from epicrisis.privacy import local_path
 from epicrisis.protocols import StoredDocument
+
+__all__ = ["SharedLibrary", "refresh_replica"]
 
 
 class SharedLibrary(LibraryStore):
