@@ -393,7 +393,7 @@ class LibraryStore:
             )
         if k < 1:
             return ()
-        with self._thread_lock, self._parts.newest_table().snapshot():
+        with self._thread_lock, self._parts.reopen_if_moved().snapshot():
             ranking = self._parts.vectors.nearest(vector, k, scope, read_search_parameters(self.path))
             return self._parts.mark_retracted(ranking)
 
@@ -411,8 +411,8 @@ class LibraryStore:
         """Fetch the passages that exist and that the scope admits, see PassageStore."""
         check_scope(scope)
         with self._thread_lock:
-            stored = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
-        passages = [stored[passage_id].passage for passage_id in passage_ids if passage_id in stored]
+            present = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
+        passages = [present[passage_id] for passage_id in passage_ids if passage_id in present]
         return tuple(filter(scope.admits, passages))
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
