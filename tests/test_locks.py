@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 HASHED = ("requirements.lock", "requirements-torch.lock")
 TORCH = "requirements-torch-wheel.lock"
 INTEGRATIONS = "requirements-integrations.lock"
+DOCS = "requirements-docs.lock"
 
 
 def read(name: str) -> str:
@@ -34,7 +35,7 @@ def test_lock_pins_every_package_once() -> None:
     assert (first | second) & torch == set()
 
 
-@pytest.mark.parametrize("name", [*HASHED, INTEGRATIONS])
+@pytest.mark.parametrize("name", [*HASHED, INTEGRATIONS, DOCS])
 def test_lock_pins_have_hashes_and_no_urls(name: str) -> None:
     pins = re.split(r"(?m)^(?=[\w.-]+==)", read(name))[1:]
     without = [pin.split("\n")[0] for pin in pins if not re.search(r"(?m)^    --hash=sha256:[0-9a-f]{64}( \\)?$", pin)]
@@ -49,7 +50,7 @@ def test_lock_contains_build_requirements() -> None:
 
 
 @pytest.mark.parametrize("uv", ["", "uv"])
-@pytest.mark.parametrize("target", ["environment", "torch", "integrations"])
+@pytest.mark.parametrize("target", ["environment", "torch", "integrations", "docs"])
 def test_makefile_installs_only_with_hashes(uv: str, target: str, tmp_path: Path) -> None:
     """Every install is from a file of hashes, of torch's wheel, or of this package without what it depends on."""
     venv = tmp_path / "venv"
@@ -58,8 +59,13 @@ def test_makefile_installs_only_with_hashes(uv: str, target: str, tmp_path: Path
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     installs = [line for line in printed.replace("\\\n", " ").splitlines() if " pip install " in line]
     files = [re.findall(r"-r (\S+)", line) for line in installs if "--dry-run" not in line]
-    expected = {"environment": [["requirements.lock"]], "torch": [list(HASHED), [TORCH]]}.get(target, [[INTEGRATIONS]])
-    assert [names for names in files if names] == expected
+    expected = {
+        "environment": [["requirements.lock"]],
+        "torch": [list(HASHED), [TORCH]],
+        "integrations": [[INTEGRATIONS]],
+        "docs": [[DOCS]],
+    }
+    assert [names for names in files if names] == expected[target]
     for line in installs:
         of_torch = TORCH in line
         assert of_torch or "--require-hashes" in line or "--no-build-isolation --editable ." in line

@@ -148,7 +148,7 @@ FORMS = [
 @pytest.mark.parametrize("form", FORMS)
 def test_sample_replies_are_readable_and_grow(form: AnswerFormat) -> None:
     texts = [synthetic_reply(form.schema(), size) for size in REPLY_SIZES]
-    least, expected, most = (form.read(text) for text in texts)
+    least, expected, most = (form.parse(text) for text in texts)
     assert not least.has_answer
     assert expected.has_answer
     assert most.has_answer
@@ -158,7 +158,7 @@ def test_sample_replies_are_readable_and_grow(form: AnswerFormat) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_longest_reply_fills_limit(form: AnswerFormat) -> None:
-    most = form.read(synthetic_reply(form.schema(), "most", 2))
+    most = form.parse(synthetic_reply(form.schema(), "most", 2))
     assert len(most.text) >= ANSWER_CHARACTERS - 1
     assert count_words(most.text) == ANSWER_CHARACTERS // 2
     if form.documents:

@@ -160,7 +160,9 @@ def test_store_of_program_counts_as_notes_and_is_named(tmp_path: Path) -> None:
         report = library.add(ASPIRIN, GOUT)
         assert (report.added, library.add(ASPIRIN).unchanged) == (2, 1)
         answer = library.ask("What was started?", patient="anna", model=ScriptedModel(no_reply), strategy="rag")
-        assert [hit.passage.document_id for hit in library.search("colchicine", k=5)] == ["pubmed:1"]
+        ranking = library.search("colchicine", k=5)
+        assert [hit.passage.document_id for hit in ranking] == ["pubmed:1"]
+        sentences = library.evidence("colchicine")
         with pytest.raises(SettingsError, match=r"may hold patients' notes and example\.org is not this machine"):
             library.ask(QUESTION, model="http://example.org/v1#m", strategy="rag")
         with pytest.raises(LibraryError, match="does not list its patients"):
@@ -169,7 +171,21 @@ def test_store_of_program_counts_as_notes_and_is_named(tmp_path: Path) -> None:
     unchecked = [notice.message for notice in notices if notice.kind == "unchecked"]
     assert any("the store MemoryStore of this program" in message for message in unchecked)
     assert any("the chat model scripted of this program" in message for message in unchecked)
+    for value in (ranking, sentences):
+        assert any("the store MemoryStore of this program" in note for note in value.notes)
+        assert any(f"the encoder {encoder.fingerprint} of this program" in note for note in value.notes)
+        assert not any("chat model" in note for note in value.notes)
     assert any("replies are not cached" in notice.message for notice in notices)
+
+
+def test_report_of_addition_is_one_short_line_with_the_first_reason(folder: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.pdf"
+    broken.write_bytes(b"no PDF")
+    with Library.open(folder, encoder=HashingEncoder(64)) as library:
+        report = library.add(ASPIRIN, broken)
+    assert repr(report).startswith("<IngestReport: 0 documents added, 0 replaced, 1 unchanged, 1 skipped (")
+    assert len(repr(report)) < 200
+    assert "\n" not in repr(report)
 
 
 def test_values_draw_themselves_without_markup_of_documents(folder: Path) -> None:

@@ -75,24 +75,24 @@ def add_files(
     the library or the settings. `files` counts the files as they are read. `only`: of folders, these files alone are
     added. Raises UserError for wrong arguments before a library is created, and StorageError.
     """
-    read = None
+    read_files = None
     if sources or not documents:
-        read = partial(
+        read_files = partial(
             read_sources, sources, options.format, columns=options.columns, only=only, collection=options.collection
         )
     with guard_network():
         if settings.store is not None:
             store = (pool or ModelPool()).load_store(settings.store, library)
             chosen, _ = encoder or load_ingest_encoder(settings, library, precomputed=False)
-            in_files = read(cleaning=options.cleaning) if read is not None else ()
+            in_files = read_files(cleaning=options.cleaning) if read_files is not None else ()
             return _add_to_own_store(store, chain(in_files, documents), chosen, options)
-        return _add_items(settings, library, read, options, on_progress, documents, encoder, files)
+        return _add_items(settings, library, read_files, options, on_progress, documents, encoder, files)
 
 
 def _add_items(
     settings: Settings,
     library: Path,
-    read: Callable[..., Iterator[ReaderItem]] | None,
+    read_files: Callable[..., Iterator[ReaderItem]] | None,
     options: AddOptions,
     on_progress: Callable[[IngestProgress], None] | None,
     documents: Sequence[ReaderItem],
@@ -101,18 +101,18 @@ def _add_items(
 ) -> IngestReport:
     splitter, complete_files = _read_library(library)
     items: Iterator[ReaderItem] = iter(documents)
-    if read is not None:
-        in_files = read(previous=complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
+    if read_files is not None:
+        in_files = read_files(previous=complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
         items = chain(in_files, documents)
     # The first item is read now, so that wrong arguments fail before a library is created.
     first = list(islice(items, 1))
     ready_made = options.format == READY_MADE
     loaded, name = encoder or load_ingest_encoder(settings, library, ready_made)
     splitter = splitter or options.splitter or "tokens"
-    if splitter != "tokens" and not ready_made and read is not None:
+    if splitter != "tokens" and not ready_made and read_files is not None:
         # An encoder that could not read all notes is refused before a library is created.
         recount = dataclasses.replace(options.cleaning, removal_log=RemovalLog())
-        check_notes_fit_window(read(cleaning=recount, only_notes=True), splitter, loaded)
+        check_notes_fit_window(read_files(cleaning=recount, only_notes=True), splitter, loaded)
     store = open_or_create(library, loaded, name, options.overlap, options.splitter, ready_made, options.chunk_tokens)
     removal_log = options.cleaning.removal_log
     with store:
@@ -158,9 +158,9 @@ def _add_to_own_store(
                 length = options.chunk_tokens or encoder.max_tokens
                 splitter = options.splitter or "tokens"
                 passages = split_document(document, splitter, encoder.token_spans, length, options.overlap)
-                begun = time.monotonic()
+                encoding_start = time.monotonic()
                 vectors = encoder.encode_passages([(passage.title, passage.text) for passage in passages])
-                encode_seconds += time.monotonic() - begun
+                encode_seconds += time.monotonic() - encoding_start
                 store.add([StoredDocument(document.id, digest, passages, vectors)])
                 counts.passages += len(passages)
                 counts.added += existing is None

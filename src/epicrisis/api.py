@@ -285,10 +285,10 @@ class Library:
         patient: str | None,
         flags: Mapping[str, Any],
     ) -> Answer:
-        asked = _build_question(question, options, patient)
+        full_question = _build_question(question, options, patient)
         checked, notices = choose_strategy(check_settings(self._read_settings(flags)))
         pipeline = await asyncio.to_thread(self._open_pipeline, checked, notices)
-        return await pipeline.answer(asked)
+        return await pipeline.answer(full_question)
 
     def _read_settings(self, flags: Mapping[str, Any]) -> Settings:
         self._check_open()
@@ -298,8 +298,8 @@ class Library:
         """Return the search with these settings, which is opened once."""
         with self._lock:
             self._check_open()
-            for known, search in self._searches:
-                if known == settings:
+            for key, search in self._searches:
+                if key == settings:
                     return search
             search = open_library_search(settings, self.path, pool=self._pool)
             self._searches.append((settings, search))
@@ -309,8 +309,8 @@ class Library:
         """Return the pipeline with these settings, which is opened once."""
         with self._lock:
             self._check_open()
-            for known, pipeline in self._pipelines:
-                if known == settings:
+            for key, pipeline in self._pipelines:
+                if key == settings:
                     return pipeline
             # One handle on the log is enough for all pipelines.
             logged = settings.model_copy(update={"log": None}) if self._pipelines else settings
@@ -370,11 +370,11 @@ async def stream(
     the patient whose record is read. The settings are those of `Library`. Raises InputError if the question names
     another patient.
     """
-    asked = _build_question(question, options, patient)
+    full_question = _build_question(question, options, patient)
     pool = ModelPool()
     checked, notices = choose_strategy(check_settings(load_settings(_read_flags(settings, pool))))
     async with Pipeline.open(checked, library, notices=notices, pool=pool) as pipeline:
-        async for event in pipeline.events(asked):
+        async for event in pipeline.events(full_question):
             yield event
 
 

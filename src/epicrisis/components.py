@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import LibraryError, ModelMissing, SettingsError, StorageError
+from epicrisis.library.checked_store import CheckedStore
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.library.word_index import analyze_words
@@ -27,7 +27,7 @@ from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
-from epicrisis.protocols import ChatModel, Encoder, PassageStore, RewardModel, Verifier
+from epicrisis.protocols import ChatModel, Encoder, RewardModel, Verifier
 from epicrisis.remote_libraries import library_folder
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
@@ -60,7 +60,7 @@ T = TypeVar("T")
 class LibrarySearch:
     """A library opened for reading, and its search. Use as a context manager."""
 
-    store: PassageStore
+    store: LibraryStore | CheckedStore
     """The library, or a store of another package."""
     retriever: Retriever
     others: tuple[LibraryStore, ...] = ()
@@ -68,6 +68,8 @@ class LibrarySearch:
     literature: tuple[LibraryStore, ...] = ()
     """Libraries of literature searched together with the first."""
     rosters: tuple[Roster, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What a reader of a ranking should know of components that are not part of epicrisis."""
 
     @property
     def library(self) -> LibraryStore:
@@ -152,7 +154,7 @@ def open_library_search(
     """
     path, pool = library_folder(library), pool or ModelPool()
     # Chat models are not opened here, so their addresses are not checked.
-    protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
+    settings = protect_patient_data(settings.model_copy(update={"models": ModelsByRole()}), path)
     if settings.store is not None:
         return _open_own_store(settings, settings.store, path, pool)
     if not search:
@@ -192,15 +194,24 @@ def open_library_search(
     )
     stores = tuple(map(itemgetter(0), literature))
     return LibrarySearch(
-        first, retriever, tuple(map(itemgetter(0), others)), stores, tuple(map(Roster, (first, *stores)))
+        first,
+        retriever,
+        tuple(map(itemgetter(0), others)),
+        stores,
+        rosters=tuple(map(Roster, (first, *stores))),
+        remarks=_list_remarks(pool, settings),
     )
+
+
+def _list_remarks(pool: ModelPool, settings: Settings) -> tuple[str, ...]:
+    return tuple(notice.message for notice in pool.list_notices(settings, chat_models=False))
 
 
 def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) -> LibrarySearch:
     """Return the search in a store of another package. It says neither its encoder nor its patients."""
     if settings.fuse or settings.beside:
         raise SettingsError("setting store: it cannot be combined with fuse and beside: leave one of them out")
-    store = pool.load_store(name, path)
+    store = CheckedStore(pool.load_store(name, path), name, path)
     encoder = None if settings.by == "bm25" else pool.load_encoder(settings.encoder or DEFAULT_ENCODER, settings)
     retriever = Retriever(
         store,
@@ -213,7 +224,7 @@ def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) 
         fusion_times=settings.fusion_times,
         analyze=analyze_words,
     )
-    return LibrarySearch(store, retriever)
+    return LibrarySearch(store, retriever, remarks=_list_remarks(pool, settings))
 
 
 def open_examples(settings: Settings, pool: ModelPool | None = None) -> ExampleSearch | None:
@@ -247,7 +258,7 @@ def read_rosters(*libraries: Path | str) -> tuple[Roster, ...]:
     """
     rosters = []
     for path in map(local_path, libraries):
-        if (path / MANIFEST).exists():
+        if complete_manifest(path) is not None:
             with LibraryStore.open(path) as library:
                 rosters.append(Roster(library))
     return tuple(rosters)

@@ -37,7 +37,7 @@ class ModelPool:
     def __init__(self, *, remembers: bool = False) -> None:
         self._load_encoder = load_cached_encoder if remembers else load_encoder
         self._own: dict[tuple[str, str], Any] = {}
-        self._unchecked: dict[str, None] = {}
+        self._unchecked: dict[tuple[OwnKind, str], None] = {}
         self._stores: list[PassageStore] = []
         self._models: dict[tuple[object, ...], Any] = {}
         self._chat_models: list[tuple[ModelSettings, ChatModel]] = []
@@ -54,12 +54,12 @@ class ModelPool:
     def add(self, kind: OwnKind, name: str, model: Encoder | Reranker | ChatModel | PassageStore) -> None:
         """Use an object of the program for the model of this kind and name."""
         self._own[kind, name] = model
-        self._unchecked[f"the {kind} {name} of this program"] = None
+        self._unchecked[kind, f"{name} of this program"] = None
 
-    def list_notices(self, settings: Settings) -> tuple[Notice, ...]:
+    def list_notices(self, settings: Settings, *, chat_models: bool = True) -> tuple[Notice, ...]:
         """Return a notice on each component that is not part of epicrisis, if notes or the settings forbid the network.
 
-        What such a component sends can be checked only in part.
+        What such a component sends can be checked only in part. `chat_models` False: a search uses none.
         """
         if not (settings.local_only or settings.allow_remote):
             return ()
@@ -69,13 +69,17 @@ class ModelPool:
                 "connections of its Python code to other machines are refused; native code, and programs that it "
                 "starts, cannot be checked"
             )
-        return tuple(Notice("unchecked", f"{name}: {consequence}") for name in self._unchecked)
+        notices: list[Notice] = []
+        for kind, name in self._unchecked:
+            if chat_models or kind != "chat model":
+                notices.append(Notice("unchecked", f"the {kind} {name}: {consequence}"))
+        return tuple(notices)
 
     def _note_extension(self, kind: OwnKind, name: str) -> bool:
         """Return whether an installed package offers the model. It is then listed as unchecked."""
         package = None if "/" in name or name in load_catalogue() else find_package(kind, name)
         if package is not None:
-            self._unchecked[f"the {kind} {name} of the package {package}"] = None
+            self._unchecked[kind, f"{name} of the package {package}"] = None
         return package is not None
 
     def load_encoder(self, name: str, settings: Settings) -> Encoder:
@@ -93,13 +97,13 @@ class ModelPool:
         from epicrisis.models.pair_models import load_reranker
 
         self._note_extension("reranker", rerank.name)
-        own = self._own.get(("reranker", rerank.name))
+        custom = self._own.get(("reranker", rerank.name))
         key = (load_reranker, rerank.name, settings.home, settings.threads, rerank.api_key_env)
-        if own is None and key not in self._models:
+        if custom is None and key not in self._models:
             self._models[key] = load_reranker(
                 rerank.name, settings.home, settings.threads, lambda: os.environ.get(rerank.api_key_env)
             )
-        return rerank.name, own or self._models[key]
+        return rerank.name, custom or self._models[key]
 
     def load_store(self, name: str, location: Path) -> PassageStore:
         """Return the store with this name at this place. Raises ModelMissing if no package offers it."""
@@ -129,11 +133,11 @@ class ModelPool:
                 return shared
         if self._budget is None:
             self._budget = Budget(settings.budget)
-        limits, own = model, self._own.get(("chat model", model.name))
+        limits, custom = model, self._own.get(("chat model", model.name))
         is_extension = self._note_extension("chat model", model.name)
-        if own is None and not is_extension and not limits.is_endpoint:
+        if custom is None and not is_extension and not limits.is_endpoint:
             limits = limits.model_copy(update={"concurrency": EMBEDDED_CONCURRENCY})
-        loaded = own or load_chat(model, settings.home, settings.threads)
+        loaded = custom or load_chat(model, settings.home, settings.threads)
         limited = add_limits(loaded, limits, self._budget)
         self._chat_models.append((model, limited))
         return limited

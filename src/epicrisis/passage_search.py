@@ -33,10 +33,10 @@ def search_passages(settings: Settings, search: LibrarySearch, query: str, patie
     found in them, all notes are searched. Raises InputError for an empty query, and for one that does not fit the
     patients of the library.
     """
-    scope, time, mixed = _restrict(settings, search, query, patient)
+    scope, time, remarks = _restrict(settings, search, query, patient)
     narrowed = replace(scope, hidden=scope.hidden | time.hidden)
     ranking = order_evidence(settings, scope.patient, find_evidence(settings, search.retriever, query, narrowed))
-    notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
+    notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *remarks)
     if time.hidden and not ranking.hits:
         ranking = order_evidence(settings, scope.patient, find_evidence(settings, search.retriever, query, scope))
         notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
@@ -50,11 +50,11 @@ def search_sentences(
 
     The arguments are those of `search_passages`, as are the treatment of time expressions and the errors.
     """
-    scope, time, mixed = _restrict(settings, search, query, patient)
+    scope, time, remarks = _restrict(settings, search, query, patient)
     retriever, k = search.retriever, settings.sentences
     narrowed = replace(scope, hidden=scope.hidden | time.hidden)
     ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, narrowed)
-    notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *mixed)
+    notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *remarks)
     if time.hidden and not ranking.hits:
         ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, scope)
         notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
@@ -65,7 +65,7 @@ def search_sentences(
 def _restrict(
     settings: Settings, search: LibrarySearch, query: str, patient: str | None
 ) -> tuple[Scope, TimeRestriction, tuple[str, ...]]:
-    """Return the scope of a query, its restriction by time, and a remark on a library of notes and other documents.
+    """Return the scope of a query, its restriction by time, and remarks on the library and its components.
 
     Raises InputError for an empty query, and for one that does not fit the patients of the library.
     """
@@ -78,4 +78,4 @@ def _restrict(
     if patient is not None and settings.timeline:
         time = resolve_time_restriction(query, lambda: search.retriever.record(scope).passages)
     mixed = (MIXED_NOTICE,) if patient is not None and search.rosters and search.rosters[0].is_mixed() else ()
-    return scope, time, mixed
+    return scope, time, (*mixed, *search.remarks)

@@ -481,10 +481,10 @@ class Pipeline:
             raise EpicrisisError(f"the strategy {self.settings.strategy} reads a library: name one")
         return self.search.retriever
 
-    async def _offload(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    async def _offload(self, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Run synchronous work in a thread, a limited number at a time."""
         async with self.searches:
-            return await asyncio.to_thread(work, *arguments, **named)
+            return await asyncio.to_thread(work, *arguments, **keywords)
 
 
 def is_narrowed(restriction: TimeRestriction, overrides: RunOverrides) -> bool:

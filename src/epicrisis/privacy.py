@@ -41,7 +41,6 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _PUBLIC_PARAMETERS = {"api-version", "model"}
 """Query parameters without secrets. Others may be keys (`?key=...`)."""
 _LIBRARIES = (
-    "openai",
     "httpx2",
     "httpcore2",
     "httpx",
@@ -51,6 +50,7 @@ _LIBRARIES = (
     "huggingface_hub",
     "mcp",
     "authlib",
+    "psycopg",
 )
 _LOOKUP_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
 
@@ -248,10 +248,8 @@ def _restrict(path: Path) -> None:
 def silence_dependency_logs() -> None:
     """Stop the dependencies from logging requests, since these may contain patient data.
 
-    Their loggers reach only handlers attached to them directly, whatever level is set later. OPENAI_LOG is removed from
-    the environment: OpenAI's client would set its own level from it, and attach a handler to the root logger.
+    Their loggers reach only handlers attached to them directly, whatever level is set later.
     """
-    os.environ.pop("OPENAI_LOG", None)
     for name in _LIBRARIES:
         logger = logging.getLogger(name)
         logger.setLevel(logging.CRITICAL)

@@ -88,7 +88,7 @@ def js(**result: Any) -> str:
     ],
 )
 def test_stated_choice_is_parsed(text: str, choice: str) -> None:
-    reply = CHOICE.read(text)
+    reply = CHOICE.parse(text)
     assert (reply.has_answer, reply.choice) == (True, choice)
     assert reply.text
 
@@ -145,7 +145,7 @@ def test_stated_choice_is_parsed(text: str, choice: str) -> None:
 )
 def test_reply_without_choice_is_unreadable(text: str, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
-        CHOICE.read(text)
+        CHOICE.parse(text)
 
 
 EFFECTS = AnswerFormat({"A": "lower", "B": "higher", "C": "no difference"})
@@ -202,7 +202,7 @@ EFFECTS = AnswerFormat({"A": "lower", "B": "higher", "C": "no difference"})
 )
 def test_two_choices_in_one_statement_are_unreadable(text: str) -> None:
     with pytest.raises(Unreadable):
-        EFFECTS.read(text)
+        EFFECTS.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -238,74 +238,74 @@ def test_two_choices_in_one_statement_are_unreadable(text: str) -> None:
     ],
 )
 def test_choice_with_other_options_in_reasons_is_parsed(text: str, choice: str) -> None:
-    assert EFFECTS.read(text).choice == choice
+    assert EFFECTS.parse(text).choice == choice
 
 
 def test_option_text_containing_another_option_is_parsed() -> None:
     form = AnswerFormat({"A": "aspirin", "B": "heparin", "C": "aspirin and heparin"})
     for text in ("Answer: C. aspirin and heparin", "C. aspirin and heparin", "aspirin and heparin"):
-        assert form.read(text).choice == "C"
-    assert form.read("Answer: A. aspirin, given early").choice == "A"
+        assert form.parse(text).choice == "C"
+    assert form.parse("Answer: A. aspirin, given early").choice == "A"
 
 
 def test_option_text_with_two_letters_is_parsed() -> None:
     form = AnswerFormat({"A": "aspirin", "B": "heparin", "C": "A and B"})
     for text in ("The answer is A and B.", "A and B", js(answer="The answer is A and B.", choice="C")):
-        assert form.read(text).choice == "C"
+        assert form.parse(text).choice == "C"
 
 
 def test_reply_with_too_many_quotations_is_unreadable() -> None:
     quotes = [{"doc": 1, "quote": "a b c"}] * 51
     with pytest.raises(Unreadable, match="51 places"):
-        MAP.read(js(finding="It does.", choice="A", quotes=quotes))
+        MAP.parse(js(finding="It does.", choice="A", quotes=quotes))
 
 
 def test_escaped_lone_surrogate_becomes_replacement_character() -> None:
-    assert OPEN.read('{"answer": "a \\ud800 b \\ud83d\\ude00"}').text == "a \ufffd b \U0001f600"
+    assert OPEN.parse('{"answer": "a \\ud800 b \\ud83d\\ude00"}').text == "a \ufffd b \U0001f600"
 
 
 @pytest.mark.parametrize("choice", [None, "", "null", "None", " null "])
 def test_missing_choice_is_allowed_by_form(choice: str | None) -> None:
-    reply = MAP.read(js(finding="It bears on it.", choice=choice, quotes=[]))
+    reply = MAP.parse(js(finding="It bears on it.", choice=choice, quotes=[]))
     assert reply == ParsedReply(True, "It bears on it.")
-    assert CHOICE.read(js(answer="It bears on it.", choice=choice)) == ParsedReply(False, "It bears on it.")
+    assert CHOICE.parse(js(answer="It bears on it.", choice=choice)) == ParsedReply(False, "It bears on it.")
 
 
 def test_reply_without_answer_is_parsed() -> None:
     for form in FORMS:
-        assert form.read('{"result": {"found": false}}') == ParsedReply(has_answer=False)
-        assert form.read('{"result": {"found": false, "answer": "x", "choice": "Q"}}') == ParsedReply(has_answer=False)
+        assert form.parse('{"result": {"found": false}}') == ParsedReply(has_answer=False)
+        assert form.parse('{"result": {"found": false, "answer": "x", "choice": "Q"}}') == ParsedReply(has_answer=False)
 
 
 def test_letter_has_precedence_over_option_text() -> None:
     """Blood groups: option A reads "B", option B reads "A"."""
     form = AnswerFormat({"A": "B", "B": "A", "C": "AB"})
     for letter in "ABC":
-        assert form.read(js(answer="That group.", choice=letter)).choice == letter
-        assert form.read(letter).choice == letter
-    assert form.read("AB").choice == "C"
+        assert form.parse(js(answer="That group.", choice=letter)).choice == letter
+        assert form.parse(letter).choice == letter
+    assert form.parse("AB").choice == "C"
 
 
 def test_options_with_equal_text_are_one_choice() -> None:
     form = AnswerFormat({"A": "other", "B": "same", "C": "same "})
     for reply in ("same", "B", "C", "The answer is C.", "B and C: the answer is B, the answer is C."):
-        assert form.read(reply).choice == "B"
-    assert form.read(js(answer="The answer is B.", choice="C")).choice == "B"
-    assert form.read(js(answer="other", choice="A")).choice == "A"
+        assert form.parse(reply).choice == "B"
+    assert form.parse(js(answer="The answer is B.", choice="C")).choice == "B"
+    assert form.parse(js(answer="other", choice="A")).choice == "A"
 
 
 def test_option_texts_equal_except_case_are_ambiguous() -> None:
     with pytest.raises(Unreadable):
-        AnswerFormat({"A": "same", "B": "Same"}).read("same")
+        AnswerFormat({"A": "same", "B": "Same"}).parse("same")
 
 
 def test_open_question_accepts_prose() -> None:
-    assert OPEN.read(" It does, in adults. ") == ParsedReply(True, "It does, in adults.")
-    assert OPEN.read(js(answer=" It does. ")) == ParsedReply(True, "It does.")
-    assert OPEN.read("Levels below {5} count.").text == "Levels below {5} count."
+    assert OPEN.parse(" It does, in adults. ") == ParsedReply(True, "It does, in adults.")
+    assert OPEN.parse(js(answer=" It does. ")) == ParsedReply(True, "It does.")
+    assert OPEN.parse("Levels below {5} count.").text == "Levels below {5} count."
     for broken in ('{"result": {"found": tr', 'Here: {"result": {"found": true, "answer": "It'):
         with pytest.raises(Unreadable, match="broken JSON"):
-            OPEN.read(broken)
+            OPEN.parse(broken)
 
 
 def test_valid_quotes_are_parsed() -> None:
@@ -326,17 +326,17 @@ def test_valid_quotes_are_parsed() -> None:
         "x",
         None,
     ]
-    assert MAP.read(js(finding="It does.", choice="A", quotes=quotes)).quotes == ((1, "words"), (2, "other"))
+    assert MAP.parse(js(finding="It does.", choice="A", quotes=quotes)).quotes == ((1, "words"), (2, "other"))
     for strange in ("words", {"doc": 1}, None, 3):
-        assert MAP.read(js(finding="It does.", choice="A", quotes=strange)).quotes == ()
-    assert CHOICE.read(js(answer="It does.", choice="A", quotes=quotes)).quotes == (), "none were asked for"
+        assert MAP.parse(js(finding="It does.", choice="A", quotes=strange)).quotes == ()
+    assert CHOICE.parse(js(answer="It does.", choice="A", quotes=quotes)).quotes == (), "none were asked for"
 
 
 def test_valid_sources_are_parsed() -> None:
-    reply = REDUCE.read(js(answer="It does.", choice="A", sources=[3, 1, 3, 0, 4, -1, "2", True, 2.0, None]))
+    reply = REDUCE.parse(js(answer="It does.", choice="A", sources=[3, 1, 3, 0, 4, -1, "2", True, 2.0, None]))
     assert reply.sources == (3, 1)
     for strange in ("12", {"1": 2}, None, 3):
-        assert REDUCE.read(js(answer="It does.", choice="A", sources=strange)).sources == ()
+        assert REDUCE.parse(js(answer="It does.", choice="A", sources=strange)).sources == ()
 
 
 json_values = st.recursive(
@@ -365,7 +365,7 @@ fragments = st.lists(
 @example('{"result": {"found": true, "answer": ' + "9" * 5000 + "}}", OPEN)
 def test_parsing_raises_only_unreadable(text: str, form: AnswerFormat) -> None:
     try:
-        reply = form.read(text)
+        reply = form.parse(text)
     except Unreadable:
         return
     assert reply.choice is None or reply.choice in form.options
@@ -434,7 +434,7 @@ def test_longest_reply_matches_schema_and_token_limit(form: AnswerFormat) -> Non
     reply = longest(form)
     assert satisfies(reply, form.schema())
     text = json.dumps(reply)
-    assert form.read(text).has_answer
+    assert form.parse(text).has_answer
     assert len(text) <= 2 * form.max_tokens, "two characters a token are enough"
     assert list(form.schema()["properties"]) == list(reply), "reasons come before what they lead to"
     assert list(form.schema()["properties"]["result"]["anyOf"][0]["properties"]) == list(reply["result"])
@@ -523,7 +523,7 @@ def test_stream_yields_text_immediately() -> None:
 def _by_words(options: dict[str, str], choice: str | None, text: str = "It was seen in 40 people.") -> str | None:
     form = AnswerFormat(options, sentences=3)
     claims = [{"text": text, "sentences": [1]}]
-    return form.read(json.dumps({"result": {"found": True, "claims": claims, "choice": choice}})).choice
+    return form.parse(json.dumps({"result": {"found": True, "claims": claims, "choice": choice}})).choice
 
 
 def test_schema_of_numbered_reply_offers_words_of_options_once() -> None:

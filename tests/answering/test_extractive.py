@@ -39,9 +39,9 @@ def test_extractive_answer_is_document_span() -> None:
 
 def test_one_word_answer_is_located_in_named_document() -> None:
     found = passages(4)
-    reply = SpanFormat(found).read(span("aspirin", doc=2))
+    reply = SpanFormat(found).parse(span("aspirin", doc=2))
     assert reply.quotes == ((2, "aspirin"),)
-    assert SpanFormat(found).read(span("risk number 3", doc=1)).quotes == ((4, "risk number 3"),)
+    assert SpanFormat(found).parse(span("risk number 3", doc=1)).quotes == ((4, "risk number 3"),)
 
 
 def test_words_absent_from_documents_are_requested_again_then_unparsed() -> None:
@@ -58,9 +58,9 @@ def test_truncated_copy_drops_last_word() -> None:
     longest = ("word " * 80)[:SPAN_CHARACTERS]
     assert len(longest) == SPAN_CHARACTERS
     filled = longest[:-3] + "p4s"
-    assert SpanFormat((note,)).read(span(filled)).text == ("word " * 79).strip()
+    assert SpanFormat((note,)).parse(span(filled)).text == ("word " * 79).strip()
     with pytest.raises(Unreadable):
-        SpanFormat((note,)).read(span("p4s " + longest[4:]))
+        SpanFormat((note,)).parse(span("p4s " + longest[4:]))
 
 
 def test_extractive_reply_without_answer_abstains() -> None:
@@ -107,27 +107,27 @@ def test_parts_with_absent_words_fail() -> None:
 def test_span_has_whole_words_and_numbers(words: str, text: str) -> None:
     note = Passage("n#0", "n", 0, 0, len(text), text)
     with pytest.raises(Unreadable):
-        SpanFormat((note,)).read(span(words))
+        SpanFormat((note,)).parse(span(words))
 
 
 @pytest.mark.parametrize(("words", "text"), [("5 mg", "(5 mg)"), ("5.5", "a level of 5.5."), ("no", "no, never")])
 def test_span_between_signs_is_whole(words: str, text: str) -> None:
-    assert SpanFormat((Passage("n#0", "n", 0, 0, len(text), text),)).read(span(words)).text == words
+    assert SpanFormat((Passage("n#0", "n", 0, 0, len(text), text),)).parse(span(words)).text == words
 
 
 def test_short_span_of_other_document_is_no_answer() -> None:
     """`aspirin` stands everywhere; the document that was named must have it."""
     other = Passage("e#0", "e", 0, 0, 8, "Warfarin")
     with pytest.raises(Unreadable, match="the document that the reply names"):
-        SpanFormat((other, *passages(1))).read(span("aspirin", doc=1))
-    assert SpanFormat((other, *passages(1))).read(span("aspirin lowers risk", doc=1)).quotes[0][0] == 2
+        SpanFormat((other, *passages(1))).parse(span("aspirin", doc=1))
+    assert SpanFormat((other, *passages(1))).parse(span("aspirin lowers risk", doc=1)).quotes[0][0] == 2
 
 
 def test_empty_reply_differs_from_unreadable_reply() -> None:
     with pytest.raises(EmptyReply):
-        SpanFormat(passages(1)).read("  ")
+        SpanFormat(passages(1)).parse("  ")
     with pytest.raises(Unreadable, match="not a single JSON object"):
-        SpanFormat(passages(1)).read("aspirin")
+        SpanFormat(passages(1)).parse("aspirin")
     answer = run(rag, world(says(""), passages(1)))
     assert answer.failure is not None
     assert answer.failure.kind == "EmptyReply"

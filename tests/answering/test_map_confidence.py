@@ -107,7 +107,7 @@ def test_map_reply_has_information_rationale_answer_and_confidence_in_this_order
 )
 def test_confidence_outside_the_scale_is_unknown(stated_value: object, value: float | None) -> None:
     form = AnswerFormat(OPTIONS, text_field="finding", documents=1, choice_may_be_null=True, with_confidence=True)
-    reply = form.read(said(finding="It helps.", choice="A", quotes=[], confidence=stated_value))
+    reply = form.parse(said(finding="It helps.", choice="A", quotes=[], confidence=stated_value))
     assert (reply.has_answer, reply.confidence) == (True, value)
 
 

@@ -227,14 +227,14 @@ def test_paper_prompts_serve_closed_book_and_open_questions(prompts: PaperPrompt
     ],
 )
 def test_notebook_reply_reads_choice_or_none(reply: str, choice: str | None) -> None:
-    partial = NotebookReply(QUESTION.options, is_partial=True).read(reply)
+    partial = NotebookReply(QUESTION.options, is_partial=True).parse(reply)
     assert (partial.text, partial.choice) == (reply, choice)
     final = NotebookReply(QUESTION.options, is_partial=False)
     if choice is None:
         with pytest.raises(Unreadable):
-            final.read(reply)
+            final.parse(reply)
     else:
-        assert final.read(reply).choice == choice
+        assert final.parse(reply).choice == choice
 
 
 def test_list_options_is_one_line_with_or() -> None:

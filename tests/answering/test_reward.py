@@ -19,7 +19,7 @@ MARKS = dict.fromkeys(ATTRIBUTES, 4)
 
 def test_reward_score_is_parsed_alone_and_in_text() -> None:
     told = json.dumps(MARKS)
-    assert RewardFormat().read(told) == RewardFormat().read(f"Here: {told}.") == dict.fromkeys(ATTRIBUTES, 4.0)
+    assert RewardFormat().parse(told) == RewardFormat().parse(f"Here: {told}.") == dict.fromkeys(ATTRIBUTES, 4.0)
     schema = RewardFormat().schema()
     assert list(schema["properties"]) == [*ATTRIBUTES]
     assert schema["properties"]["honesty"] == {"type": "integer", "minimum": 1, "maximum": 5}
@@ -31,7 +31,7 @@ def test_reward_score_is_parsed_alone_and_in_text() -> None:
 )
 def test_reply_without_score_is_unparsed(reply: str) -> None:
     with pytest.raises(Unreadable, match="no marks from 1 to 5"):
-        RewardFormat().read(reply)
+        RewardFormat().parse(reply)
 
 
 def test_reward_judge_uses_model_of_role_and_is_recorded() -> None:

@@ -502,7 +502,7 @@ def test_reply_with_too_many_numbers_or_claims_is_unreadable() -> None:
     with pytest.raises(Unreadable):
         read_sentence_numbers([1] * (MAX_QUOTES_READ + 1), 3)
     with pytest.raises(Unreadable):
-        AnswerFormat({}, sentences=3).read(claims(*[(f"Claim {i}.", [1]) for i in range(MAX_QUOTES_READ + 1)]))
+        AnswerFormat({}, sentences=3).parse(claims(*[(f"Claim {i}.", [1]) for i in range(MAX_QUOTES_READ + 1)]))
 
 
 def test_longest_reply_of_schema_fits_its_limit() -> None:
@@ -512,7 +512,7 @@ def test_longest_reply_of_schema_fits_its_limit() -> None:
         AnswerFormat({"A": "yes"}, text_field="finding", text_characters=180, sentences=60, choice_may_be_null=True),
     ):
         reply = synthetic_reply(reply_format.schema(), "most")
-        assert reply_format.read(reply).claims
+        assert reply_format.parse(reply).claims
         assert len(reply) / 2 <= reply_format.max_tokens
 
 

@@ -18,7 +18,8 @@ def render_table() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for model in recommendations.models:
-        marks = "".join(f" [{mark}]" for mark in model.sources)
+        # Commas: `[a] [b]` would be a link of Markdown.
+        marks = ", ".join(f"[{mark}]" for mark in model.sources)
         published: list[str] = []
         for scores in (model.published, model.also_published):
             if scores is not None:
@@ -27,7 +28,7 @@ def render_table() -> str:
             f"{model.needs_gb:g} GB",
             f"{model.name}, {model.quantisation}",
             ", ".join(model.uses),
-            f"{model.file_gb:g} GB{marks}",
+            f"{model.file_gb:g} GB {marks}".strip(),
             model.licence,
             model.measured or "-",
             "; ".join(published) or "-",

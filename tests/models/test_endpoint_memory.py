@@ -46,7 +46,7 @@ class PlainFormat:
     def schema(self) -> None:
         return None
 
-    def read(self, reply: str) -> str:
+    def parse(self, reply: str) -> str:
         return reply
 
 

@@ -56,7 +56,7 @@ def test_reply_matches_schema_of_stage(stage: str) -> None:
     form = FORMS[stage]
     text = schema_reply(body_of(stage, "Does it help?", form))
     assert satisfies(json.loads(text), form.schema())
-    reply = form.read(text)
+    reply = form.parse(text)
     assert reply.has_answer
     assert reply.choice in OPTIONS
     assert bool(reply.sources) == (stage == "reduce")
@@ -67,7 +67,7 @@ def test_reply_matches_schema_of_stage(stage: str) -> None:
 
 def test_choice_depends_only_on_question() -> None:
     def choice(question: str, stage: str, documents: list[str] = DOCUMENTS, **more: object) -> str | None:
-        return FORMS[stage].read(schema_reply(body_of(stage, question, FORMS[stage], documents, **more))).choice
+        return FORMS[stage].parse(schema_reply(body_of(stage, question, FORMS[stage], documents, **more))).choice
 
     questions = [f"Does drug {number} help?" for number in range(30)]
     choices = [choice(question, "reduce") for question in questions]
@@ -80,12 +80,12 @@ def test_choice_depends_only_on_question() -> None:
 
 def test_reply_without_schema_names_choice_in_prose() -> None:
     body = body_of("rag", "Does it help?", FORMS["rag"])
-    held = FORMS["rag"].read(schema_reply(body))
-    free = FORMS["rag"].read(schema_reply({**body, "response_format": None}))
+    held = FORMS["rag"].parse(schema_reply(body))
+    free = FORMS["rag"].parse(schema_reply({**body, "response_format": None}))
     assert free.choice == held.choice
     open_form = AnswerFormat({}, documents=2)
     plain = schema_reply({"messages": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}]})
-    assert open_form.read(plain).has_answer
+    assert open_form.parse(plain).has_answer
 
 
 @pytest.mark.parametrize(

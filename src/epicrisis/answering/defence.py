@@ -78,9 +78,9 @@ class _ProtectedFormat(Generic[T]):
         """Return the JSON schema of the format, or None."""
         return self.inner.schema()
 
-    def read(self, text: str) -> T:
+    def parse(self, text: str) -> T:
         """Return the value of a reply. Raises Unreadable."""
-        value = self.inner.read(remove_datamarks_from_json(text) if self.datamarking else text)
+        value = self.inner.parse(remove_datamarks_from_json(text) if self.datamarking else text)
         if self.drops_text and isinstance(value, ParsedReply):
             return replace(value, text="", rationale="")
         return value

@@ -235,7 +235,7 @@ class SpanFormat:
         nothing = {"found": {"type": "boolean", "enum": [False]}}
         return object_schema({"result": {"anyOf": [object_schema(span), object_schema(nothing)]}})
 
-    def read(self, text: str) -> ParsedReply:
+    def parse(self, text: str) -> ParsedReply:
         """Return the words as they are in the document, with its number. Raises Unreadable if no document has them."""
         if not text.strip():
             raise EmptyReply("the reply is empty")

@@ -175,7 +175,7 @@ class RewardFormat:
         mark = {"type": "integer", "minimum": 1, "maximum": BEST_MARK}
         return object_schema(dict.fromkeys(ATTRIBUTES, mark))
 
-    def read(self, text: str) -> Mapping[str, float]:
+    def parse(self, text: str) -> Mapping[str, float]:
         """Return the mark of each attribute. Raises Unreadable."""
         for reply in json_objects(text, frozenset(ATTRIBUTES)):
             marks: dict[str, Any] = {name: reply.get(name) for name in ATTRIBUTES}

@@ -52,7 +52,7 @@ class NotebookReply:
         """Return the JSON schema of any object, or None if no format is enforced."""
         return ANY_OBJECT if self.enforces_json else None
 
-    def read(self, text: str) -> ParsedReply:
+    def parse(self, text: str) -> ParsedReply:
         """Return the choice of a reply, with the text of a partial answer unchanged. Raises Unreadable."""
         text = text.strip()
         if not text:

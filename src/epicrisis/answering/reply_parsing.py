@@ -147,7 +147,7 @@ class AnswerFormat:
         characters += RATIONALE_CHARACTERS + 40 if self.with_confidence else 0
         return characters // 2 + 100
 
-    def read(self, text: str) -> ParsedReply:
+    def parse(self, text: str) -> ParsedReply:
         """Return what a reply says. Raises Unreadable."""
         keys = REPLY_KEYS | {"claims"} if self.has_claims else REPLY_KEYS
         replies = list(map(self._read_json, json_objects(text, keys)))

@@ -41,7 +41,7 @@ class ReplyFormat(Protocol[T_co]):
 
     def schema(self) -> Mapping[str, Any] | None: ...
 
-    def read(self, text: str) -> T_co:
+    def parse(self, text: str) -> T_co:
         """Return the value of a reply. Raises Unreadable."""
 
 
@@ -52,7 +52,7 @@ class JsonFormat(Generic[T]):
     properties: Mapping[str, Any]
     """JSON schema of each property, in the order in which the model writes them."""
     max_characters: int
-    read: Callable[[str], T]
+    parse: Callable[[str], T]
     """Return the value of a reply. Raises Unreadable."""
 
     def schema(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ async def request_structured(
                 f"the reply was cut at {chat_request.max_tokens} tokens, because the model does not keep to the "
                 "requested format; choose another model"
             )
-        return reply_format.read(reply.text)
+        return reply_format.parse(reply.text)
 
     first = ChatRequest(
         prompt.messages,

@@ -1,4 +1,4 @@
-"""Articles that `epicrisis library add` fetches: read the options, ask the services, say whom they are asked of."""
+"""Articles for `epicrisis library add`: read the options, print which hosts are asked, fetch the articles."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read_request(
 
 
 def fetch_items(settings: Settings, library: Path, request: ArticleRequest, *, quiet: bool) -> list[ReaderItem]:
-    """Return the articles of a request. Says on standard error which hosts are asked for what.
+    """Return the articles of a request. Prints to standard error which hosts are asked.
 
     Raises NetworkRefused under local_only, and InputError for a library of patients' notes: which articles were fetched
     for a patient tells about the patient.

@@ -50,7 +50,7 @@ class EventDisplay:
     """Prints events as they happen, on standard output."""
 
     def __init__(self, console: Console | None = None, style: CitationStyle | None = None) -> None:
-        """`style`: also show the sources of the answer in this citation style."""
+        """Create a display. `style`: also show the sources of the answer in this citation style."""
         self._style = style
         self._console = console or open_console()
         self._streaming = False

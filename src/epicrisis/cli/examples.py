@@ -60,9 +60,9 @@ def build(
     flags: Flags,
     json: Json = False,
 ) -> None:
-    """Solve the questions of a set with a chat model, and keep the solutions that arrive at the known answer.
+    """Build examples from the questions of a set that a chat model answers correctly.
 
-    Every result is saved in a file, and valid solutions are added to the library. After an interruption, the same
+    Every result is saved in a file, and correct solutions are added to the library. After an interruption, the same
     command continues; with a larger -n it adds questions.
     """
     from epicrisis.evaluation.datasets.load import load_dataset
@@ -103,7 +103,7 @@ def build(
 async def _solve(
     settings: Settings, questions: SelectedQuestions, how: SolvingMethod, tries: int, output: Path, quiet: bool
 ) -> tuple[Mapping[str, int], int, Usage, EpicrisisError | None]:
-    """Solve the questions that have no result yet.
+    """Ask the model for solutions of the questions without a result.
 
     Return the counts by state, the failed questions, the usage, and the error if a budget or a dead endpoint ended it.
     """

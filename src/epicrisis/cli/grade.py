@@ -125,7 +125,7 @@ def pairs(
     seed: Annotated[int, Option("--seed", help="Seed for the order of the two answers.")] = 0,
     json: Json = False,
 ) -> None:
-    """Pair the answers of RAG and BriefContext for blind comparison by reviewers.
+    """Write the answers of RAG and BriefContext as blind pairs for reviewers.
 
     Give pairs.csv (a spreadsheet) or pairs.jsonl to the reviewers. Keep pairs.key.json: it names the authors. A verdict
     is 1, 2 or tie.

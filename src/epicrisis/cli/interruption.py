@@ -23,10 +23,10 @@ def exit_code() -> int:
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C during the block, including the places that hold Ctrl-C back or handle it themselves.
+    """Treat SIGTERM like Ctrl-C during the block.
 
-    The signal goes to whatever handles Ctrl-C at that moment, such as asyncio, which cancels its tasks first. A program
-    that handles SIGTERM itself is left alone, and so are threads other than the main one.
+    The current handler of Ctrl-C receives it: asyncio's cancels its tasks first, for example. Programs with a handler
+    of SIGTERM, and threads other than the main one, are not changed.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

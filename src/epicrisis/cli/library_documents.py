@@ -159,16 +159,16 @@ def show(
 
     A note of a patient is shown with --patient only.
     """
-    from epicrisis.document_export import restore_document
+    from epicrisis.library.document_export import restore_document
     from epicrisis.library.library import LibraryStore
 
     with LibraryStore.open(library) as store:
         passages = _find_document(store, document, _build_scope(store, patient))
         origin = store.origins([passages[0].document_id]).get(passages[0].document_id)
-    whole = restore_document(passages)
+    content = restore_document(passages)
     if json:
         data = {
-            "document": whole,
+            "document": content,
             "reference": build_reference(passages[0]),
             "marks": passages[0].marks,
             "file": origin.path if origin else None,
@@ -176,14 +176,14 @@ def show(
         }
         show_json(data)
         return
-    say_lines(_describe_document(whole, passages, origin))
+    say_lines(_describe_document(content, passages, origin))
     say()
-    for line in split_printable_lines(whole.text.strip()):
+    for line in split_printable_lines(content.text.strip()):
         # No line of a text can pass for one of the program.
         say(f"{GUTTER}{line}")
 
 
-def _describe_document(whole: Document, passages: Sequence[Passage], origin: Origin | None) -> Iterator[str]:
+def _describe_document(document: Document, passages: Sequence[Passage], origin: Origin | None) -> Iterator[str]:
     """Yield title, reference, links, file and metadata of a document, one line each."""
     from epicrisis.references import find_document_study
     from epicrisis.report.answer_content import describe_marks
@@ -192,20 +192,20 @@ def _describe_document(whole: Document, passages: Sequence[Passage], origin: Ori
     first = passages[0]
     reference = build_reference(first)
     marks = f" [{describe_marks(first.marks)}]" if first.marks else ""
-    yield f"{whole.title or whole.id}{marks}"
-    if whole.metadata.get("authors"):
+    yield f"{document.title or document.id}{marks}"
+    if document.metadata.get("authors"):
         yield f"authors: {'; '.join(reference.authors)}"
-    yield describe_source(first, reference, find_document_study(whole.id, passages))
+    yield describe_source(first, reference, find_document_study(document.id, passages))
     for link in reference.links:
         yield f"{link.label} {link.identifier}: {link.url}"
-    yield f"id: {whole.id}"
-    if whole.date:
-        yield f"date: {whole.date}"
-    if whole.patient is not None:
-        yield f"patient: {whole.patient}"
-    yield f"source: {whole.source or 'unknown'}{f', from {origin.path}' if origin else ''}"
-    yield f"text: {counted(len(whole.text), 'character')} in {counted(len(passages), 'passage')}"
-    for key, value in sorted(whole.metadata.items()):
+    yield f"id: {document.id}"
+    if document.date:
+        yield f"date: {document.date}"
+    if document.patient is not None:
+        yield f"patient: {document.patient}"
+    yield f"source: {document.source or 'unknown'}{f', from {origin.path}' if origin else ''}"
+    yield f"text: {counted(len(document.text), 'character')} in {counted(len(passages), 'passage')}"
+    for key, value in sorted(document.metadata.items()):
         if key not in _SHOWN_ELSEWHERE:
             yield f"{key}: {_describe_value(value)}"
 
@@ -236,9 +236,9 @@ def _find_document(store: LibraryStore, prefix: str, scope: Scope) -> tuple[Pass
     if len(documents) == 1:
         return next(iter(documents.values()))
     if documents:
-        named = ", ".join(list(documents)[:_NAMED_IDS])
+        candidates = ", ".join(list(documents)[:_NAMED_IDS])
         others = f" and {len(documents) - _NAMED_IDS} more" if len(documents) > _NAMED_IDS else ""
-        raise InputError(f"{prefix!a} is the beginning of several ids: {named}{others}. Give more of the id")
+        raise InputError(f"{prefix!a} is the beginning of several ids: {candidates}{others}. Give more of the id")
     raise InputError(
         f"no document with the id {prefix!a}, or whose id begins so, in this scope: check the id (`epicrisis library "
         f"list {quote_for_shell(store.path)} --documents`); a note needs --patient"
@@ -269,7 +269,7 @@ def export(
     The suffix of the file decides, and it is readable by its owner only. Without --patient only documents without a
     patient are written, with it only the notes of this patient.
     """
-    from epicrisis.document_export import export_documents
+    from epicrisis.library.document_export import export_documents
     from epicrisis.library.library import LibraryStore
 
     if patient is not None and all_patients:
@@ -299,7 +299,7 @@ def export(
 def _write_documents(documents: Iterable[Document], output: Path | None) -> int:
     """Write the documents to a file, by its suffix, or as lines to standard output. Return their number."""
     from epicrisis.cli.answer_output import check_new_file, open_new_file, write_private_text
-    from epicrisis.document_export import to_json_line
+    from epicrisis.library.document_export import to_json_line
     from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, make_document_source
 
     count = 0

@@ -30,10 +30,10 @@ _COUNTS = ("added", "replaced", "unchanged", "skipped", "passages")
 def watch_folders(
     settings: Settings, library: Path, folders: Sequence[Path], options: AddOptions, *, json: bool
 ) -> None:
-    """Add what is in the folders, then what appears or changes there. Return when the user stops it.
+    """Add the files of the folders, then new and changed ones, until the user stops it.
 
-    The library is free for other writers between two additions. Files that cannot be read are named once, and read
-    again when they change. Documents of deleted files stay. Raises InputError for a path that is not a folder, and the
+    The library is free for other writers between two additions. Unreadable files are named once, and read again when
+    they change. Documents of deleted files stay. Raises InputError for a path that is not a folder, and the
     errors of the first addition.
     """
     from epicrisis.components import load_ingest_encoder
@@ -83,7 +83,7 @@ class _Watcher:
             time.sleep(pause)
 
     def _try(self, ready: Sequence[Path]) -> None:
-        """Add the files that are ready. Errors are said, except for those of the first addition."""
+        """Add the files that are ready. Raises the errors of the first addition, and prints later ones."""
         try:
             report = self._add(ready)
         except LibraryBusy:
@@ -120,15 +120,15 @@ class _Watcher:
 
         for name in _COUNTS:
             self._totals[name] += getattr(report, name)
-        more = f" and {len(ready) - 1:,} more" if len(ready) > 1 else ""
+        others = f" and {len(ready) - 1:,} more" if len(ready) > 1 else ""
         _say_now(
-            f"{ready[0].name}{more}: {count_noun(report.added, 'document')} added, {report.replaced:,} replaced, "
+            f"{ready[0].name}{others}: {count_noun(report.added, 'document')} added, {report.replaced:,} replaced, "
             f"{report.unchanged:,} unchanged, {report.skipped:,} skipped"
         )
         say_skipped(report.reasons, self._library / SKIPPED_FILE)
 
     def say_end(self) -> None:
-        """Say what was done in all, and what remains."""
+        """Print the totals, and the files that remain."""
         totals, waiting, gone = self._totals, self._watch.waiting, self._watch.gone
         if self._json:
             show_json({**totals, "waiting": waiting, "gone": sorted(map(str, gone))})

@@ -38,7 +38,7 @@ LogFolder = Annotated[
     ],
 )
 def mcp(library: LibraryPath, patient: Patients = None, folder: LogFolder = None, *, flags: Flags) -> None:
-    """Offer a library to an assistant as an MCP server on standard input and output.
+    """Serve a library to an assistant, through MCP on standard input and output.
 
     Name this command in the settings of the assistant. The tools are search, ask and evidence. Without --model and
     --strategy, ask gives the sentences of the library alone.

@@ -98,7 +98,7 @@ def recommend(
     ] = "answers",
     json: Json = False,
 ) -> None:
-    """Recommend chat models that fit this machine: size, licence, what was measured, how to start them.
+    """List chat models that fit this machine: size, licence, measured accuracy and start command.
 
     Reads the memory of this machine and of NVIDIA cards, and contacts nothing.
     """
@@ -124,9 +124,9 @@ def recommend(
         return
     fit = "" if isinf(memory_gb) else f" that fit in {memory_gb:.1f} GB"
     say(f"chat models for {use}{fit} with 8,192 tokens, largest first:")
-    shown = models[:SHOWN_MODELS]
+    largest_models = models[:SHOWN_MODELS]
     marks: set[str] = set()
-    for model in shown:
+    for model in largest_models:
         _show_recommendation(model)
         marks |= {scores.source for scores in (model.published, model.also_published) if scores is not None}
     say("")

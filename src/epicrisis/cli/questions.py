@@ -102,7 +102,7 @@ def generate(
     flags: Flags,
     json: Json = False,
 ) -> None:
-    """Let a model propose PICO questions with answers, each from a passage that it quotes literally.
+    """Generate PICO questions with answers. Each quotes one passage literally.
 
     Review the file and set the "state" of each line to "accepted" or "rejected": only accepted questions are used.
     After an interruption, the same command continues; with a larger -n it adds questions.

@@ -157,8 +157,8 @@ def say_skipped(reasons: Iterable[SkippedReason], listed_in: Path | None = None)
         if reason.count == 1:
             say(f"warning: {names}: {reason.reason}" if names else f"warning: {reason.reason}", err=True)
             continue
-        more = f"; {reason.count - len(reason.names):,} more" if reason.count > len(reason.names) else ""
-        say(f"warning: {reason.count:,} skipped: {reason.reason} ({names}{more})", err=True)
+        others = f"; {reason.count - len(reason.names):,} more" if reason.count > len(reason.names) else ""
+        say(f"warning: {reason.count:,} skipped: {reason.reason} ({names}{others})", err=True)
     if count:
         where = f"; {quote_for_shell(str(listed_in))} lists all" if listed_in is not None else ""
         say(f"warning: {count_noun(count, 'item')} {agree(count, 'was', 'were')} skipped{where}", err=True)

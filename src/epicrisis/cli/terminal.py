@@ -87,7 +87,7 @@ def open_console(*, stderr: bool = False, quiet: bool = False, file: TextIO | No
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C stop the block at once; asyncio's own handler would wait for its end."""
+    """Stop the block at once on Ctrl-C. asyncio's own handler would wait for its end."""
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -1,7 +1,7 @@
 """Find the new and changed files of folders, once they have stopped growing.
 
 Folders are read again and again, instead of asking the operating system for events: those do not arrive from network
-shares, and a scan notices whatever happened while nobody watched.
+shares, and a scan also notices changes from before the watch.
 """
 
 from __future__ import annotations

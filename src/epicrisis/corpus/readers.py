@@ -469,8 +469,8 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
         return lambda: append_fingerprint(path, _log_removed(file, log, _READERS_WITH_NAME[format](path, name)))
-    if (own := None if format in _READERS else _find_own_reader(format)) is not None:
-        return lambda: append_fingerprint(path, _read_own(own, path, name))
+    if (extension := None if format in _READERS else _find_own_reader(format)) is not None:
+        return lambda: append_fingerprint(path, _read_own(extension, path, name))
     return lambda: append_fingerprint(path, _log_removed(file, log, _READERS[format](path)))
 
 

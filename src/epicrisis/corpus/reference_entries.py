@@ -220,14 +220,14 @@ def _parse_bibtex(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]
     faults: list[tuple[str, str]] = []
     for block in parse_string(text).blocks:
         # An entry with a key, or a field, that another one has is an entry too.
-        whole = (
+        entry = (
             block.ignore_error_block if isinstance(block, DuplicateBlockKeyBlock | DuplicateFieldKeyBlock) else block
         )
-        if isinstance(whole, Entry):
+        if isinstance(entry, Entry):
             fields: dict[str, str] = {}
-            for item in whole.fields:
+            for item in entry.fields:
                 fields.setdefault(item.key.lower(), _strip_delimiters(str(item.value)))
-            entries.append(_from_bibtex(whole.key, whole.entry_type.lower(), fields))
+            entries.append(_from_bibtex(entry.key, entry.entry_type.lower(), fields))
         elif isinstance(block, ParsingFailedBlock):
             reason = "its braces, quotes or commas are broken; correct it, or export it again"
             faults.append((f"line {(block.start_line or 0) + 1}", reason))

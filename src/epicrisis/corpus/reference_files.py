@@ -110,7 +110,7 @@ class ReferenceFiles:
         by_id: list[int] = []
         by_title: list[int] = []
         for number, entry in entries.items():
-            if any(self._is_file(reference_path, named, place) for named in entry.files):
+            if any(self._is_file(reference_path, file, place) for file in entry.files):
                 by_file.append(number)
             if any((key, str(entry.metadata.get(key, "")).lower()) in ids for key in ("doi", "pmid")):
                 by_id.append(number)
@@ -122,11 +122,11 @@ class ReferenceFiles:
                 return numbers[0] if len(numbers) == 1 else None
         return None
 
-    def _is_file(self, reference_path: Path, named: str, place: Path) -> bool:
+    def _is_file(self, reference_path: Path, file: str, place: Path) -> bool:
         """Return whether a path in an entry is this file: the path itself, or else the only file of that name."""
-        if Path(named).name != place.name:
+        if Path(file).name != place.name:
             return False
-        if (reference_path.resolve().parent / named).resolve() == place:
+        if (reference_path.resolve().parent / file).resolve() == place:
             return True
         same_name = [path for path in self._others if path.name == place.name]
         return len(same_name) == 1

@@ -84,5 +84,5 @@ def _number(line: OuterLine, place: int) -> int:
 def _keep_most_common(lines: Sequence[OuterLine], values: Iterable[int]) -> Sequence[OuterLine]:
     numbered = list(zip(lines, values, strict=True))
     counts = Counter(value for _, value in numbered)
-    wanted = counts.most_common(1)[0][0] if counts else None
-    return [line for line, value in numbered if value == wanted]
+    most_common = counts.most_common(1)[0][0] if counts else None
+    return [line for line, value in numbered if value == most_common]

@@ -113,7 +113,7 @@ def _read_sheet(path: Path) -> list[list[str]]:
 
 
 def _set_alarm(seconds: int) -> None:
-    """Have the system end this process after so many seconds; 0: never. Without alarms the parent keeps the time."""
+    """Limit the life of this process to so many seconds; 0: no limit. Without alarms the parent keeps the time."""
     if hasattr(signal, "alarm"):
         signal.alarm(seconds)
 

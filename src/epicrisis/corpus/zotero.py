@@ -180,7 +180,7 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 
 def _select_items(database: sqlite3.Connection, collection: str) -> set[int] | None:
-    """Return the items of a collection and of those below it, or None without a name, which stands for all.
+    """Return the items of a collection and of those below it, or None for all items if there is no name.
 
     Raises ValueError for a name of no collection, or of several.
     """
@@ -190,16 +190,16 @@ def _select_items(database: sqlite3.Connection, collection: str) -> set[int] | N
     rows = [row for row in database.execute(_COLLECTIONS) if row[0] not in deleted]
     names = {number: (str(name), parent) for number, name, parent in rows}
     paths = {number: _collection_path(number, names) for number in names}
-    wanted = collection.strip("/").casefold()
-    matches = [number for number, path in paths.items() if f"/{path.casefold()}".endswith(f"/{wanted}")]
-    exact = [number for number in matches if paths[number].casefold() == wanted]
+    path_end = collection.strip("/").casefold()
+    matches = [number for number, path in paths.items() if f"/{path.casefold()}".endswith(f"/{path_end}")]
+    exact = [number for number in matches if paths[number].casefold() == path_end]
     matches = exact or matches
     if len(matches) != 1:
         listed = sorted(paths[number] for number in matches) or sorted(paths.values())
-        more = f" and {len(listed) - _MAX_COLLECTIONS:,} more" if len(listed) > _MAX_COLLECTIONS else ""
+        others = f" and {len(listed) - _MAX_COLLECTIONS:,} more" if len(listed) > _MAX_COLLECTIONS else ""
         problem = "several collections are" if matches else "no collection is"
         raise ValueError(
-            f"{problem} called {collection!r}; name one of: {', '.join(listed[:_MAX_COLLECTIONS]) or '(none)'}{more}"
+            f"{problem} called {collection!r}; name one of: {', '.join(listed[:_MAX_COLLECTIONS]) or '(none)'}{others}"
         )
     below = set(matches)
     for number in names:

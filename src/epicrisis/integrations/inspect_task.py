@@ -53,11 +53,11 @@ def add_evidence(library: str, k: int = 4, **settings: Any) -> Solver:
     Their ids are in the metadata of the sample. A library of patients' notes refuses models on other machines, and its
     questions name their patient.
     """
-    opened = Library.open(library, **{"count": "passages", **settings, "k": k})
+    evidence_library = Library.open(library, **{"count": "passages", **settings, "k": k})
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         patient = state.metadata.get("patient")
-        ranking = await opened.asearch(state.input_text, patient=patient)
+        ranking = await evidence_library.asearch(state.input_text, patient=patient)
         documents = fence_passages(ranking.passages, Scope(patient=patient))
         state.messages.insert(0, ChatMessageSystem(content=_INSTRUCTION.format(documents=documents)))
         state.metadata["evidence"] = [describe_hit(hit)["document_id"] for hit in ranking]

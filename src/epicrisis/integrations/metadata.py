@@ -1,4 +1,4 @@
-"""What other frameworks are told of a passage."""
+"""Describe passages for other frameworks."""
 
 from __future__ import annotations
 

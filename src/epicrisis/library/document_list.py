@@ -83,7 +83,7 @@ class DocumentCounts:
 
 
 def list_documents(
-    library: LibraryStore, wanted: DocumentFilter, offset: int = 0, limit: int = PAGE_DOCUMENTS
+    library: LibraryStore, document_filter: DocumentFilter, offset: int = 0, limit: int = PAGE_DOCUMENTS
 ) -> DocumentPage:
     """Return the documents from `offset` that meet the filter, and the number of all that do.
 
@@ -91,13 +91,13 @@ def list_documents(
     """
     documents: list[DocumentEntry] = []
     matches = scanned = 0
-    for row in _read_rows(library, _build_condition(wanted), _COLUMNS):
-        if matches >= offset + limit or wanted.study_type is not None:
+    for row in _read_rows(library, _build_condition(document_filter), _COLUMNS):
+        if matches >= offset + limit or document_filter.study_type is not None:
             scanned += 1
             if scanned > SCANNED_DOCUMENTS:
                 return DocumentPage(tuple(documents), matches, is_complete=False)
         entry = _parse_entry(row)
-        if not _meets(entry, wanted):
+        if not _meets(entry, document_filter):
             continue
         matches += 1
         if offset < matches <= offset + limit:
@@ -139,31 +139,31 @@ def _read_rows(library: LibraryStore, condition: str, columns: list[str]) -> Ite
     return library.open_table().rows(columns, condition)
 
 
-def _build_condition(wanted: DocumentFilter) -> str:
+def _build_condition(document_filter: DocumentFilter) -> str:
     """Return SQL that every document of the filter meets. Others may meet it too: `_meets` decides."""
     conditions = ["ordinal = 0", "patient IS NULL"]
-    for word in _ASCII_WORD.findall(wanted.words.lower()):
+    for word in _ASCII_WORD.findall(document_filter.words.lower()):
         # Words with other letters are compared in Python: the metadata are JSON with escapes.
-        if word in wanted.words.lower().split():
+        if word in document_filter.words.lower().split():
             text = sql_text(word)
             fields = ("title", "metadata", "document_id")
             conditions.append(f"({' OR '.join(f'contains(lower({field}), {text})' for field in fields)})")
-    if wanted.first_year is not None:
-        conditions.append(f"last_day >= {wanted.first_year * 10_000}")
-    if wanted.last_year is not None:
-        conditions.append(f"last_day < {(wanted.last_year + 1) * 10_000}")
+    if document_filter.first_year is not None:
+        conditions.append(f"last_day >= {document_filter.first_year * 10_000}")
+    if document_filter.last_year is not None:
+        conditions.append(f"last_day < {(document_filter.last_year + 1) * 10_000}")
     return " AND ".join(conditions)
 
 
-def _meets(entry: DocumentEntry, wanted: DocumentFilter) -> bool:
-    if wanted.words:
+def _meets(entry: DocumentEntry, document_filter: DocumentFilter) -> bool:
+    if document_filter.words:
         content = " ".join((entry.title, *list_authors(entry.metadata), entry.id)).casefold()
-        if not all(word in content for word in wanted.words.casefold().split()):
+        if not all(word in content for word in document_filter.words.casefold().split()):
             return False
-    if wanted.study_type is None:
+    if document_filter.study_type is None:
         return True
     match = find_study_type(entry.metadata, entry.title)
-    return match is not None and match.type == wanted.study_type
+    return match is not None and match.type == document_filter.study_type
 
 
 def list_authors(metadata: Metadata) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from epicrisis.library.passage_table import replace_marks
 from epicrisis.library.patients import PatientRegistration, read_document_patients
 from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
-from epicrisis.printable import count_noun, printable
+from epicrisis.printable import count_noun, printable, shorten
 from epicrisis.protocols import Encoder, StoredDocument, Vectors
 from epicrisis.types import Document, Origin, Passage
 
@@ -106,6 +106,14 @@ class IngestReport:
     outgrown: bool = False
     """Whether the library has too many passages for SQLite, and the extra `large` is missing."""
 
+    def __repr__(self) -> str:
+        """Return one short line. `reasons` and `remarks` say more, and `epicrisis.to_json` has everything."""
+        reason = f" ({shorten(self.reasons[0].reason)})" if self.reasons else ""
+        return (
+            f"<IngestReport: {count_noun(self.added, 'document')} added, {self.replaced:,} replaced, "
+            f"{self.unchanged:,} unchanged, {self.skipped:,} skipped{reason}>"
+        )
+
 
 class IngestCounts:
     """Mutable counts during an ingestion, with the names of IngestReport."""
@@ -153,8 +161,8 @@ class IngestCounts:
         for (noun, text), remarks in self._file_remarks.items():
             total = count_noun(sum(remark.count for remark in remarks), noun)
             names = [printable(Path(remark.path).name) for remark in remarks[:_NAMED_FILES]]
-            more = f" and {len(remarks) - len(names):,} more" if len(remarks) > len(names) else ""
-            lines.append(f"{total} {text} ({', '.join(names)}{more})")
+            others = f" and {len(remarks) - len(names):,} more" if len(remarks) > len(names) else ""
+            lines.append(f"{total} {text} ({', '.join(names)}{others})")
         return tuple(lines)
 
     def build(self, kind: type[_Result], seconds: float) -> _Result:

@@ -201,15 +201,15 @@ class LanceTable(PassageTable):
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, Passage]:
         present = self._passages.find(self.version, passage_ids)
-        read = super().fetch([passage_id for passage_id in passage_ids if passage_id not in present])
-        self._passages.add(read)
-        return present | read
+        others = super().fetch([passage_id for passage_id in passage_ids if passage_id not in present])
+        self._passages.add(others)
+        return present | others
 
     def hashes(self, passage_ids: Sequence[str]) -> dict[str, str]:
         present = self._hashes.find(self.version, passage_ids)
-        read = super().hashes([passage_id for passage_id in passage_ids if passage_id not in present])
-        self._hashes.add(read)
-        return present | read
+        others = super().hashes([passage_id for passage_id in passage_ids if passage_id not in present])
+        self._hashes.add(others)
+        return present | others
 
     def find_retracted(self, passage_ids: Sequence[str]) -> frozenset[str]:
         version = self.version

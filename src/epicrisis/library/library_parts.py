@@ -21,6 +21,7 @@ from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal, Statement
 from epicrisis.library.manifest import LibraryManifest, sync_path
 from epicrisis.library.passage_table import PassageTable, StoredPassage
+from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.vector_index import IndexReport, read_report
 from epicrisis.library.vector_matrix import MatrixSearch
 from epicrisis.library.vector_search import EXACT_LIMIT
@@ -74,6 +75,8 @@ def check_vacant(folder: Path) -> None:
 
 def check_parts(folder: Path) -> None:
     """Raise LibraryDamaged if a part is missing, or if a small file differs from its checksum."""
+    if is_in_database(folder):
+        return
     parts = (journals.NAME, tables.table_name(folder), indexes.NAME)
     missing = [part for part in parts if not (folder / part).exists()]
     if missing:

@@ -174,6 +174,10 @@ class PassageTable(ABC):
             for values in zip(*(columns[name] for name in names), strict=True):
                 yield dict(zip(names, values, strict=True))
 
+    def note_rows(self, condition: str) -> Iterator[dict[str, Any]]:
+        """Yield patient, date and metadata of the first passage of each note that meets the SQL condition."""
+        return self.rows(["patient", "date", "metadata"], f"({condition}) AND ordinal = 0")
+
     def literature(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:
         """Yield (id, metadata, date) of the documents without a patient whose first passage meets the condition."""
         first_passages = f"ordinal = 0 AND patient IS NULL AND ({condition})"
@@ -231,16 +235,17 @@ class PassageTable(ABC):
     def batches(self) -> Iterator[list[StoredPassage]]:
         """Yield all passages in batches, in no particular order."""
         for columns in self.read_columns(_COLUMNS):
-            yield self._parse(columns)
+            yield self.parse(columns)
 
     def select(self, condition: str) -> list[StoredPassage]:
         """Return all passages that meet the SQL condition, in no particular order."""
         passages = []
         for columns in self.read_columns(_COLUMNS, condition):
-            passages += self._parse(columns)
+            passages += self.parse(columns)
         return passages
 
-    def _parse(self, columns: Columns) -> list[StoredPassage]:
+    def parse(self, columns: Columns) -> list[StoredPassage]:
+        """Return the passages of rows. Raise LibraryDamaged if a column has a value of a wrong type."""
         passages = []
         with translate_errors(self._folder):
             for values in zip(*(columns[name] for name in _COLUMNS), strict=True):

@@ -42,7 +42,7 @@ def group_by_reason(items: Iterable[Skipped]) -> tuple[SkippedReason, ...]:
 
 
 class SkippedItems:
-    """Counts skipped items by reason. With a library's folder, the first one starts its file anew.
+    """Counts skipped items by reason. With a library's folder, the first one replaces the file of an earlier addition.
 
     Reasons that differ in numbers only, such as the place of an invalid byte, are one reason.
     """

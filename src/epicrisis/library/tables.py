@@ -1,7 +1,7 @@
 """Open the table of a library with the engine that holds it, and move a library that has grown to the other engine.
 
 SQLite holds libraries of up to EXACT_LIMIT passages, and LanceDB (the extra `large`) larger ones. The file
-`passages.sqlite` decides: while it exists it is the table, and a folder `passages.lance` beside it is the copy of an
+`passages.sqlite` decides: while it exists it is the table, and a folder `passages.lance` next to it is the copy of an
 unfinished move.
 """
 
@@ -19,6 +19,7 @@ from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.manifest import sync_path
 from epicrisis.library.passage_table import ALL_COLUMNS, PassageTable
+from epicrisis.library.remote_store import is_in_database, load_database_engine
 from epicrisis.library.sqlite_table import SqliteTable
 from epicrisis.library.vector_matrix import MatrixSearch
 from epicrisis.library.vector_search import VectorSearch
@@ -41,6 +42,9 @@ def create_table(folder: Path, dimensions: int, engine: TableEngine) -> PassageT
 
 def open_table(folder: Path, dimensions: int) -> PassageTable:
     """Open the table of a library at its newest version. Raise LibraryError if it needs the extra `large`."""
+    if is_in_database(folder):
+        remote: PassageTable = load_database_engine().open_table(folder, dimensions)
+        return remote
     table = LanceTable if table_name(folder) == lance_table.NAME else SqliteTable
     return table(folder, dimensions)
 
@@ -82,7 +86,7 @@ def remove_sqlite(folder: Path) -> None:
 
 
 def _compute_digest(table: PassageTable) -> tuple[int, int]:
-    """Return the number of rows and the sum of the SHA-256 of all rows, whatever their order."""
+    """Return the number of rows and the sum of the SHA-256 of all rows, in any order."""
     rows = total = 0
     for columns in table.read_columns(ALL_COLUMNS):
         vectors = [vector.tobytes() for vector in columns["vector"]]

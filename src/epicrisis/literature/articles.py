@@ -134,11 +134,11 @@ def _search(
     for pmid in result.pmids:
         names.setdefault(pmid, f"PMID {pmid}")
     if result.total > len(result.pmids):
-        more = "--limit takes more of them"
+        cure = "--limit takes more of them"
         if limit >= e_utilities.MAX_RESULTS:
-            more = "PubMed gives no more for one search: divide it by years"
+            cure = "PubMed gives no more for one search: divide it by years"
         fetched.notes.append(
-            f"{name}: PubMed has {result.total:,} results; the {len(result.pmids):,} most relevant are taken ({more})"
+            f"{name}: PubMed has {result.total:,} results; the {len(result.pmids):,} most relevant are taken ({cure})"
         )
 
 

@@ -31,7 +31,7 @@ class RequestRejected(ServiceFailed):
 
 
 class WebClient:
-    """Sends requests to one service. It follows no redirect, so no host is contacted that the settings do not name."""
+    """Sends requests to one service. It contacts no other host, as it follows no redirect."""
 
     def __init__(
         self,
@@ -41,7 +41,10 @@ class WebClient:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`base`: the address before the name of a function. `secrets` are sent with every request and never shown."""
+        """Create a client.
+
+        `base`: the address before the name of a function. `secrets` are sent with every request and never shown.
+        """
         import httpx2
 
         self.base = base.rstrip("/")

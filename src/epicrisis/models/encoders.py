@@ -37,8 +37,8 @@ def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> E
     files of sentence-transformers. An encoder of two networks has these files in `query/` and `article/`, with
     `model.json` above them. ONNX weights are preferred, unless the path is another file of the folder.
     """
-    if name_or_path not in load_catalogue() and (own := make_extension("encoder", name_or_path)) is not None:
-        return own  # type: ignore[no-any-return]
+    if name_or_path not in load_catalogue() and (extension := make_extension("encoder", name_or_path)) is not None:
+        return extension  # type: ignore[no-any-return]
     return TextEncoder(find_model(name_or_path, "encoder", home), threads)
 
 

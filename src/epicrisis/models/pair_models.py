@@ -54,8 +54,8 @@ def load_reranker(
         url, _, model = name.partition("#")
         return HttpReranker(url, model or None, api_key)
     full_name = f"{name}-reranker"
-    if not {name, full_name} & load_catalogue().keys() and (own := make_extension("reranker", name)) is not None:
-        return own  # type: ignore[no-any-return]
+    if not {name, full_name} & load_catalogue().keys() and (extension := make_extension("reranker", name)) is not None:
+        return extension  # type: ignore[no-any-return]
     files = find_model(full_name if full_name in load_catalogue() else name, "reranker", home)
     recipe = RerankerRecipe.read(files)
     reranker_class = CrossEncoder if recipe.scoring == "cross-encoder" else LateInteraction

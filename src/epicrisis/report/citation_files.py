@@ -360,14 +360,14 @@ def make_csl_item(source: CitedSource) -> dict[str, Any]:
 
 
 def _write_csl_names(names: Sequence[PersonName]) -> list[dict[str, str]]:
-    written: list[dict[str, str]] = []
+    csl_names: list[dict[str, str]] = []
     for name in names:
         if not name.given:
-            written.append({"literal": name.family})
+            csl_names.append({"literal": name.family})
         else:
             suffix = {"suffix": name.suffix} if name.suffix else {}
-            written.append({"family": name.family, "given": _separate_initials(name.given), **suffix})
-    return written
+            csl_names.append({"family": name.family, "given": _separate_initials(name.given), **suffix})
+    return csl_names
 
 
 def _separate_initials(given: str) -> str:

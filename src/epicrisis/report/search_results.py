@@ -119,11 +119,11 @@ def build_search_content(ranking: Ranking, query: str, references: AnswerSection
     sections = [AnswerSection("Documents", tuple(entries))] if entries else []
     if references is not None and references.entries:
         sections.append(references)
-    found = f"{count_noun(len(ranking.hits), 'passage')} of {count_noun(len(documents), 'document')}"
+    summary = f"{count_noun(len(ranking.hits), 'passage')} of {count_noun(len(documents), 'document')}"
     return AnswerContent(
         question=printable(query),
         head=f"Found by {ranking.retriever}",
-        verdict=(found,),
+        verdict=(summary,),
         remarks=tuple(map(printable, ranking.notes)),
         sections=tuple(sections),
     )

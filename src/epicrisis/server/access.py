@@ -89,17 +89,17 @@ def check_access(caller: Caller, library: OpenLibrary, patient: str | None, reas
         )
 
 
-def find_known_patient(library: OpenLibrary, named: str | None) -> str | None:
+def find_known_patient(library: OpenLibrary, name: str | None) -> str | None:
     """Return the id of the patient whom a request names, or None if the library has no such patient.
 
     What a request names may be any text, which does not belong into the access log.
     """
     search = library.pipeline.search
     rosters = library.pipeline.rosters if search is None else search.rosters
-    if named is None or not rosters:
+    if name is None or not rosters:
         return None
     try:
-        patient = resolve_patient(rosters, named)
+        patient = resolve_patient(rosters, name)
     except InputError:
         return None
     return patient if patient in rosters[0].patients() else None

@@ -55,8 +55,8 @@ class AskBody(QuestionBody):
 class DataResponse(JSONResponse):
     """Values of the library as JSON, with control characters escaped. Never cached."""
 
-    def __init__(self, content: Any, **more: Any) -> None:
-        super().__init__(content, **more)
+    def __init__(self, content: Any, **options: Any) -> None:
+        super().__init__(content, **options)
         self.headers["Cache-Control"] = "no-store"
 
     def render(self, content: Any) -> bytes:

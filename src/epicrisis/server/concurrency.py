@@ -10,12 +10,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def finish_in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def finish_in_thread(work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
     """Return the result of work in a thread. A cancellation waits for it, so it writes nothing after what comes next.
 
     `asyncio.to_thread` ends at a cancellation while its thread still writes.
     """
-    task = asyncio.create_task(asyncio.to_thread(work, *arguments, **named))
+    task = asyncio.create_task(asyncio.to_thread(work, *arguments, **keywords))
     try:
         return await asyncio.shield(task)
     finally:

@@ -319,13 +319,13 @@ def _describe_unreadable() -> Problem:
     return Problem(status.title, status.code, BodyRefused.__name__, "the body is not valid JSON", status.cure)
 
 
-def send_problem(problem: Problem, **more: Any) -> JSONResponse:
-    """Return the response of a problem. `more` are further members of its body."""
+def send_problem(problem: Problem, **members: Any) -> JSONResponse:
+    """Return the response of a problem. `members` are further members of its body."""
     headers = {"Cache-Control": "no-store"}
     if problem.retry_after is not None:
         headers["Retry-After"] = str(problem.retry_after)
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(
-        {**problem.to_json(), **more}, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE
+        {**problem.to_json(), **members}, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE
     )

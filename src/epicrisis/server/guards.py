@@ -298,11 +298,11 @@ def find_bearer(headers: Headers) -> str | None:
     return value.strip() if scheme.lower() == "bearer" and value.strip() else None
 
 
-def find_cookie(headers: Headers, wanted: str) -> str | None:
+def find_cookie(headers: Headers, cookie_name: str) -> str | None:
     """Return the value of a cookie, or None without it."""
     for part in headers.get("cookie", "").split(";"):
         name, _, value = part.strip().partition("=")
-        if name == wanted and value:
+        if name == cookie_name and value:
             return value
     return None
 

@@ -247,9 +247,9 @@ async def stream_chunks(
     An error is the last event, in OpenAI's form, without the mark of a complete stream.
     """
 
-    def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
+    def chunk(delta: Mapping[str, Any], finish: str | None = None, **members: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return encode_chunk({**head, "object": "chat.completion.chunk", "choices": [choice], **more})
+        return encode_chunk({**head, "object": "chat.completion.chunk", "choices": [choice], **members})
 
     yield chunk({"role": "assistant", "content": ""})
     try:

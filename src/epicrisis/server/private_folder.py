@@ -27,11 +27,11 @@ def make_private_folder(folder: Path) -> None:
         names = sorted(os.listdir(folder))
     except OSError as error:
         raise StorageError(f"{folder} cannot be created: {error.strerror}") from error
-    own = [name for name in names if name in _FOLDERS or name.startswith(_FILES)]
-    if len(own) == len(names):
+    server_entries = [name for name in names if name in _FOLDERS or name.startswith(_FILES)]
+    if len(server_entries) == len(names):
         restrict_to_owner(folder)
         return
-    for name in own:
+    for name in server_entries:
         _restrict(folder / name)
     if HAS_OWNERS and stat.S_IMODE(folder.stat().st_mode) & 0o077:
         _LOGGER.warning(

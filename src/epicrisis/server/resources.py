@@ -142,21 +142,23 @@ class Resources:
         if not libraries:
             raise SettingsError("there is no library to serve: name the folder of at least one library")
         async with AsyncExitStack() as stack:
-            opened: dict[str, OpenLibrary] = {}
+            open_libraries: dict[str, OpenLibrary] = {}
             strategies = list_strategies(settings)
             pool = ModelPool(remembers=True)
             for folder in map(local_path, libraries):
                 name = folder.absolute().name
-                if name in opened:
+                if name in open_libraries:
                     raise SettingsError(f"two libraries are called {name}: rename the folder of one of them")
                 # One handle on the log is enough for all libraries.
-                logged = settings if not opened else settings.model_copy(update={"log": None})
+                logged = settings if not open_libraries else settings.model_copy(update={"log": None})
                 pipeline = Pipeline.open(logged, folder, strategies, notices, pool)
                 stack.push_async_callback(pipeline.aclose)
                 pipeline = replace(pipeline, settings=pipeline.settings.model_copy(update={"log": settings.log}))
-                opened[name] = OpenLibrary(name, pipeline, holds_patients(folder), strategies)
+                # Of a store of another package, literature alone is read: it cannot say which patients it holds.
+                has_notes = settings.store is None and holds_patients(folder)
+                open_libraries[name] = OpenLibrary(name, pipeline, has_notes, strategies)
             await asyncio.to_thread(load_endpoint_client, settings)
-            return cls(opened, stack.pop_all())
+            return cls(open_libraries, stack.pop_all())
 
     @property
     def default(self) -> OpenLibrary:
@@ -176,7 +178,7 @@ class Resources:
         for library in self.libraries.values():
             search = library.pipeline.search
             if search is not None:
-                message = message.replace(str(search.library.path), library.name)
+                message = message.replace(str(search.store.path), library.name)
         for folder, name in self.private_folders.items():
             message = message.replace(folder, name)
         return hide_file_paths(message)

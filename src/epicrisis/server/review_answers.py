@@ -78,8 +78,8 @@ def make_review(request: ReviewRequest, folders: Mapping[str, Path]) -> BlindRev
     both runs are left out and counted. Raises InputError if the runs have no question in common, or nothing to compare.
     """
     ours, rival = folders
-    read = {name: _read_answers(name, folder) for name, folder in folders.items()}
-    run_answers = [read[name].answers for name in (ours, rival)]
+    answers_by_run = {name: _read_answers(name, folder) for name, folder in folders.items()}
+    run_answers = [answers_by_run[name].answers for name in (ours, rival)]
     common = sorted(run_answers[0].keys() & run_answers[1].keys())
     if not common:
         raise InputError(f"{ours} and {rival} have no question in common: choose two runs of the same questions")
@@ -112,7 +112,7 @@ def make_review(request: ReviewRequest, folders: Mapping[str, Path]) -> BlindRev
     key_of_pairs = BlindingKey(
         arms=(rival, ours),
         seed=request.seed,
-        writers=tuple(read[ours].writers | read[rival].writers),
+        writers=tuple(answers_by_run[ours].writers | answers_by_run[rival].writers),
         patients=any(answer.patient is not None for answers in run_answers for answer in answers.values()),
         first=first,
         questions=questions,
@@ -190,9 +190,9 @@ def blind_answer(answer: Answer) -> ShownAnswer:
     numbers: dict[int, int] = {}
     claims: list[ShownClaim] = []
     for text, cited in _list_claims(answer):
-        known = [number for number in dict.fromkeys(cited) if number in citations]
-        shown = [numbers.setdefault(number, len(numbers) + 1) for number in known]
-        claims.append(ShownClaim(text, tuple(sorted(shown))))
+        citation_numbers = [number for number in dict.fromkeys(cited) if number in citations]
+        claim_numbers = [numbers.setdefault(number, len(numbers) + 1) for number in citation_numbers]
+        claims.append(ShownClaim(text, tuple(sorted(claim_numbers))))
     for number in citations:
         numbers.setdefault(number, len(numbers) + 1)
     sources = [_show_source(numbers[number], citation) for number, citation in citations.items()]

@@ -178,11 +178,11 @@ class UploadImport:
         path = self.folder / file.stored
         if not file.stored.endswith(_PDF):
             return path
-        kept = self.originals / file.stored
+        original = self.originals / file.stored
         if path.is_file():
             self.originals.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.replace(kept)
-        return kept
+            path.replace(original)
+        return original
 
     def _check_item(self, file: ReceivedFile, item: ReaderItem) -> Iterator[ReaderItem]:
         """Yield an item of a file, or why it is skipped. Nothing of a patient passes."""

@@ -38,7 +38,7 @@ def grade_notes(
 
 
 def test_rubric_grades_are_scaled_to_0_and_1() -> None:
-    shares, _ = FORMAT.read(graded(1, 3, 5))
+    shares, _ = FORMAT.parse(graded(1, 3, 5))
     assert shares == {"correctness": 0.0, "completeness": 0.5, "faithfulness": 1.0}
 
 
@@ -76,11 +76,11 @@ def test_rubric_prompt_has_three_texts_as_data_and_names_aspects() -> None:
 )
 def test_rubric_reply_without_grade_is_unreadable(reply: str) -> None:
     with pytest.raises(Unreadable):
-        FORMAT.read(reply)
+        FORMAT.parse(reply)
 
 
 def test_rubric_grade_is_read_among_words_and_requested_again_once() -> None:
-    assert FORMAT.read(f"Well: {graded(1, 2, 3)} That is all.")[0]["faithfulness"] == 0.5
+    assert FORMAT.parse(f"Well: {graded(1, 2, 3)} That is all.")[0]["faithfulness"] == 0.5
     replies = iter(["nothing", graded(4)])
     asker = asker_of(lambda _: next(replies))
     result = grade(asker, "q", "r", "a")
@@ -116,7 +116,7 @@ def test_notes_rubric_starts_with_notes_and_checks_patient() -> None:
         grade_notes(asker, "Which dose?", "80 mg.", [mine, other], scope)
     assert len(requests_of(asker)) == 1, "nothing was sent"
     with pytest.raises(Unreadable):
-        NOTES_FORMAT.read('{"reason": "x", "correctness": 5}')
+        NOTES_FORMAT.parse('{"reason": "x", "correctness": 5}')
 
 
 def test_notes_rubric_over_context_window_is_not_sent() -> None:

@@ -58,7 +58,7 @@ class Group:
     pair: tuple[str, ...] = ()
     """Conditions that the two cases of a pair share, besides the question. If several outcomes share them, their mean
     counts."""
-    more: tuple[Cell, ...] = ()
+    extra_cells: tuple[Cell, ...] = ()
     """Cells between the figures and the difference."""
     tested: bool = True
     """False for a difference that is displayed and not tested, such as that of an upper bound."""
@@ -180,11 +180,11 @@ def describe_omitted_parts(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     )
 
 
-def make_notes(comparisons: int, more: Sequence[str] = (), measure: AccuracyMeasure = "right") -> tuple[str, ...]:
+def make_notes(comparisons: int, remarks: Sequence[str] = (), measure: AccuracyMeasure = "right") -> tuple[str, ...]:
     """Return the notes of a table of accuracy with this number of tested comparisons."""
     corrected = f", corrected by Holm for this table's {comparisons} comparisons" if comparisons > 1 else ""
     test = (f"{_TEST}{corrected}.",) if comparisons else ()
-    return (_MEASURES[measure], INTERVALS, *test, *more)
+    return (_MEASURES[measure], INTERVALS, *test, *remarks)
 
 
 def make_accuracy_table(
@@ -194,12 +194,12 @@ def make_accuracy_table(
     *,
     baseline: str,
     measure: AccuracyMeasure = "right",
-    more: Sequence[str] = (),
+    extra_columns: Sequence[str] = (),
     remarks: Sequence[str] = (),
 ) -> Table:
     """Return a table with a row for each group.
 
-    `labels` and `more` are the headings of the cells that each group brings. `baseline` names the baseline in the
+    `labels` and `extra_columns` are the headings of each group's cells. `baseline` names the baseline in the
     heading of the differences.
     """
     rows: list[tuple[Cell, ...]] = []
@@ -212,9 +212,9 @@ def make_accuracy_table(
         hypotheses.append(difference if group.tested else None)
         outcomes += group.outcomes
         mean, counts = mean_score(group.outcomes, measure), count_endings(group.outcomes)
-        rows.append((*group.labels, mean, *counts, *group.more))
+        rows.append((*group.labels, mean, *counts, *group.extra_cells))
     comparisons = len(hypotheses) - hypotheses.count(None)
     ends = zip(differences, correct_p_values(hypotheses), strict=True)
     remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes), *remarks)
-    columns = (*labels, *FIGURES, *more, f"difference to {baseline}", P_COLUMN)
+    columns = (*labels, *FIGURES, *extra_columns, f"difference to {baseline}", P_COLUMN)
     return Table(title, columns, tuple(map(add, rows, ends)), make_notes(comparisons, remarks, measure))

@@ -1,4 +1,4 @@
-"""Find models that nearly always choose the same letter, whatever the evidence says."""
+"""Find models that nearly always choose the same letter, independently of the evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXCESS = 0.2
 
 
 def describe_letter_preferences(runs: Sequence[RecordedRun]) -> Iterator[str]:
-    """Yield a remark for each run whose choices are nearly always one letter that is not as often right."""
+    """Yield a remark for each run in which one letter is chosen nearly always, and is right less often."""
     for run in runs:
         choices: Counter[str] = Counter()
         golds: Counter[str] = Counter()

@@ -137,10 +137,10 @@ def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
             questions, documents = pinned_readers.read_pubmedqa(*paths)
             return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
         case "evidence-inference" | "med-evidence":
-            read = trial_questions.read_med_evidence
+            reader = trial_questions.read_med_evidence
             if source == "evidence-inference":
-                read = trial_questions.read_evidence_inference
-            questions, documents = read(paths[0])
+                reader = trial_questions.read_evidence_inference
+            questions, documents = reader(paths[0])
             return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
         case "medq":
             questions, domains = pinned_readers.read_medq(paths[0])

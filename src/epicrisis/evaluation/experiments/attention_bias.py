@@ -75,7 +75,7 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
         ("model", "arm", "k", "distractors"),
         collect_groups(runs, _groups),
         baseline="the same arm among retrieved documents",
-        more=("SD over repeats",),
+        extra_columns=("SD over repeats",),
         remarks=(_REMARK, *remarks),
     )
     return (accuracy,)

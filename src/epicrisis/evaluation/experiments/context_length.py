@@ -37,7 +37,7 @@ def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ())
         ("model", "arm", "k"),
         outcome_groups.collect_groups(runs, _groups),
         baseline="the same arm at its smallest k",
-        more=("SD over places", "SD over repeats"),
+        extra_columns=("SD over places", "SD over repeats"),
         remarks=(*_NOTES, *remarks),
     )
     return accuracy, _trend_table(runs, remarks)

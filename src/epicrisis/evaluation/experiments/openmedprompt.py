@@ -170,12 +170,12 @@ def _one_draft_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group
 
 def _size_groups(model: str, outcomes: Sequence[Outcome], size: Literal["n", "k"]) -> Iterator[Group]:
     """Yield each number of drafts, or of examples, with the other one as the run's sizes say."""
-    several = [outcome for outcome in outcomes if outcome.condition["arm"] != ONE]
+    drafts = [outcome for outcome in outcomes if outcome.condition["arm"] != ONE]
     # With one number of examples, the rows over drafts and rounds are the same.
-    if not several or (size == "k" and len(outcome_groups.values_of(several, "k")) < 2):
+    if not drafts or (size == "k" and len(outcome_groups.values_of(drafts, "k")) < 2):
         return
-    sizes = Sizes(outcome_groups.numbers_of(several, "n"), outcome_groups.numbers_of(several, "k"))
-    rows = outcome_groups.select(several, k=sizes.k) if size == "n" else outcome_groups.select(several, n=sizes.n)
+    sizes = Sizes(outcome_groups.numbers_of(drafts, "n"), outcome_groups.numbers_of(drafts, "k"))
+    rows = outcome_groups.select(drafts, k=sizes.k) if size == "n" else outcome_groups.select(drafts, n=sizes.n)
     for (arm, name), of_arm in outcome_groups.group_conditions(rows, "arm", "examples").items():
         rivals = outcome_groups.select(outcomes, arm=ONE, examples=name)
         for value in outcome_groups.numbers_of(of_arm, size):

@@ -87,7 +87,7 @@ def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ())
             ("model", "k", "arm", "place"),
             outcome_groups.collect_groups(runs, _place_groups),
             baseline=BASELINE,
-            more=("SD over repeats",),
+            extra_columns=("SD over repeats",),
             remarks=remarks,
         ),
         grouping.make_accuracy_table(
@@ -95,7 +95,7 @@ def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ())
             ("model", "k", "arm"),
             outcome_groups.collect_groups(runs, _average_groups),
             baseline=f"{BASELINE} at that k",
-            more=("SD over places", "SD over repeats"),
+            extra_columns=("SD over places", "SD over repeats"),
             remarks=remarks,
         ),
         _middle_table(runs, remarks),

@@ -301,8 +301,8 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
         for event in answer.trace:
             if isinstance(event, ExamplesFound):
                 models[EXAMPLES].update(event.models)
-    known = {part: frozenset(names - {""}) for part, names in models.items()}
-    return tuple(cases), known, "" in models[EXAMPLES]
+    model_names = {part: frozenset(names - {""}) for part, names in models.items()}
+    return tuple(cases), model_names, "" in models[EXAMPLES]
 
 
 def correctness_tables(runs: Mapping[str, CorrectnessGrades]) -> tuple[Table, ...]:

@@ -275,16 +275,16 @@ def ordered_pair_share(right: Sequence[float], wrong: Sequence[float]) -> float 
 def overview_table(cases: MeasuredCases) -> Table:
     """Return the mean of every metric over the answered cases, and why some have none."""
     answers = [*map(attrgetter("ending"), cases)].count("answered")
-    measured = open_answers(cases)
+    open_cases = open_answers(cases)
     rows: list[tuple[Cell, ...]] = []
-    for metric in list_metrics(measured):
-        scored = _scored_by(measured, metric)
-        states = Counter(case.states.get(metric) for case in measured if metric not in case.values)
+    for metric in list_metrics(open_cases):
+        scored = _scored_by(open_cases, metric)
+        states = Counter(case.states.get(metric) for case in open_cases if metric not in case.values)
         missing = (states["unparsed"], states["failed"], states[None])
         rows.append((metric, _mean(scored, metric), len(scored), *missing))
     columns = ("metric", "mean", "n", "no value", "call failed", "not measured")
     notes = (
-        f"Of {count_noun(len(cases), 'case')} {answers} {agree(answers, 'was', 'were')} answered, {len(measured)} of "
+        f"Of {count_noun(len(cases), 'case')} {answers} {agree(answers, 'was', 'were')} answered, {len(open_cases)} of "
         "them with an open answer; the others have "
         "no value, and do not count as 0 (errata E2). No value: a verdict that cannot be read, a text over the "
         f"window, a right answer without a number. Values are 0 to 1, intervals 95 %, {BOOTSTRAP}.",

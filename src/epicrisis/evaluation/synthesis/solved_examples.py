@@ -168,7 +168,7 @@ def _reply_format(question: Question, how: SolvingMethod) -> JsonFormat[Solution
     properties = {**answer_format.schema()["properties"], "reasoning": text_schema(characters)}
 
     def read(text: str) -> Solution:
-        reply = answer_format.read(text)
+        reply = answer_format.parse(text)
         if not reply.has_answer:
             return Solution(False)
         reasonings = map(itemgetter("reasoning"), json_objects(text, frozenset({"reasoning"})))
@@ -192,7 +192,7 @@ def _concluded_choice(reasoning: str, options: Mapping[str, str]) -> str | None:
         if not _CONCLUDES.search(sentence):
             continue
         try:
-            return answer_format.read(sentence).choice
+            return answer_format.parse(sentence).choice
         except Unreadable:
             continue
     return None

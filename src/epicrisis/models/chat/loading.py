@@ -50,8 +50,8 @@ def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -
             extra=settings.extra,
             home=home,
         )
-    if settings.name not in load_catalogue() and (own := make_extension("chat model", settings.name, settings)):
-        return own  # type: ignore[no-any-return]
+    if settings.name not in load_catalogue() and (extension := make_extension("chat model", settings.name, settings)):
+        return extension  # type: ignore[no-any-return]
     from epicrisis.models.chat.embedded import EmbeddedModel
 
     files = find_model(settings.name, "chat", home)

@@ -182,14 +182,14 @@ def _split_text(passages: Sequence[Passage], highlight: Highlight, complete: boo
     return _join_pieces(pieces), remarks
 
 
-def _cut_passage(passage: Passage, shown: CharacterSpan, marked: CharacterSpan) -> list[TextPiece]:
-    """Return the shown text of a passage, cut at the edges of the marked span."""
-    cuts = sorted({shown[0], shown[1], *(edge for edge in marked if shown[0] < edge < shown[1])})
+def _cut_passage(passage: Passage, visible: CharacterSpan, highlight: CharacterSpan) -> list[TextPiece]:
+    """Return the visible text of a passage, cut at the edges of the highlight."""
+    cuts = sorted({visible[0], visible[1], *(edge for edge in highlight if visible[0] < edge < visible[1])})
     pieces: list[TextPiece] = []
     for start, end in pairwise(cuts):
         raw = passage.text[start - passage.start : end - passage.start]
         text = "\n".join(split_printable_lines(raw))
-        pieces.append(TextPiece(text, marked[0] <= start and end <= marked[1]))
+        pieces.append(TextPiece(text, highlight[0] <= start and end <= highlight[1]))
     return pieces
 
 

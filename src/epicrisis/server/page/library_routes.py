@@ -57,13 +57,13 @@ def add_library_pages(router: APIRouter, shelves: Shelves, viewer: PdfViewer, up
 
     @router.post("/libraries/{name}")
     async def search(name: str, request: Request, caller: CurrentCaller) -> Response:
-        """A search is a POST: its words may be a question, and addresses are kept by browsers and logs."""
-        wanted = DocumentSearch.parse(await request.body())
+        """Show the matching documents. A POST: the words may be a question, and browsers and logs keep addresses."""
+        query = DocumentSearch.parse(await request.body())
         if is_part(request):
-            page = await shelves.list_documents(name, caller, wanted.filter, wanted.offset)
-            listed = view_documents(name, page, wanted)
-            return html_response(render("library_documents", library=name, listed=listed, search=wanted))
-        return html_response(await show_library(shelves, uploads, name, caller, wanted))
+            page = await shelves.list_documents(name, caller, query.filter, query.offset)
+            listed = view_documents(name, page, query)
+            return html_response(render("library_documents", library=name, listed=listed, search=query))
+        return html_response(await show_library(shelves, uploads, name, caller, query))
 
     @router.get("/libraries/{name}/documents/{document_id:path}/pages/{page}.png")
     async def page_image(name: str, document_id: str, page: int, request: Request, caller: CurrentCaller) -> Response:
@@ -132,11 +132,11 @@ async def show_library(
 
 async def _stream_check(shelves: Shelves, name: str, caller: Caller) -> AsyncGenerator[bytes, None]:
     """Yield the state of a check as pieces of the page until it has ended."""
-    shown = None
+    last_check = None
     while True:
         check = await shelves.latest_check(name, caller)
-        if check is not None and check != shown:
-            shown = check
+        if check is not None and check != last_check:
+            last_check = check
             yield frame(
                 render("library_check", check=view_check(check), library=name, may_maintain=may_maintain(caller))
             )

@@ -117,7 +117,7 @@ def view_patient(record: PatientRecord) -> PatientRow:
 
 def view_note(document: DocumentText) -> DocumentView:
     """Return the view of a whole note, without a highlight."""
-    whole = Passage(
+    passage = Passage(
         id=document.passages[0],
         document_id=document.id,
         ordinal=0,
@@ -130,4 +130,4 @@ def view_note(document: DocumentText) -> DocumentView:
         patient=document.patient,
         metadata=document.metadata,
     )
-    return build_document_view([whole], None, complete=True)
+    return build_document_view([passage], None, complete=True)

@@ -24,6 +24,7 @@ from starlette.responses import Response
 
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.pdf_pages import PageBoxes, PageWords, fold_letters
+from epicrisis.library.checked_store import CheckedStore
 from epicrisis.references import list_page_starts
 from epicrisis.server.errors import NotFound, ServerBusy
 from epicrisis.server.page.document_view import BoxView, DocumentView, Highlight, SheetView, read_span
@@ -129,14 +130,14 @@ class PdfViewer:
             self._images.popitem(last=False)
         return PageImage(content, tag)
 
-    async def _run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    async def _run(self, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Return the result of work in the only thread for pages. Raises ServerBusy if too many requests wait."""
         if self._waiting >= MAX_WAITING:
             raise ServerBusy("many pages are being drawn; open it again in a moment", retry_after=RETRY_SECONDS)
         self._waiting += 1
         try:
             # Other work of the server has threads of its own, so slow files do not hold it up.
-            future = self._thread.submit(work, *arguments, **named)
+            future = self._thread.submit(work, *arguments, **keywords)
         except BaseException:
             self._waiting -= 1
             raise
@@ -151,7 +152,10 @@ class PdfViewer:
 async def find_file(library: OpenLibrary, document_id: str) -> Origin:
     """Return the file of a document of literature. Raises NotFound if the library did not record it."""
     search = library.pipeline.search
-    for store in () if search is None else (search.library, *search.literature):
+    stores = () if search is None else (search.store, *search.literature)
+    for store in stores:
+        if isinstance(store, CheckedStore):
+            continue
         origins = await offload(library.pipeline, store.origins, [document_id])
         origin = origins.get(document_id)
         if origin is not None and origin.sha256:

@@ -32,17 +32,17 @@ async def read_documents(library: OpenLibrary, patient: str | None, document_ids
     pipeline = library.pipeline
     if pipeline.search is None or not document_ids:
         return ()
-    found: dict[str, tuple[Passage, ...]] = {}
-    for place, store in enumerate((pipeline.search.library, *pipeline.search.literature)):
+    passages_by_id: dict[str, tuple[Passage, ...]] = {}
+    for place, store in enumerate((pipeline.search.store, *pipeline.search.literature)):
         # Notes of the libraries beside the first belong to other people.
         scope = Scope(patient=patient if place == 0 else None)
         for document_id, passages_of_one in (
             await offload(pipeline, read_document_passages, store, document_ids, scope)
         ).items():
-            found.setdefault(document_id, passages_of_one)
+            passages_by_id.setdefault(document_id, passages_of_one)
     passages: list[Passage] = []
     for document_id in document_ids:
-        passages += found.get(document_id, ())
+        passages += passages_by_id.get(document_id, ())
     return tuple(passages)
 
 
@@ -53,12 +53,12 @@ async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[
     """
     citations = list_shown_citations(answer)
     document_ids = list(dict.fromkeys(citation.document_id for citation in citations))
-    kept: list[Passage] = []
+    cited_passages: list[Passage] = []
     for passage in await read_documents(library, answer.patient, document_ids):
         touched = any(_touches(citation, passage) for citation in citations)
         if touched or passage.ordinal == 0:
-            kept.append(passage)
-    return tuple(kept)
+            cited_passages.append(passage)
+    return tuple(cited_passages)
 
 
 async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:
@@ -125,24 +125,28 @@ async def open_document(
     current: Sequence[Passage] = ()
     if library is not None:
         current = await read_documents(library, stored.answer.patient, [document_id])
-    kept = _unique((*stored.passages, *list_ranked_passages(stored.answer)), document_id)
-    if library is not None and current and (not kept or is_unchanged(current, kept, highlight.span)):
+    stored_passages = _unique((*stored.passages, *list_ranked_passages(stored.answer)), document_id)
+    if (
+        library is not None
+        and current
+        and (not stored_passages or is_unchanged(current, stored_passages, highlight.span))
+    ):
         view = build_document_view(current, highlight, complete=True)
         number = list_document_ids(stored).index(document_id)
         address = f"/answers/{stored.id}/documents/{number}"
         return await viewer.add_pages(view, library, current, highlight, address)
-    if not kept:
+    if not stored_passages:
         raise NotFound("the document is no longer in the library")
-    view = build_document_view(kept, highlight, complete=False)
+    view = build_document_view(stored_passages, highlight, complete=False)
     return view.with_remark(CHANGED) if current else view
 
 
 def list_document_ids(stored: StoredAnswer) -> list[str]:
     """Return the ids of all documents that the page of an answer can open. A place in this list names a document."""
     cited = [citation.document_id for citation in list_shown_citations(stored.answer)]
-    kept = [passage.document_id for passage in stored.passages]
+    stored_ids = [passage.document_id for passage in stored.passages]
     ranked = [document_id for _, document_id, _ in list_ranked_documents(stored.answer)]
-    return list(dict.fromkeys((*cited, *kept, *ranked)))
+    return list(dict.fromkeys((*cited, *stored_ids, *ranked)))
 
 
 async def draw_page(

@@ -122,8 +122,8 @@ def view_upload(status: UploadStatus) -> UploadView:
     result = status.result
     reasons: list[str] = []
     for skipped in result.reasons if result is not None else ():
-        more = f" and {skipped.count - len(skipped.names):,} more" if skipped.count > len(skipped.names) else ""
-        reasons.append(f"{', '.join(skipped.names)}{more}: {skipped.reason}")
+        others = f" and {skipped.count - len(skipped.names):,} more" if skipped.count > len(skipped.names) else ""
+        reasons.append(f"{', '.join(skipped.names)}{others}: {skipped.reason}")
     if result is not None and result.more_skipped:
         reasons.append(f"{result.more_skipped:,} more were skipped, whose reasons were not kept")
     return UploadView(

@@ -99,10 +99,9 @@ class EndpointProbe:
         """Return the first model the endpoint lists. Raise ChatError if the list cannot be fetched."""
         async with self._lock("models"):
             if self._models is None or not self._models.data:
-                listing = await self._fetch("/models", None)
                 try:
-                    self._models = _ModelList.model_validate(listing)
-                except ValidationError:
+                    self._models = _ModelList.model_validate(await self._fetch("/models", None))
+                except (errors.ReplyInvalid, ValidationError):
                     return None
         return self._models.data[0].id if self._models.data else None
 

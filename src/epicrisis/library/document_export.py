@@ -27,7 +27,7 @@ _CONTEXT = 200
 """Characters on both sides that decide whether a sentence ends between them."""
 
 
-def export_documents(library: LibraryStore, is_wanted: Callable[[Passage], bool]) -> Iterator[Document]:
+def export_documents(library: LibraryStore, is_selected: Callable[[Passage], bool]) -> Iterator[Document]:
     """Yield the documents whose passages are wanted, a batch of passages in memory at a time.
 
     Raises StorageError or LibraryDamaged if the library cannot be read.
@@ -35,9 +35,9 @@ def export_documents(library: LibraryStore, is_wanted: Callable[[Passage], bool]
     waiting: dict[str, list[Passage]] = {}
     with LibraryInventory.open(library) as inventory:
         for batch in library.open_table().batches():
-            wanted = [stored.passage for stored in batch if is_wanted(stored.passage)]
-            counts = inventory.passage_counts([passage.document_id for passage in wanted])
-            for document_id, group in groupby(wanted, attrgetter("document_id")):
+            selection = [stored.passage for stored in batch if is_selected(stored.passage)]
+            counts = inventory.passage_counts([passage.document_id for passage in selection])
+            for document_id, group in groupby(selection, attrgetter("document_id")):
                 passages = waiting.setdefault(document_id, [])
                 passages.extend(group)
                 # The passages of a document may lie apart.
@@ -48,16 +48,16 @@ def export_documents(library: LibraryStore, is_wanted: Callable[[Passage], bool]
 def restore_document(passages: Sequence[Passage]) -> Document:
     """Return the document of these passages, which are all that it has."""
     parts = sorted(passages, key=attrgetter("start", "end"))
-    whole, text = parts[0], _join_texts(parts)
+    first, text = parts[0], _join_texts(parts)
     places = join_places(parts)
     metadata = {key: value for key, value in places.items() if key not in _PLACE_KEYS}
-    if pages := _list_places(places, "page", whole.start):
+    if pages := _list_places(places, "page", first.start):
         metadata["pages"] = _list_page_starts(pages)
-    if sections := _list_places(places, "section", whole.start):
+    if sections := _list_places(places, "section", first.start):
         stops = [start for start, _ in sections[1:]] + [len(text)]
         rows = [[start, stop, title] for (start, title), stop in zip(sections, stops, strict=True) if title]
         metadata["sections"] = rows
-    return Document(whole.document_id, text, whole.title, whole.source, whole.date, whole.patient, metadata)
+    return Document(first.document_id, text, first.title, first.source, first.date, first.patient, metadata)
 
 
 def _join_texts(parts: Sequence[Passage]) -> str:
