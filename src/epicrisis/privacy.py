@@ -50,6 +50,7 @@ _LIBRARIES = (
     "huggingface_hub",
     "mcp",
     "authlib",
+    "psycopg",
 )
 _LOOKUP_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
 
