@@ -13,9 +13,7 @@ import hashlib
 import os
 import re
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path, PurePath
-from types import ModuleType
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from epicrisis.errors import InputError
@@ -106,17 +104,6 @@ def find_address(folder: Path) -> LibraryAddress | None:
 def is_remote(folder: Path) -> bool:
     """Return whether this folder stands for a library outside the file system."""
     return find_address(folder) is not None
-
-
-def load_object_storage(folder: Path) -> ModuleType | None:
-    """Return the module of libraries on object storage if this folder stands for one, otherwise None.
-
-    It is found by its name, because it is built on the modules that ask for it.
-    """
-    address = find_address(folder)
-    if address is None or address.scheme != "s3":
-        return None
-    return import_module("epicrisis.library.shared_library")
 
 
 def record_address(folder: Path, address: LibraryAddress) -> None:

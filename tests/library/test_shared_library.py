@@ -167,9 +167,12 @@ def test_reader_downloads_only_what_is_new(url: str, second_machine: Path, monke
     LibraryStore.open(library_folder(url)).close()
     downloads: list[str] = []
     original = ObjectStore.download
-    monkeypatch.setattr(
-        ObjectStore, "download", lambda self, name, path: (downloads.append(name), original(self, name, path))[1]
-    )
+
+    def download(self: ObjectStore, name: str, path: Path) -> None:
+        downloads.append(name)
+        original(self, name, path)
+
+    monkeypatch.setattr(ObjectStore, "download", download)
     LibraryStore.open(library_folder(url)).close()
     assert downloads == []
     with LibraryStore.open(library_folder(url), write=True) as writer:

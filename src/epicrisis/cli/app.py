@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from typer import Option
-from typer.core import TyperGroup
 
 from epicrisis import __version__
 from epicrisis.cli import (
@@ -30,14 +29,14 @@ from epicrisis.cli import (
     serve,
     users,
 )
-from epicrisis.cli.command import OK, Command
+from epicrisis.cli.command import OK, Command, PlainGroup
 from epicrisis.cli.interruption import INTERRUPTED
 from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS, SERVER = "Ask", "Libraries", "Evaluate", "Models and settings", "Server"
 
 
-class OneLineErrors(TyperGroup):
+class OneLineErrors(PlainGroup):
     """Commands whose usage errors are one printable line with a hint at the command's help."""
 
     def main(self, *args: Any, **options: Any) -> Any:
@@ -149,7 +148,7 @@ for panel, commands in COMMANDS.items():
     for entry in commands:
         entry.add_to(app, panel)
 for group_name, (panel, purpose, commands) in GROUPS.items():
-    group = typer.Typer(no_args_is_help=True, help=purpose)
+    group = typer.Typer(cls=PlainGroup, no_args_is_help=True, help=purpose)
     # With a callback a group of one command keeps its name.
     group.callback()(lambda: None)
     app.add_typer(group, name=group_name, rich_help_panel=panel)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from epicrisis.settings import Settings
     from epicrisis.settings_tables import LiteratureSettings
 
-PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "openai", "numpy", "torch")
+PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "httpx2", "numpy", "torch")
 DECLARED = ("context_tokens", "json_schema", "option_logprobs")
 """Properties of a model that the settings may declare; else they are found out at the first call."""
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self
 
 import numpy as np
 from filelock import FileLock
@@ -34,6 +34,7 @@ from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
+from epicrisis.library.remote_store import check_in_folder, load_engine
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -44,12 +45,11 @@ from epicrisis.library.tables import TableEngine
 from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, read_search_parameters, refresh_index
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
 from epicrisis.library.word_index import WordIndex
-from epicrisis.privacy import local_path, restrict_to_owner
+from epicrisis.privacy import restrict_to_owner
 from epicrisis.protocols import ScoredId, StoredDocument, Vectors
-from epicrisis.remote_libraries import load_object_storage
+from epicrisis.remote_libraries import library_folder
 from epicrisis.types import Document, Origin, Passage, Scope
 
-S = TypeVar("S", bound="LibraryStore")
 _COMPACT_AFTER = 200
 FILTERS_FROM = 5_000
 """Minimum number of passages for indexes of the filter columns, which then pay off at the first search."""
@@ -98,17 +98,20 @@ class LibraryStore:
         overlap: int,
         splitter: str = "tokens",
         engine: TableEngine = "sqlite",
-    ) -> Self:
+    ) -> LibraryStore:
         """Create an empty library and open it for writing. After a kill it can be created again.
 
         A library in SQLite moves to the other engine when it has grown. Raise InputError for impossible numbers,
         LibraryError if the folder is not empty or the engine is not installed, LibraryBusy or StorageError.
         """
-        folder = local_path(path).absolute()
-        manifest = manifests.make_manifest(
+        folder = library_folder(path).absolute()
+        manifest = manifests.build_manifest(
             encoder_fingerprint, encoder_name, dimensions, max_tokens=max_tokens, overlap=overlap, splitter=splitter
         )
-        return _find_class(cls, folder)._create(folder, manifest, engine)
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.create_library(folder, manifest)
+            return library
+        return cls._create(folder, manifest, engine)
 
     @classmethod
     def _create(cls, folder: Path, manifest: LibraryManifest, engine: TableEngine) -> Self:
@@ -127,18 +130,19 @@ class LibraryStore:
             raise
 
     @classmethod
-    def open(cls, path: Path | str, *, write: bool = False, encoder_fingerprint: str | None = None) -> Self:
+    def open(cls, path: Path | str, *, write: bool = False, encoder_fingerprint: str | None = None) -> LibraryStore:
         """Open the library at `path`. A writer acquires the lock and finishes the batches and marks of a killed writer.
 
         Raise LibraryMissing, LibraryDamaged, LibraryBusy (another writer), EncoderMismatch (for another fingerprint
         than the library's) or StorageError.
         """
-        folder = local_path(path).absolute()
-        if (other := _find_class(cls, folder)) is not cls:
-            return other.open(path, write=write, encoder_fingerprint=encoder_fingerprint)
+        folder = library_folder(path).absolute()
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.open_library(folder, write=write)
+            return library
         lock = parts.acquire_lock(folder) if write else None
         try:
             if lock is not None:
@@ -383,7 +387,7 @@ class LibraryStore:
             )
         if k < 1:
             return ()
-        with self._thread_lock, self._parts.newest_table().snapshot():
+        with self._thread_lock, self._parts.reopen_if_moved().snapshot():
             ranking = self._parts.vectors.nearest(vector, k, scope, read_search_parameters(self.path))
             return self._parts.mark_retracted(ranking)
 
@@ -401,8 +405,8 @@ class LibraryStore:
         """Fetch the passages that exist and that the scope admits, see PassageStore."""
         check_scope(scope)
         with self._thread_lock:
-            stored = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
-        passages = [stored[passage_id].passage for passage_id in passage_ids if passage_id in stored]
+            present = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
+        passages = [present[passage_id] for passage_id in passage_ids if passage_id in present]
         return tuple(filter(scope.admits, passages))
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
@@ -472,9 +476,13 @@ class LibraryStore:
         An incomplete new library becomes an empty one. Raises LibraryDamaged for lost passages, LibraryBusy and
         StorageError.
         """
-        folder = local_path(path).absolute()
-        if (other := _find_class(cls, folder)) is not cls:
-            return other.repair(path)
+        folder = library_folder(path).absolute()
+        check_in_folder(
+            folder, "library repair", "restore a database from its backup, and rebuild indexes with REINDEX"
+        )
+        if (module := load_engine(folder)) is not None:
+            report: LibraryInfo = module.repair_library(folder)
+            return report
         manifests.read_manifest(folder)
         lock = parts.acquire_lock(folder)
         try:
@@ -487,9 +495,3 @@ class LibraryStore:
             lock.release()
         with cls.open(folder) as library:
             return library.info()
-
-
-def _find_class(default: type[S], folder: Path) -> type[S]:
-    """Return `default`, or the class of libraries on object storage if this folder stands for one."""
-    module = load_object_storage(folder)
-    return default if module is None else cast(type[S], module.SharedLibrary)

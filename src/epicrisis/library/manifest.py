@@ -17,9 +17,10 @@ from typing import Any, get_args
 
 from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
 from epicrisis.library.engine_errors import REPAIR, translate_errors
+from epicrisis.library.remote_store import is_in_database, load_database_engine, load_object_storage
 from epicrisis.printable import quote_for_shell
 from epicrisis.privacy import HAS_OWNERS
-from epicrisis.remote_libraries import load_object_storage, show_library
+from epicrisis.remote_libraries import show_library
 from epicrisis.types import SplitterName
 
 FORMAT = 3
@@ -56,10 +57,10 @@ class LibraryManifest:
     """False until all parts of the library exist."""
 
 
-def make_manifest(
+def build_manifest(
     encoder_fingerprint: str, encoder_name: str, dimensions: int, *, max_tokens: int, overlap: int, splitter: str
 ) -> LibraryManifest:
-    """Return the manifest of a new library, not complete yet. Raise InputError for impossible numbers."""
+    """Return the manifest of a new library, whose parts do not exist yet. Raise InputError for impossible numbers."""
     if not max_tokens > overlap >= 0:
         raise InputError(
             f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: set --overlap to less "
@@ -123,6 +124,9 @@ def sync_path(path: Path) -> None:
 
 def read_manifest(folder: Path) -> LibraryManifest:
     """Return the manifest of the library in `folder`. Raise LibraryMissing or LibraryDamaged."""
+    if is_in_database(folder):
+        manifest: LibraryManifest = load_database_engine().read_manifest(folder)
+        return manifest
     path = folder / NAME
     if not _refresh(folder) or not path.exists():
         name = show_library(folder)
@@ -159,9 +163,12 @@ def complete_manifest(folder: Path) -> LibraryManifest | None:
 
     Raise LibraryDamaged if the manifest cannot be read.
     """
-    if not _refresh(folder) or not (folder / NAME).is_file():
+    if not is_in_database(folder) and not (_refresh(folder) and (folder / NAME).is_file()):
         return None
-    manifest = read_manifest(folder)
+    try:
+        manifest = read_manifest(folder)
+    except LibraryMissing:
+        return None
     return manifest if manifest.complete else None
 
 

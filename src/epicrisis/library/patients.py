@@ -23,6 +23,7 @@ from epicrisis.library.library_parts import check_parts
 from epicrisis.library.manifest import complete_manifest
 from epicrisis.library.passage_table import PassageTable, sql_in
 from epicrisis.library.person_names import name_keys, normalize_text
+from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.tables import open_table
 from epicrisis.types import Document
 
@@ -170,7 +171,7 @@ def number_without_system(number: str) -> str:
 
 def _read_notes(table: PassageTable, condition: str) -> Iterator[dict[str, Any]]:
     """Yield the patient, date and metadata of each note."""
-    return table.rows(["patient", "date", "metadata"], f"({condition}) AND ordinal = 0")
+    return table.note_rows(condition)
 
 
 class _RecordSummary:
@@ -300,6 +301,8 @@ def check_same_documents(first: LibraryStore, second: LibraryStore) -> None:
 
     Documents are compared by id, and in libraries with notes also by content.
     """
+    if is_in_database(first.path) or is_in_database(second.path):
+        raise LibraryError("the setting fuse is for libraries in folders: leave out those in a database")
     with_notes = first.open_table().has_notes() or second.open_table().has_notes()
     differs = first.count()[0] != second.count()[0]
     if not differs:

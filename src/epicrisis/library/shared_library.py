@@ -9,76 +9,28 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 from epicrisis.errors import EpicrisisError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
-from epicrisis.library.manifest import LibraryManifest
+from epicrisis.library.manifest import LibraryManifest, read_manifest
 from epicrisis.library.replica import Replica, find_replica, refresh_replica
 from epicrisis.library.shared_writer import SharedWriter
-from epicrisis.library.tables import TableEngine
-from epicrisis.privacy import local_path
 from epicrisis.protocols import StoredDocument
 
-__all__ = ["SharedLibrary", "refresh_replica"]
+__all__ = ["SharedLibrary", "create_library", "open_library", "refresh_replica", "repair_library"]
 
 
 class SharedLibrary(LibraryStore):
     """A PassageStore on object storage. `add` and `delete` are durable on the server when they return.
 
-    Other changes are published with the next `add` or `delete`, or by `close`. Errors of the server are raised as
-    StorageError, and LibraryBusy if another writer has taken over.
+    Use `create_library` or `open_library`. Other changes are published with the next `add` or `delete`, or by `close`.
+    Errors of the server are raised as StorageError, and LibraryBusy if another writer has taken over.
     """
 
     _replica: Replica
     _writer: SharedWriter | None = None
     _has_failed = False
-
-    @classmethod
-    def _create(cls, folder: Path, manifest: LibraryManifest, engine: TableEngine) -> Self:
-        """Create an empty library on the server. Its passages are always in LanceDB, whose files never change."""
-        replica = _find(folder)
-        writer = SharedWriter.open(replica, new=True)
-        try:
-            library = super()._create(writer.folder, manifest, "lance")
-            library._replica, library._writer = replica, writer
-            library._publish()
-        except BaseException:
-            writer.release()
-            raise
-        return library
-
-    @classmethod
-    def open(cls, path: Path | str, *, write: bool = False, encoder_fingerprint: str | None = None) -> Self:
-        """Open the library, see `LibraryStore.open`. Raise StorageError if the server cannot be reached."""
-        replica = _find(path)
-        if not write:
-            library = super().open(replica.folder, encoder_fingerprint=encoder_fingerprint)
-            library._replica = replica
-            library._parts.before_read = replica.poll
-            return library
-        writer = SharedWriter.open(replica)
-        try:
-            library = super().open(writer.folder, write=True, encoder_fingerprint=encoder_fingerprint)
-        except BaseException:
-            writer.release()
-            raise
-        library._replica, library._writer = replica, writer
-        return library
-
-    @classmethod
-    def repair(cls, path: Path | str) -> LibraryInfo:
-        """Compare the copy with its checksums, download damaged files again, and rebuild the rest from the passages."""
-        replica = _find(path)
-        replica.forget_state()
-        writer = SharedWriter.open(replica)
-        try:
-            info = LibraryStore.repair(writer.folder)
-            writer.publish()
-        finally:
-            writer.release()
-        return dataclasses.replace(info, path=replica.url)
 
     def add(self, documents: Sequence[StoredDocument]) -> None:
         """Add or replace all documents, durably on the server. Raise LibraryError for notes on another machine."""
@@ -120,8 +72,62 @@ class SharedLibrary(LibraryStore):
                     self._has_failed = True
                     raise
 
+    def _attach(self, replica: Replica, writer: SharedWriter | None) -> None:
+        self._replica = replica
+        self._writer = writer
+        if writer is None:
+            self._parts.before_read = replica.poll
 
-def _find(path: Path | str) -> Replica:
-    replica = find_replica(local_path(path))
+
+def create_library(folder: Path, manifest: LibraryManifest) -> LibraryStore:
+    """Create an empty library on the server. Its passages are always in LanceDB, whose files never change."""
+    replica = _find(folder)
+    writer = SharedWriter.open(replica, new=True)
+    try:
+        library = SharedLibrary._create(writer.folder, manifest, "lance")
+        library._attach(replica, writer)
+        library._publish()
+    except BaseException:
+        writer.release()
+        raise
+    return library
+
+
+def open_library(folder: Path, *, write: bool = False) -> LibraryStore:
+    """Open a library, see `LibraryStore.open`. A reader's copy must have been refreshed.
+
+    Raise StorageError if the server cannot be reached.
+    """
+    replica = _find(folder)
+    if not write:
+        library = SharedLibrary._open(folder, read_manifest(folder), None)
+        library._attach(replica, None)
+        return library
+    writer = SharedWriter.open(replica)
+    try:
+        opened = SharedLibrary.open(writer.folder, write=True)
+        assert isinstance(opened, SharedLibrary)
+        opened._attach(replica, writer)
+    except BaseException:
+        writer.release()
+        raise
+    return opened
+
+
+def repair_library(folder: Path) -> LibraryInfo:
+    """Compare the copy with its checksums, download damaged files again, and rebuild the rest from the passages."""
+    replica = _find(folder)
+    replica.forget_state()
+    writer = SharedWriter.open(replica)
+    try:
+        info = LibraryStore.repair(writer.folder)
+        writer.publish()
+    finally:
+        writer.release()
+    return dataclasses.replace(info, path=replica.url)
+
+
+def _find(folder: Path) -> Replica:
+    replica = find_replica(folder)
     assert replica is not None
     return replica

@@ -154,7 +154,9 @@ class Resources:
                 pipeline = Pipeline.open(logged, folder, strategies, notices, pool)
                 stack.push_async_callback(pipeline.aclose)
                 pipeline = replace(pipeline, settings=pipeline.settings.model_copy(update={"log": settings.log}))
-                open_libraries[name] = OpenLibrary(name, pipeline, holds_patients(folder), strategies)
+                # Of a store of another package, literature alone is read: it cannot say which patients it holds.
+                has_notes = settings.store is None and holds_patients(folder)
+                open_libraries[name] = OpenLibrary(name, pipeline, has_notes, strategies)
             await asyncio.to_thread(load_endpoint_client, settings)
             return cls(open_libraries, stack.pop_all())
 
@@ -176,7 +178,7 @@ class Resources:
         for library in self.libraries.values():
             search = library.pipeline.search
             if search is not None:
-                message = message.replace(str(search.library.path), library.name)
+                message = message.replace(str(search.store.path), library.name)
         for folder, name in self.private_folders.items():
             message = message.replace(folder, name)
         return hide_file_paths(message)
