@@ -37,7 +37,7 @@ def run_probe(*arguments: object) -> tuple[Result, list[Settings]]:
         """Read the settings."""
         results.append(flags.settings())
 
-    probe.add_to(probe_app)
+    probe.add_to(probe_app, "probe")
     return CliRunner().invoke(probe_app, [str(argument) for argument in arguments]), results
 
 
