@@ -89,9 +89,12 @@ class Endpoint:
 
     async def _fetch(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
         headers = {"Content-Type": "application/json"}
-        async with aiohttp.ClientSession(self._address, timeout=aiohttp.ClientTimeout(None)) as client:
-            async with client.request(method, path, data=body, headers=headers) as reply:
-                return reply.status, reply.headers["Content-Type"], await reply.read()
+        url, limit = self._address + path, aiohttp.ClientTimeout(None)
+        async with (
+            aiohttp.ClientSession(timeout=limit) as client,
+            client.request(method, url, data=body, headers=headers) as reply,
+        ):
+            return reply.status, reply.headers["Content-Type"], await reply.read()
 
     async def _send_again(self, request: web.Request, kept: Path, began: float) -> web.StreamResponse:
         kind, _, text = kept.read_bytes().partition(b"\n")

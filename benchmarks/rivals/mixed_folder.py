@@ -1,4 +1,4 @@
-"""A folder of mixed files for `benchmarks/first_fifteen_minutes.py`: 19 texts of the demo in five formats, and six bad files.
+"""A folder of mixed files for `benchmarks/first_fifteen_minutes.py`: 19 texts of the demo, and six bad files.
 
 Run as a module of the project, since it uses the writers of the tests: python -m benchmarks.rivals.mixed_folder FOLDER
 """

@@ -264,7 +264,7 @@ def has_name(model: ModelSettings | None) -> bool:
 def choose_strategy(settings: Settings) -> tuple[Settings, tuple[Notice, ...]]:
     """Return the settings, with the strategy `evidence` and a notice if they name neither a strategy nor a chat model.
 
-    The default chat model is too small to be trusted with an answer that nobody asked it for.
+    The default chat model is too small to be trusted unless the user chose it.
     """
     names_model = any(has_name(getattr(settings.models, role)) for role in ROLES)
     if names_model or "strategy" in settings.model_fields_set:
@@ -275,7 +275,7 @@ def choose_strategy(settings: Settings) -> tuple[Settings, tuple[Notice, ...]]:
 def check_settings(settings: Settings) -> Settings:
     """Return the settings. Raises SettingsError for settings without effect on a question.
 
-    This is no check of the settings alone, as experiments limit whole notes whatever `unit` is.
+    This is no check of the settings alone, as experiments limit whole notes regardless of `unit`.
     """
     if settings.note_tokens is not None and (settings.unit != "note" or settings.strategy == "full-context"):
         raise SettingsError(

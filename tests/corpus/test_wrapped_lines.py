@@ -59,7 +59,9 @@ def test_title_is_not_joined_with_the_authors() -> None:
 
 
 def test_pdf_sentence_over_lines_and_pages_is_one_sentence(tmp_path: Path) -> None:
-    first = "Pre-eclampsia leading to delivery before the thirty-seventh week of the pregnancy was the outcome. It occurred in"
+    first = (
+        "Pre-eclampsia leading to delivery before the thirty-seventh week of pregnancy was the outcome. It occurred in"
+    )
     second = "fewer women of the group that took aspirin than of the group that took placebo. The end."
     pages = [column(first, 72, 700, 60), column(second, 72, 740, 60)]
     (tmp_path / "trial.pdf").write_bytes(placed_pdf(pages, title="A trial"))

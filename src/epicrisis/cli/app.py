@@ -13,10 +13,9 @@ from typing import Annotated, Any
 
 import typer
 from typer import Option
-from typer.core import TyperGroup
 
 from epicrisis import __version__
-from epicrisis.cli.command import OK, Command
+from epicrisis.cli.command import OK, Command, PlainGroup
 from epicrisis.cli.interruption import INTERRUPTED
 from epicrisis.cli.terminal import say
 
@@ -138,7 +137,7 @@ def _make_group(name: str) -> Any:
     panel, purpose, functions = GROUPS[name]
     loaders = {command: partial(_load_command, command, function) for command, function in functions.items()}
     commands: Any = LazyCommands(loaders)
-    return TyperGroup(
+    return PlainGroup(
         name=name,
         commands=commands,
         help=purpose,
@@ -148,7 +147,7 @@ def _make_group(name: str) -> Any:
     )
 
 
-class Program(TyperGroup):
+class Program(PlainGroup):
     """All commands. Usage errors are one printable line with a hint at the command's help."""
 
     def __init__(self, **options: Any) -> None:

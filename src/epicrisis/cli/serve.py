@@ -182,7 +182,7 @@ def check_files(certificate: Path | None, key: Path | None) -> None:
 async def _serve(
     settings: Settings, notices: Sequence[Notice], libraries: Sequence[Path], address: Address, options: ServerOptions
 ) -> None:
-    """Serve until the process is told to stop. Running questions finish before it ends."""
+    """Serve until a signal stops the process. Running questions finish before it ends."""
     from epicrisis.server.app import create_app
     from epicrisis.server.process import GracefulServer, make_config
     from epicrisis.server.resources import Resources
