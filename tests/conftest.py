@@ -15,6 +15,8 @@ import pytest
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
+from epicrisis.evaluation.datasets.load import FOLDER as DATASETS
+from epicrisis.library.library_parts import REPLIES
 from epicrisis.models.chat.endpoints import memory
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.model_files import list_installed_models
@@ -68,10 +70,26 @@ def _no_guard_left() -> Iterator[None]:
 _NUMBERS = count()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tests and the processes they start have a home of their own, with links to the models and data sets."""
+    users, home = load_settings().home, tmp_path_factory.mktemp("home")
+    for name in ("models", DATASETS):
+        if (users / name).is_dir():
+            (home / name).symlink_to(users / name, target_is_directory=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EPICRISIS_HOME", str(home))
+        yield home
+
+
 @pytest.fixture(autouse=True)
-def _own_endpoint_memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test begins without what others learned: their servers on loopback may have had the same port."""
+def _nothing_learned(
+    _own_home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each test begins without what others asked or learned: their servers on loopback may have had the same port."""
     monkeypatch.setattr(memory, "FOLDER", str(tmp_path_factory.getbasetemp() / f"endpoints-{next(_NUMBERS)}"))
+    for path in _own_home.glob(f"{REPLIES}*"):
+        path.unlink()
 
 
 @pytest.fixture(scope="session")

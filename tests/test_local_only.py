@@ -175,7 +175,6 @@ def environment(folder: Path, model_home: Path) -> dict[str, str]:
         "all_proxy": proxy,
         "no_proxy": "",
         "ORT_DISABLE_TELEMETRY": "0",
-        "OPENAI_LOG": "debug",
         "RUST_LOG": "debug",
         "LANCE_LOG": "debug",
         "LLAMA_ARG_LOG_VERBOSITY": "9",

@@ -290,25 +290,21 @@ def test_connections_without_guard_are_not_rejected() -> None:
     assert [line.startswith("refused") for line in lines] == [False, False, True, False, True]
 
 
-@pytest.mark.parametrize("first", ["openai", "epicrisis.privacy"])
+@pytest.mark.parametrize("first", ["httpx2", "epicrisis.privacy"])
 def test_http_libraries_log_no_requests(first: str) -> None:
-    """OpenAI's client sets the level of its logger when it is imported, which may be before and may be after."""
     code = f"""
 import {first}, logging
 from epicrisis.privacy import silence_dependency_logs
 silence_dependency_logs()
-import openai
-for name in ("openai._base_client", "openai", "httpx2", "httpcore2.http11", "lancedb"):
+import httpx2
+for name in ("httpx2", "httpcore2.http11", "lancedb"):
     logging.getLogger(name).setLevel(logging.DEBUG)
     logging.getLogger(name).critical("a patient")
 logging.getLogger("another").critical("somebody else")
-print(len(logging.getLogger().handlers))
 """
-    environment = {**os.environ, "OPENAI_LOG": "debug"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "a patient" not in done.stdout + done.stderr
     assert "somebody else" in done.stderr
-    assert done.stdout.split() == ["1" if first == "openai" else "0"]
 
 
 def test_custom_handler_of_library_is_kept() -> None:

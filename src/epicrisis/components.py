@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import LibraryError, ModelMissing, SettingsError, StorageError
+from epicrisis.library.checked_store import CheckedStore
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.library.word_index import analyze_words
@@ -27,7 +27,7 @@ from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
-from epicrisis.protocols import ChatModel, Encoder, PassageStore, RewardModel, Verifier
+from epicrisis.protocols import ChatModel, Encoder, RewardModel, Verifier
 from epicrisis.remote_libraries import library_folder
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
@@ -60,7 +60,7 @@ T = TypeVar("T")
 class LibrarySearch:
     """A library opened for reading, and its search. Use as a context manager."""
 
-    store: PassageStore
+    store: LibraryStore | CheckedStore
     """The library, or a store of another package."""
     retriever: Retriever
     others: tuple[LibraryStore, ...] = ()
@@ -211,7 +211,7 @@ def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) 
     """Return the search in a store of another package. It says neither its encoder nor its patients."""
     if settings.fuse or settings.beside:
         raise SettingsError("setting store: it cannot be combined with fuse and beside: leave one of them out")
-    store = pool.load_store(name, path)
+    store = CheckedStore(pool.load_store(name, path), name, path)
     encoder = None if settings.by == "bm25" else pool.load_encoder(settings.encoder or DEFAULT_ENCODER, settings)
     retriever = Retriever(
         store,
@@ -258,7 +258,7 @@ def read_rosters(*libraries: Path | str) -> tuple[Roster, ...]:
     """
     rosters = []
     for path in map(local_path, libraries):
-        if (path / MANIFEST).exists():
+        if complete_manifest(path) is not None:
             with LibraryStore.open(path) as library:
                 rosters.append(Roster(library))
     return tuple(rosters)

@@ -41,7 +41,6 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _PUBLIC_PARAMETERS = {"api-version", "model"}
 """Query parameters without secrets. Others may be keys (`?key=...`)."""
 _LIBRARIES = (
-    "openai",
     "httpx2",
     "httpcore2",
     "httpx",
@@ -51,6 +50,7 @@ _LIBRARIES = (
     "huggingface_hub",
     "mcp",
     "authlib",
+    "psycopg",
 )
 _LOOKUP_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
 
@@ -199,7 +199,7 @@ def open_private(path: Path, flags: int) -> int:
     """Return a descriptor of a file that only its owner can read and write from the first byte on.
 
     Creates the file and its folders if needed; the new name is durable. An existing file of this user loses the rights
-    of others, whatever the umask; a file of another user keeps its mode. Raises OSError.
+    of others, for any umask; a file of another user keeps its mode. Raises OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = not path.exists()
@@ -248,10 +248,8 @@ def _restrict(path: Path) -> None:
 def silence_dependency_logs() -> None:
     """Stop the dependencies from logging requests, since these may contain patient data.
 
-    Their loggers reach only handlers attached to them directly, whatever level is set later. OPENAI_LOG is removed from
-    the environment: OpenAI's client would set its own level from it, and attach a handler to the root logger.
+    Their loggers reach only handlers attached to them directly, regardless of levels set later.
     """
-    os.environ.pop("OPENAI_LOG", None)
     for name in _LIBRARIES:
         logger = logging.getLogger(name)
         logger.setLevel(logging.CRITICAL)

@@ -113,6 +113,14 @@ def test_program_help_shows_commands_in_their_panels(run: Run) -> None:
     assert "--install-completion" in result.stdout
 
 
+def test_help_shows_no_type_for_switches(run: Run) -> None:
+    help_text = run("ask", "--help").output
+    assert "--local-only" in help_text
+    assert "<int>" in help_text
+    assert "bool" not in help_text
+    assert "bool" not in run("library", "--help").output
+
+
 @pytest.mark.parametrize("path", GROUPS, ids=lambda path: " ".join(path) or "epicrisis")
 def test_group_without_command_shows_its_help_once(path: Path, run: Run) -> None:
     result = run(*path)

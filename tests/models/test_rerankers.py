@@ -230,7 +230,7 @@ def test_http_reranker_scores_follow_passage_order(endpoint: Endpoint, tmp_path:
     assert scores.dtype == np.float32
     assert scores.tolist() == pytest.approx([0.1, 0.9, -2.0])
     path, body, headers = endpoint.asked[0]
-    assert (path, headers["Authorization"]) == ("/v1/rerank", "Bearer a-key")
+    assert (path, headers["authorization"]) == ("/v1/rerank", "Bearer a-key")
     assert body == {"model": "some/model", "query": QUERY, "documents": ["a", "b", "c"], "top_n": 3}
     assert reranker.score(QUERY, []).shape == (0,)
     assert len(endpoint.asked) == 1
@@ -240,7 +240,7 @@ def test_http_reranker_scores_follow_passage_order(endpoint: Endpoint, tmp_path:
 def test_http_reranker_accepts_url_path_variants(endpoint: Endpoint, path: str) -> None:
     endpoint.script["/v1/rerank"] = [Scripted(make_results(1.0))]
     assert HttpReranker(endpoint.url + path).score(QUERY, ["a"]).tolist() == [1.0]
-    assert "Authorization" not in endpoint.asked[0][2]
+    assert "authorization" not in endpoint.asked[0][2]
     assert "model" not in endpoint.asked[0][1]
 
 

@@ -1,8 +1,9 @@
 """List the licences of all dependencies, write bills of materials, and refuse what Apache-2.0 cannot be given with.
 
 `make licences` runs it over the environments of `make test-wheel`. pip-licenses reads the licences that packages state,
-cyclonedx-bom writes the bills. Code that is compiled into a wheel (llama.cpp, pdfium, Rust crates) is not listed by
-either; the wheels have its licences in their folders `licenses`.
+cyclonedx-bom writes the bills. Files of others within this package (scripts, citation styles) name their own licences.
+Code that is compiled into a wheel (llama.cpp, pdfium, Rust crates) is not listed; the wheels have its licences in their
+folders `licenses`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[2]
 PERMITTED = {
@@ -47,9 +49,17 @@ PERMITTED = {
 REVIEWED = {
     "agent-client-protocol": "Apache-2.0",
     "dirtyjson": "MIT or AFL, at choice",
+    "psycopg": "LGPL-3.0: a library that is imported unchanged, which users may replace; only with an extra",
+    "psycopg-binary": "LGPL-3.0, as psycopg",
+    "psycopg-pool": "LGPL-3.0, as psycopg",
     "pypdfium2": "BSD-3-Clause, Apache-2.0; pdfium's parts are permissive (folder licenses of the wheel)",
 }
 """Packages whose metadata do not tell, with what their licence files say."""
+SHARE_ALIKE = "CC-BY-SA-3.0"
+"""The licence of the citation styles: they stay under it, with the names of their authors, and say what was changed."""
+OURSELVES = "epicrisis itself"
+PACKAGE = ROOT / "src" / "epicrisis"
+_CSL = "{http://purl.org/net/xbiblio/csl}"
 _SEPARATOR = re.compile(r"\s+(?:AND|OR|WITH)\s+|[;,]")
 
 
@@ -71,6 +81,9 @@ def main() -> None:
             licences[name, version] = licence
             users.setdefault((name, version), []).append(environment.name)
         write_bill(environment, output / f"epicrisis-{environment.name}.cdx.json")
+    for name, version, licence in read_bundled():
+        licences[name, version] = licence
+        users[name, version] = [OURSELVES]
     refused: list[str] = []
     with (output / "licences.csv").open("w", encoding="utf-8", newline="") as stream:
         table = csv.writer(stream)
@@ -78,9 +91,10 @@ def main() -> None:
         for (name, version), licence in sorted(licences.items()):
             by = users[name, version]
             table.writerow((name, version, licence, "base" if "base" in by else " ".join(by)))
-            if name not in REVIEWED and not is_permitted(licence):
+            is_style = by == [OURSELVES] and licence == SHARE_ALIKE
+            if name not in REVIEWED and not is_style and not is_permitted(licence):
                 refused.append(f"{name} {version}: {licence}")
-    print(f"{len(licences)} packages of {len(environments)} environments: {output / 'licences.csv'}")
+    print(f"{len(licences)} packages and files of {len(environments)} environments: {output / 'licences.csv'}")
     if refused:
         sys.exit("not known to allow use with Apache-2.0:\n" + "\n".join(refused))
 
@@ -92,6 +106,19 @@ def read_licences(environment: Path) -> list[tuple[str, str, str]]:
     rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     # Some packages state the whole text. Its title is its first line.
     return [(row["Name"], row["Version"], row["License"].strip().partition("\n")[0]) for row in rows]
+
+
+def read_bundled() -> list[tuple[str, str, str]]:
+    """Return name, version and licence of the files of others within this package: scripts and citation styles."""
+    scripts = json.loads((PACKAGE / "server" / "page" / "static" / "vendored.json").read_text(encoding="utf-8"))
+    files = [(script["file"], script["version"], script["licence"]) for script in scripts]
+    for path in sorted((PACKAGE / "report" / "styles").iterdir()):
+        style = ElementTree.parse(path)
+        rights, updated = style.find(f"{_CSL}info/{_CSL}rights"), style.findtext(f"{_CSL}info/{_CSL}updated", "")
+        url = "" if rights is None else rights.get("license", "")
+        licence = SHARE_ALIKE if url.endswith("/licenses/by-sa/3.0/") else f"unknown: {url}"
+        files.append((path.name, updated[:10], licence))
+    return files
 
 
 def is_permitted(licence: str) -> bool:

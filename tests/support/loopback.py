@@ -56,7 +56,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.endpoint.raw.append(raw)
-        self.endpoint.asked.append((self.path, json.loads(raw) if raw else {}, dict(self.headers)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.endpoint.asked.append((self.path, json.loads(raw) if raw else {}, headers))
         self.endpoint.connections.add(self.client_address)
         reply = self.endpoint.next(self.path)
         body = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)

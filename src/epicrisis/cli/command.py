@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from epicrisis.cli.interruption import exit_code, sigterm_as_interrupt
 from epicrisis.cli.terminal import say
@@ -77,24 +78,41 @@ class Command:
 
     function: Callable[..., None]
     shared: tuple[SharedOption, ...]
-    name: str | None
-    """None if it is the name of the function."""
     examples: Sequence[str]
 
-    def add_to(self, app: typer.Typer, panel: str | None = None) -> None:
+    def add_to(self, app: typer.Typer, name: str, panel: str | None = None) -> None:
         """Add the command to `app`. Errors of the program end it with one line on standard error and an exit code."""
         callback = _with_one_line_errors(_with_shared_options(self.function, self.shared))
         # The lines of a paragraph are joined, so that the help fits terminals of any width.
         paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(self.function) or "").split("\n\n")]
         epilog = "\n\n".join(["Examples:" if len(self.examples) > 1 else "Example:", *self.examples])
-        app.command(self.name, help="\n\n".join(paragraphs), epilog=epilog, rich_help_panel=panel)(callback)
+        help_text = "\n\n".join(paragraphs)
+        app.command(name, cls=PlainCommand, help=help_text, epilog=epilog, rich_help_panel=panel)(callback)
 
 
-def command(
-    *shared: SharedOption, name: str | None = None, examples: Sequence[str]
-) -> Callable[[Callable[..., None]], Command]:
+class _WithPlainSwitches:
+    """A help that shows switches without the type `<bool>`, since they take no value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters, with the help option."""
+        parameters = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return parameters
+
+
+class PlainCommand(_WithPlainSwitches, TyperCommand):
+    """A command with plain switches in its help."""
+
+
+class PlainGroup(_WithPlainSwitches, TyperGroup):
+    """A group of commands with plain switches in its help."""
+
+
+def command(*shared: SharedOption, examples: Sequence[str]) -> Callable[[Callable[..., None]], Command]:
     """Return a decorator that makes a function a command with `shared` options and `examples` in its help."""
-    return lambda function: Command(function, shared, name, examples)
+    return lambda function: Command(function, shared, examples)
 
 
 def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedOption]) -> Callable[..., None]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from epicrisis.settings import Settings
     from epicrisis.settings_tables import LiteratureSettings
 
-PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "openai", "numpy", "torch")
+PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "httpx2", "numpy", "torch")
 DECLARED = ("context_tokens", "json_schema", "option_logprobs")
 """Properties of a model that the settings may declare; else they are found out at the first call."""
 
@@ -58,7 +58,7 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
-    from epicrisis.api import choose_strategy
+    from epicrisis.configuration import choose_strategy
     from epicrisis.library.library_parts import REPLIES
     from epicrisis.models.model_files import list_installed_models
     from epicrisis.pipeline import WITHOUT_MODEL

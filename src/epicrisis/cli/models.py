@@ -27,7 +27,7 @@ CacheOwner = Annotated[
 ]
 
 
-@command(CONFIG, name="list", examples=["epicrisis models list --json"])
+@command(CONFIG, examples=["epicrisis models list --json"])
 def list_models(*, flags: Flags, json: Json = False) -> None:
     """List the models of the catalogue: kind, size, licence, and whether they are installed."""
     from epicrisis.models.catalogue import load_catalogue

@@ -25,7 +25,7 @@ _EXAMPLE_PAIRS = 3
 """Near-duplicates shown on the screen; --json shows all."""
 
 
-@command(SETTING, CONFIG, name="list", examples=["epicrisis questions list --json"])
+@command(SETTING, CONFIG, examples=["epicrisis questions list --json"])
 def list_sets(*, flags: Flags, json: Json = False) -> None:
     """List the known question sets: size, licence, source, and whether they are installed."""
     from epicrisis.evaluation.datasets.download import is_downloaded

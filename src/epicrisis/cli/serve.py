@@ -89,7 +89,7 @@ def serve(
     Without --model and --strategy, answers are the sentences of the library that bear on the question. A library of
     patients' notes, and an address other than this machine, need users (`epicrisis users add`).
     """
-    from epicrisis.api import check_settings, choose_strategy
+    from epicrisis.configuration import check_settings, choose_strategy
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.guards import GuardOptions
     from epicrisis.server.public_address import PublicAddress, split_port
@@ -182,7 +182,7 @@ def check_files(certificate: Path | None, key: Path | None) -> None:
 async def _serve(
     settings: Settings, notices: Sequence[Notice], libraries: Sequence[Path], address: Address, options: ServerOptions
 ) -> None:
-    """Serve until the process is told to stop. Running questions finish before it ends."""
+    """Serve until a signal stops the process. Running questions finish before it ends."""
     from epicrisis.server.app import create_app
     from epicrisis.server.process import GracefulServer, make_config
     from epicrisis.server.resources import Resources

@@ -1,11 +1,12 @@
 """Read PDF files: their text, page after page. One file, one document.
 
-Text keeps PDFium's order and line ends. Running heads, feet and page numbers are left out. A page without text is read
-by OCR if tesseract is installed. PDFium is not thread-safe: read in one thread at a time.
+Text keeps PDFium's order. Line ends within a sentence become spaces. Running heads, feet and page numbers are left out.
+A page without text is read by OCR if tesseract is installed. PDFium is not thread-safe: read in one thread at a time.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import closing, suppress
@@ -19,6 +20,7 @@ from epicrisis.corpus.article_ids import find_article_ids
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
 from epicrisis.corpus.removal_log import RUNNING_LINE
 from epicrisis.corpus.running_heads import OUTER_LINES, OuterLine, find_running_lines
+from epicrisis.corpus.wrapped_lines import is_continued, join_wrapped_lines
 from epicrisis.types import Document
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -30,6 +32,7 @@ MAX_PAGES = 100_000
 _MAX_OCR_SIDE = 6_000
 """Pixels of the longer side of an image that is read by OCR."""
 _PAGE_SEPARATOR = "\n\n"
+"""As long as the two spaces between pages that share a sentence."""
 # PDFium writes \x02 for a hyphen at a line's end, and omits the line end.
 _DIVIDED_WORD = re.compile(r"(\w{0,64}+)\x02(\w{0,64}+)")
 _WORD = re.compile(r"\w+")
@@ -57,9 +60,9 @@ def read_document(
     """Yield the only document, or why it was skipped: encrypted, broken, without text.
 
     `name` becomes the id (`file:<name>`) and the source. The title is the one in the file, else its stem. Pages are
-    separated by a blank line. In the metadata, `pages` has the offset in characters of each page's start;
-    `pages_without_text`, `pages_unreadable` and `pages_by_ocr` have page numbers, from 1, if there are such pages.
-    `doi` and `pmid` are there if they are clear, see `article_ids`.
+    separated by a blank line, or by two spaces within a sentence. In the metadata, `pages` has the offset in characters
+    of each page's start; `pages_without_text`, `pages_unreadable` and `pages_by_ocr` have page numbers, from 1, if
+    there are such pages. `doi` and `pmid` are there if they are clear, see `article_ids`.
 
     A word divided at a line end is joined if the joined word occurs elsewhere in the file. Otherwise the hyphen stays,
     as in `IL-6`, and only the line end is removed. `before_ocr` is called before each page that is read by OCR.
@@ -89,7 +92,7 @@ def read_document(
     id_ = f"file:{name}"
     yield Document(
         id=id_,
-        text=_PAGE_SEPARATOR.join(texts),
+        text=_join_pages(texts, pages.title),
         title=pages.title or Path(name).stem,
         source=name,
         metadata=metadata,
@@ -135,6 +138,18 @@ def _clean_texts(pages: Sequence[str | None]) -> list[str]:
         text = _DIVIDED_WORD.sub(partial(_join_word, words), page or "").replace("\r\n", "\n").replace("\r", "\n")
         texts.append(_CONTROL.sub(" ", text).strip())
     return texts
+
+
+def _join_pages(texts: Sequence[str], title: str) -> str:
+    """Return the texts without line ends within sentences, separated by a blank line, or by two spaces in a sentence.
+
+    No character moves to another offset.
+    """
+    joined = [join_wrapped_lines(text, title) for text in texts[:1]]
+    for page, following in itertools.pairwise(texts):
+        separator = "  " if is_continued(page, following) else _PAGE_SEPARATOR
+        joined += [separator, join_wrapped_lines(following, title)]
+    return "".join(joined)
 
 
 def _join_word(words: Container[str], match: re.Match[str]) -> str:

@@ -169,8 +169,8 @@ def read_sources(
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
-    A part that cannot be read is `Skipped`, in its place. The last item of a completely read file is its fingerprint.
-    A folder stands for every visible file below it in the order of the paths; files with other suffixes, and empty
+    A part that cannot be read becomes a `Skipped`. The last item of a completely read file is its fingerprint.
+    A folder means every visible file below it in the order of the paths; files with other suffixes, and empty
     files, are skipped. Entries of reference managers that describe no other file come last.
 
     * `format`: one of `FORMATS`, for files with any suffix; `medcpt` takes folders of NCBI's chunks.

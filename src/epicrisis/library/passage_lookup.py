@@ -6,6 +6,7 @@ import hashlib
 import heapq
 from collections.abc import Mapping, Sequence
 
+from epicrisis.library.checked_store import CheckedStore
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import check_scope
 from epicrisis.library.vector_matrix import scope_condition
@@ -13,10 +14,12 @@ from epicrisis.types import Passage, Scope
 
 
 def read_document_passages(
-    library: LibraryStore, document_ids: Sequence[str], scope: Scope
+    library: LibraryStore | CheckedStore, document_ids: Sequence[str], scope: Scope
 ) -> Mapping[str, tuple[Passage, ...]]:
     """Map each document to its passages in order. Documents that are missing or outside the scope are left out."""
     check_scope(scope)
+    if isinstance(library, CheckedStore):
+        return _read_by_ordinal(library, document_ids, scope)
     by_document: dict[str, list[Passage]] = {}
     for stored in library.open_table().passages_of(document_ids):
         if scope.admits(stored.passage):
@@ -26,6 +29,20 @@ def read_document_passages(
         if document_id in by_document:
             ordered[document_id] = tuple(sorted(by_document[document_id], key=lambda passage: passage.ordinal))
     return ordered
+
+
+def _read_by_ordinal(
+    store: CheckedStore, document_ids: Sequence[str], scope: Scope
+) -> Mapping[str, tuple[Passage, ...]]:
+    """Return the passages of documents in a store that finds passages by id alone."""
+    found: dict[str, tuple[Passage, ...]] = {}
+    for document_id in dict.fromkeys(document_ids):
+        passages: list[Passage] = []
+        while following := store.fetch([f"{document_id}#{len(passages)}"], scope):
+            passages += following
+        if passages:
+            found[document_id] = tuple(passages)
+    return found
 
 
 def sample_passages(library: LibraryStore, count: int, seed: int, scope: Scope) -> tuple[Passage, ...]:
@@ -38,5 +55,5 @@ def sample_passages(library: LibraryStore, count: int, seed: int, scope: Scope) 
     table = library.open_table()
     all_ids = (row["id"] for row in table.rows(["id"], scope_condition(scope, table)))
     ids = heapq.nsmallest(count, all_ids, key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).digest())
-    stored = table.fetch(ids)
-    return tuple(stored[id_].passage for id_ in ids if id_ in stored and scope.admits(stored[id_].passage))
+    present = table.fetch(ids)
+    return tuple(filter(scope.admits, map(present.__getitem__, filter(present.__contains__, ids))))

@@ -124,7 +124,7 @@ class LibraryReader:
             if library.holds_patients and not caller.has("patient-reader"):
                 continue
             assert pipeline.search is not None
-            documents, passages = await offload(pipeline, pipeline.search.library.count)
+            documents, passages = await offload(pipeline, pipeline.search.store.count)
             summary = {"name": library.name, "holds_patients": library.holds_patients}
             counts = {"documents": documents, "passages": passages}
             names = {"strategies": list(library.strategies), "strategy": pipeline.settings.strategy}
@@ -154,7 +154,7 @@ class LibraryReader:
         library, patient = await self._open(caller, "document", body.library, body.patient, body.break_glass)
         pipeline = library.pipeline
         assert pipeline.search is not None
-        stores = (pipeline.search.library, *pipeline.search.literature)
+        stores = (pipeline.search.store, *pipeline.search.literature)
         for place, store in enumerate(stores):
             # Notes of the libraries beside the first belong to other people.
             scope = Scope(patient=patient if place == 0 else None)
@@ -169,15 +169,12 @@ class LibraryReader:
         library, patient = await self._open(caller, "passage", body.library, body.patient, body.break_glass)
         pipeline = library.pipeline
         assert pipeline.search is not None
-        stores = (pipeline.search.library, *pipeline.search.literature)
+        stores = (pipeline.search.store, *pipeline.search.literature)
         for place, store in enumerate(stores):
             scope = Scope(patient=patient if place == 0 else None)
-            try:
-                (passage,) = await offload(pipeline, store.fetch, [body.id], scope)
-            except InputError:
-                continue
-            await self.record(caller, "passage", library, patient, [passage.document_id], body.break_glass)
-            return passage
+            for passage in await offload(pipeline, store.fetch, [body.id], scope):
+                await self.record(caller, "passage", library, patient, [passage.document_id], body.break_glass)
+                return passage
         raise NotFound("the library has no passage of this id that you may read: check the id, and the patient")
 
     async def list_patients(self, name: str, caller: Caller) -> tuple[PatientRecord, ...]:

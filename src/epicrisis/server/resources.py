@@ -137,7 +137,8 @@ class Resources:
         """Open the libraries with everything their strategies need. They share encoders, chat models and the budget.
 
         `settings` are those of the server; without a chat model only the strategy evidence is available (see
-        `api.choose_strategy`). Raises SettingsError for two folders of one name, and UserError as `Pipeline.open`.
+        `configuration.choose_strategy`). Raises SettingsError for two folders of one name, and UserError as
+        `Pipeline.open`.
         """
         if not libraries:
             raise SettingsError("there is no library to serve: name the folder of at least one library")
@@ -154,7 +155,9 @@ class Resources:
                 pipeline = Pipeline.open(logged, folder, strategies, notices, pool)
                 stack.push_async_callback(pipeline.aclose)
                 pipeline = replace(pipeline, settings=pipeline.settings.model_copy(update={"log": settings.log}))
-                open_libraries[name] = OpenLibrary(name, pipeline, holds_patients(folder), strategies)
+                # Of a store of another package, literature alone is read: it cannot say which patients it holds.
+                has_notes = settings.store is None and holds_patients(folder)
+                open_libraries[name] = OpenLibrary(name, pipeline, has_notes, strategies)
             await asyncio.to_thread(load_endpoint_client, settings)
             return cls(open_libraries, stack.pop_all())
 
@@ -176,7 +179,7 @@ class Resources:
         for library in self.libraries.values():
             search = library.pipeline.search
             if search is not None:
-                message = message.replace(str(search.library.path), library.name)
+                message = message.replace(str(search.store.path), library.name)
         for folder, name in self.private_folders.items():
             message = message.replace(folder, name)
         return hide_file_paths(message)

@@ -130,7 +130,8 @@ class Uploads:
     async def check_allowed(self, name: str, caller: Caller) -> OpenLibrary:
         """Return the library that the caller may add documents to. The access log has a refusal for a library of notes.
 
-        Raises NotFound, and AccessDenied without the role and for a library of notes.
+        Raises NotFound, also for a store of another package, and AccessDenied without the role and for a library of
+        notes.
         """
         library = self.resources.find(name)
         await self.access.check(caller, "upload", library, None)
@@ -140,6 +141,7 @@ class Uploads:
                 f"{library.name} holds patients' notes, which this version does not take as uploads: add them with "
                 "`epicrisis library add`"
             )
+        find_store(library)
         return library
 
     async def submit(self, request: Request, name: str, caller: Caller) -> UploadStatus:

@@ -24,6 +24,7 @@ from starlette.responses import Response
 
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.pdf_pages import PageBoxes, PageWords, fold_letters
+from epicrisis.library.checked_store import CheckedStore
 from epicrisis.references import list_page_starts
 from epicrisis.server.errors import NotFound, ServerBusy
 from epicrisis.server.page.document_view import BoxView, DocumentView, Highlight, SheetView, read_span
@@ -151,7 +152,10 @@ class PdfViewer:
 async def find_file(library: OpenLibrary, document_id: str) -> Origin:
     """Return the file of a document of literature. Raises NotFound if the library did not record it."""
     search = library.pipeline.search
-    for store in () if search is None else (search.library, *search.literature):
+    stores = () if search is None else (search.store, *search.literature)
+    for store in stores:
+        if isinstance(store, CheckedStore):
+            continue
         origins = await offload(library.pipeline, store.origins, [document_id])
         origin = origins.get(document_id)
         if origin is not None and origin.sha256:

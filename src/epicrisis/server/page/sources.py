@@ -33,7 +33,7 @@ async def read_documents(library: OpenLibrary, patient: str | None, document_ids
     if pipeline.search is None or not document_ids:
         return ()
     passages_by_id: dict[str, tuple[Passage, ...]] = {}
-    for place, store in enumerate((pipeline.search.library, *pipeline.search.literature)):
+    for place, store in enumerate((pipeline.search.store, *pipeline.search.literature)):
         # Notes of the libraries beside the first belong to other people.
         scope = Scope(patient=patient if place == 0 else None)
         for document_id, passages_of_one in (
@@ -119,7 +119,7 @@ async def open_document(
 ) -> DocumentView:
     """Return the view of a document with the place highlighted, in a PDF file also on its pages.
 
-    The text is that of the library if the same words still stand there, else that of the stored passages, without
+    The text is that of the library if it still has the same words, else that of the stored passages, without
     pages. `library` is None if the server no longer serves it. Raises NotFound if neither has the document.
     """
     current: Sequence[Passage] = ()

@@ -1,33 +1,35 @@
-"""The HTTP client of one endpoint: OpenAI's client, restricted to what this package sends.
+"""The HTTP client of one endpoint, restricted to what this package sends.
 
-Importing this module imports `openai`, which takes most of a second. Redirects are not followed: a call may contain a
-patient's record. Nothing from the environment is sent, except AWS's credentials to Bedrock.
+OpenAI's own client is not used: importing its types takes as long as a search. Redirects are not followed: a call may
+contain a patient's record. Nothing from the environment is sent, except AWS's credentials to Bedrock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
-from typing import Any, TypeAlias
+from typing import Any
 
 import httpx2
-from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient, Omit, Timeout
-from openai.providers import bedrock
 
 from epicrisis.errors import ModelMissing, ReplyInvalid
 from epicrisis.models.chat.endpoints.endpoint import Endpoint
+from epicrisis.models.chat.endpoints.failures import CredentialsMissing, RefusedCall, parse_error_body
 from epicrisis.privacy import silence_dependency_logs
 
 CONNECT_SECONDS = 10.0
 KEEPALIVE_SECONDS = 2.0
 """How long connections to other machines stay open for the next call."""
+DRAIN_SECONDS = 1.0
+"""How long to wait for the end of a stream after its last event, so that its connection can be used again."""
 MAX_REPLY_BYTES = 32 * 2**20
-"""Limit of a reply, or of one line of a stream: three times the largest possible, the tokens of a long prompt."""
+"""Limit of a reply, or of one event of a stream: three times the largest possible, the tokens of a long prompt."""
 MAX_ERROR_BYTES = 2**20
-Headers: TypeAlias = dict[str, str | Omit]
 
 
 class Connection:
@@ -35,130 +37,138 @@ class Connection:
 
     def __init__(self, endpoint: Endpoint, key: str | None, timeout: float | None, concurrency: int) -> None:
         silence_dependency_logs()
-        # A server may close an idle connection just when it is used again (llama.cpp and vLLM do after 5 s), and some
-        # servers use one thread per connection. On this machine each call has its own connection.
-        limits = httpx2.Limits(
-            max_connections=max(1000, 2 * concurrency), keepalive_expiry=0 if endpoint.local else KEEPALIVE_SECONDS
-        )
-        # A proxy for the outside world must not see calls to this machine.
-        tls = endpoint.base_url.startswith("https:") or not endpoint.local
-        http = _HttpClient(endpoint.host, trust_env=not endpoint.local, limits=limits, verify=tls)
-        options: dict[str, Any] = {"base_url": endpoint.base_url, "api_key": "none"}
-        self._headers: Headers = {"Authorization": f"Bearer {key or 'none'}"}
-        if endpoint.kind == "bedrock" and key is None:
-            # The AWS credentials of the environment sign each call.
-            if not os.environ.get("AWS_BEARER_TOKEN_BEDROCK") and find_spec("botocore") is None:
-                raise ModelMissing(
-                    "Bedrock needs a key (set api_key_file, or the variable that api_key_env names) or, for AWS "
-                    "credentials, another package: pip install 'epicrisis[bedrock]'"
-                )
-            family: Any = "mantle" if "bedrock-mantle" in endpoint.host else "runtime"
-            options = {"provider": bedrock(endpoint=family, region=endpoint.region, base_url=endpoint.base_url)}
-            self._headers = {}
+        self._host = endpoint.host
+        headers = {
+            "Accept": "application/json",
+            # A small compressed reply could unpack to more than the memory holds.
+            "Accept-Encoding": "identity",
+            "User-Agent": "epicrisis",
+        }
+        if endpoint.local:
+            # A server may close an idle connection just when it is used again (llama.cpp and vLLM do after 5 s), and
+            # some servers use one thread per connection. On this machine each call has its own connection.
+            headers["Connection"] = "close"
+        signature: _AwsSignature | None = None
+        if endpoint.kind == "bedrock":
+            key = key or os.environ.get("AWS_BEARER_TOKEN_BEDROCK")
+        if endpoint.kind == "bedrock" and not key:
+            signature = _AwsSignature(endpoint)
         elif endpoint.login is not None:
             login = ":".join(endpoint.login).encode()
-            self._headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
-        elif endpoint.kind == "azure":
-            self._headers = {"Authorization": Omit(), "api-key": key or Omit()}
-        self._client = _OpenAIClient(
-            headers={"Connection": "close"} if endpoint.local else {},
-            timeout=Timeout(timeout, connect=min(timeout or CONNECT_SECONDS, CONNECT_SECONDS)),
-            max_retries=0,
-            default_query=dict(endpoint.query),
-            http_client=http,
-            **options,
+            headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+        elif endpoint.kind != "azure":
+            headers["Authorization"] = f"Bearer {key or 'none'}"
+        elif key:
+            headers["api-key"] = key
+        self._client = httpx2.AsyncClient(
+            base_url=endpoint.base_url,
+            headers=headers,
+            params=dict(endpoint.query),
+            auth=signature,
+            timeout=httpx2.Timeout(timeout, connect=min(timeout or CONNECT_SECONDS, CONNECT_SECONDS)),
+            limits=httpx2.Limits(
+                max_connections=max(1000, 2 * concurrency), keepalive_expiry=0 if endpoint.local else KEEPALIVE_SECONDS
+            ),
+            verify=endpoint.base_url.startswith("https:") or not endpoint.local,
+            # A proxy for the outside world must not see calls to this machine.
+            trust_env=not endpoint.local,
         )
 
     async def get(self, path: str) -> object:
         """Return the JSON at this URL, or at this path below the base URL."""
-        return await self._client.get(path, cast_to=object, options={"headers": self._headers})
+        async with self._send("GET", path) as response:
+            return json.loads(await self._read(response, MAX_REPLY_BYTES))
 
     async def post(self, path: str, body: Mapping[str, Any]) -> object:
         """Return the JSON of the reply."""
-        return await self._client.post(path, cast_to=object, body=body, options={"headers": self._headers})
+        async with self._send("POST", path, body) as response:
+            return json.loads(await self._read(response, MAX_REPLY_BYTES))
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[object, None]:
         """Yield the JSON of each event, or of a whole reply. Closing the iterator ends the server's work."""
-        stream = await self._client.post(
-            path,
-            cast_to=object,
-            body=body,
-            options={"headers": self._headers},
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
-        async with stream:
-            if stream.response.headers.get("content-type", "").startswith("application/json"):
-                yield json.loads(await stream.response.aread())
+        async with self._send("POST", path, body) as response:
+            if response.headers.get("content-type", "").startswith("application/json"):
+                yield json.loads(await self._read(response, MAX_REPLY_BYTES))
                 return
-            async for event in stream:
-                yield event
+            # Not every server says that its stream is one.
+            response.headers["content-type"] = "text/event-stream"
+            events = aiter(httpx2.EventSource(response, max_event_size=MAX_REPLY_BYTES))
+            try:
+                async for event in events:
+                    if event.data.startswith("[DONE]"):
+                        break
+                    yield event.json()
+            except httpx2.SSEError:
+                raise self._make_size_error() from None
+            with suppress(TimeoutError, httpx2.HTTPError):
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    async for _ in events:
+                        pass
 
     async def close(self) -> None:
         """Close the client. A second call does nothing."""
-        await self._client.close()
+        await self._client.aclose()
 
-
-class _OpenAIClient(AsyncOpenAI):
-    """OpenAI's client without the headers it takes from the environment or that describe this machine."""
-
-    def __init__(self, *, headers: Mapping[str, str], **options: Any) -> None:
-        self._fixed_headers = {
-            "Accept": "application/json",
-            "Content-Type": "application/json",
-            "User-Agent": "epicrisis",
-            # A small compressed reply could unpack to more than the memory holds.
-            "Accept-Encoding": "identity",
-            **headers,
-        }
-        super().__init__(**options)
-
-    @property
-    def default_headers(self) -> dict[str, str | Omit]:
-        return dict(self._fixed_headers)
-
-
-class _HttpClient(DefaultAioHttpClient):
-    """An HTTP client that limits the size of replies."""
-
-    def __init__(self, host: str, **options: Any) -> None:
-        super().__init__(follow_redirects=False, **options)
-        self._host = host
-
-    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        response = await super().send(request, stream=True, **options)
-        try:
+    @asynccontextmanager
+    async def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[httpx2.Response]:
+        """Yield the response, whose content is still to be read. Raise RefusedCall for a refusal or a redirect."""
+        async with self._client.stream(method, path, json=body) as response:
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise ReplyInvalid(f"{self._host} compresses its replies against the request: check its proxy")
-            by_line = response.headers.get("content-type", "").startswith("text/event-stream")
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            limit = MAX_REPLY_BYTES if response.status_code < 400 else MAX_ERROR_BYTES
-            response.stream = _LimitedStream(response.stream, self._host, limit, by_line=by_line)
-            if not stream:
-                await response.aread()
-        except BaseException:
-            await response.aclose()
-            raise
-        return response
+            if not response.is_success:
+                content: object = (await self._read(response, MAX_ERROR_BYTES)).decode(errors="replace").strip()
+                with suppress(ValueError, RecursionError):
+                    content = json.loads(str(content))
+                raise RefusedCall(parse_error_body(content, response.status_code, response.headers))
+            yield response
+
+    async def _read(self, response: httpx2.Response, limit: int) -> bytes:
+        """Return the content. Raise ReplyInvalid if it exceeds `limit` bytes."""
+        content = bytearray()
+        async for chunk in response.aiter_raw():
+            content += chunk
+            if len(content) > limit:
+                raise self._make_size_error()
+        return bytes(content)
+
+    def _make_size_error(self) -> ReplyInvalid:
+        return ReplyInvalid(f"{self._host} sends more than a chat reply can contain: is it a chat endpoint?")
 
 
-class _LimitedStream(httpx2.AsyncByteStream):
-    """A byte stream that raises ReplyInvalid if it, or one of its lines with `by_line`, exceeds `limit` bytes."""
+class _AwsSignature(httpx2.Auth):
+    """Signs each request with the AWS credentials of the environment (signature version 4)."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, host: str, limit: int, *, by_line: bool) -> None:
-        self._inner = inner
-        self._host = host
-        self._limit = limit
-        self._by_line = by_line
+    def __init__(self, endpoint: Endpoint) -> None:
+        if find_spec("botocore") is None:
+            raise ModelMissing(
+                "Bedrock needs a key (set api_key_file, or the variable that api_key_env names) or, for AWS "
+                "credentials, another package: pip install 'epicrisis[bedrock]'"
+            )
+        from botocore.session import Session
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._inner:
-            end = chunk.rfind(b"\n") if self._by_line else -1
-            size = len(chunk) - end - 1 if end >= 0 else size + len(chunk)
-            if size > self._limit:
-                raise ReplyInvalid(f"{self._host} sends more than a chat reply can contain: is it a chat endpoint?")
-            yield chunk
+        self._service = "bedrock-mantle" if "bedrock-mantle" in endpoint.host else "bedrock"
+        self._region = endpoint.region
+        self._session = Session()
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Yield the request with its signature. Raise CredentialsMissing."""
+        # The credentials may come from a file or from another service.
+        await asyncio.to_thread(self._sign, request)
+        yield request
+
+    def _sign(self, request: httpx2.Request) -> None:
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            credentials = self._session.get_credentials()
+            if credentials is None:
+                raise CredentialsMissing
+            signed = AWSRequest(request.method, str(request.url), dict(request.headers), request.content)
+            SigV4Auth(credentials.get_frozen_credentials(), self._service, self._region).add_auth(signed)
+        except BotoCoreError:
+            raise CredentialsMissing from None
+        request.headers.update(dict(signed.headers.items()))

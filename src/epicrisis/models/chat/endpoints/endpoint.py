@@ -29,7 +29,7 @@ class Endpoint:
     kind: Literal["openai", "azure", "bedrock"]
     """How calls are authenticated: a bearer token, Azure's `api-key`, or AWS's signature if there is no key."""
     base_url: str
-    """The base URL for OpenAI's client, without login, query and fragment."""
+    """The base URL of OpenAI's paths, without login, query and fragment."""
     host: str
     """The name of the endpoint in messages."""
     local: bool

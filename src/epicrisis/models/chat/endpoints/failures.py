@@ -70,15 +70,25 @@ class ErrorInReply(ValueError):
         self.body = body
 
 
+class RefusedCall(Exception):
+    """A response of a server that is no success. The words of the server may repeat the prompt."""
+
+    def __init__(self, response: ErrorResponse) -> None:
+        super().__init__("a refused call")
+        self.response = response
+
+
+class CredentialsMissing(Exception):
+    """No credentials of AWS were found, or they could not be read."""
+
+
 def get_foreign_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of the client, of its transports and of parsing. Several failed addresses raise a group."""
-    import aiohttp
+    """Return the exceptions of a connection and of parsing. Several failed addresses raise a group."""
     import httpx2
-    import openai
 
     return (
-        openai.OpenAIError,
-        aiohttp.ClientError,
+        RefusedCall,
+        CredentialsMissing,
         httpx2.HTTPError,
         httpx2.InvalidURL,
         TimeoutError,
@@ -90,37 +100,29 @@ def get_foreign_errors() -> tuple[type[Exception], ...]:
 
 def read_error_response(error: Exception) -> ErrorResponse | None:
     """Return the server's refusal that the exception carries, if any."""
-    import openai
-
-    if isinstance(error, ErrorInReply):
-        return parse_error_body(error.body)
-    if not isinstance(error, openai.APIError) or isinstance(error, openai.APIConnectionError):
-        return None
-    refusal = parse_error_body(error.body, getattr(error, "status_code", None))
-    message = refusal.message
-    if not message and error.body is None:
-        message = error.message[:_MAX_MESSAGE]
-    response = getattr(error, "response", None)
-    headers = {} if response is None else response.headers
-    return ErrorResponse(refusal.status, refusal.body, message, headers)
+    if isinstance(error, RefusedCall):
+        return error.response
+    return parse_error_body(error.body) if isinstance(error, ErrorInReply) else None
 
 
-def parse_error_body(body: object, status: int | None = None) -> ErrorResponse:
+def parse_error_body(
+    body: object, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> ErrorResponse:
     """Parse the JSON of an error as OpenAI, vLLM, FastAPI (`detail`) or Google (a list of one object) writes it."""
+    headers = headers or {}
     if isinstance(body, list) and body:
         body = body[0]
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
     if not isinstance(body, dict):
-        return ErrorResponse(status, {}, body[:_MAX_MESSAGE] if isinstance(body, str) else "")
+        return ErrorResponse(status, {}, body[:_MAX_MESSAGE] if isinstance(body, str) else "", headers)
     message = body.get("message") or body.get("detail") or body.get("error") or ""
-    return ErrorResponse(status or _parse_number(body.get("code")), body, str(message)[:_MAX_MESSAGE])
+    return ErrorResponse(status or _parse_number(body.get("code")), body, str(message)[:_MAX_MESSAGE], headers)
 
 
 def map_error(error: Exception, host: str, timeout: float | None, secrets: Sequence[str]) -> EpicrisisError:
     """Return the package's exception for one of `get_foreign_errors`. No message repeats one of `secrets`."""
-    import aiohttp
-    import openai
+    import httpx2
 
     causes = list(walk_causes(error))
 
@@ -131,23 +133,23 @@ def map_error(error: Exception, host: str, timeout: float | None, secrets: Seque
         if isinstance(cause, NetworkRefused):
             return cause
     if (refusal := read_error_response(error)) is not None:
-        return map_error_response(refusal, host, secrets, partial=not isinstance(error, openai.APIStatusError))
+        return map_error_response(refusal, host, secrets, partial=isinstance(error, ErrorInReply))
     if is_caused_by(ssl.SSLError):
         message = f"{host} failed the TLS check: correct the URL, or set SSL_CERT_FILE to its certificate authority"
         return EndpointRejected(message, usage=FAILED_CALL)
-    if is_caused_by(aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+    if isinstance(error, CredentialsMissing):
+        message = f"no credentials were found for {host}: set those of AWS, or api_key_file"
+        return EndpointRejected(message, usage=FAILED_CALL)
+    if is_caused_by(httpx2.ConnectError, httpx2.ConnectTimeout):
         message = f"nothing answers at {host}: start the server, or choose another endpoint with --model"
         return EndpointUnreachable(message, usage=FAILED_CALL)
-    if is_caused_by(TimeoutError):
+    if is_caused_by(TimeoutError, httpx2.TimeoutException):
         within = f" in {timeout:g} s" if timeout else ""
         message = f"no answer from {host}{within}: is it overloaded? raise timeout_seconds"
         return EndpointTimeout(message, usage=UNKNOWN_USAGE)
-    if isinstance(error, (openai.APIConnectionError, ExceptionGroup)):
+    if isinstance(error, (httpx2.HTTPError, ExceptionGroup)):
         message = f"{host} broke off the connection: try again, or see its log"
         return EndpointUnreachable(message, usage=UNKNOWN_USAGE)
-    if isinstance(error, openai.OpenAIError):
-        message = f"no credentials were found for {host}: set those of AWS, or api_key_file"
-        return EndpointRejected(message, usage=FAILED_CALL)
     message = f"{host} did not send a chat reply: is its URL right (does it end in /v1)?"
     return ReplyInvalid(message, usage=UNKNOWN_USAGE)
 

@@ -4,7 +4,7 @@ OpenAI defines a path for the list of models only; llama.cpp and vLLM have other
 not exist there. A failure that may pass raises, until it has happened too often in a row.
 
 What an earlier process learned is used without asking until `forget`: after the endpoint contradicts it, or when a
-prompt comes near the window, the endpoint is asked anew.
+prompt comes near the window, the endpoint is asked again.
 """
 
 from __future__ import annotations
@@ -99,10 +99,9 @@ class EndpointProbe:
         """Return the first model the endpoint lists. Raise ChatError if the list cannot be fetched."""
         async with self._lock("models"):
             if self._models is None or not self._models.data:
-                listing = await self._fetch("/models", None)
                 try:
-                    self._models = _ModelList.model_validate(listing)
-                except ValidationError:
+                    self._models = _ModelList.model_validate(await self._fetch("/models", None))
+                except (errors.ReplyInvalid, ValidationError):
                     return None
         return self._models.data[0].id if self._models.data else None
 

@@ -1,0 +1,32 @@
+"""Find the code of libraries that are not in their folder.
+
+It is found by name, because it builds on the modules that ask for it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from epicrisis.errors import LibraryError
+from epicrisis.remote_libraries import find_address
+
+_POSTGRESQL = "epicrisis.library.postgresql.engine"
+
+
+def is_in_database(folder: Path) -> bool:
+    """Return whether this folder stands for a library in PostgreSQL."""
+    address = find_address(folder)
+    return address is not None and address.scheme == "postgresql"
+
+
+def load_database_engine() -> Any:
+    """Return the module `library.postgresql.engine`, whose functions take the folder of a library in PostgreSQL."""
+    return import_module(_POSTGRESQL)
+
+
+def check_in_folder(folder: Path, command: str, advice: str) -> None:
+    """Raise LibraryError if this command, which is for libraries in folders, is given one in a database."""
+    if is_in_database(folder):
+        raise LibraryError(f"{command} is for libraries in folders: {advice}")
