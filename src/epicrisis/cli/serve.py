@@ -89,7 +89,7 @@ def serve(
     Without --model and --strategy, answers are the sentences of the library that bear on the question. A library of
     patients' notes, and an address other than this machine, need users (`epicrisis users add`).
     """
-    from epicrisis.api import check_settings, choose_strategy
+    from epicrisis.configuration import check_settings, choose_strategy
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.guards import GuardOptions
     from epicrisis.server.public_address import PublicAddress, split_port
