@@ -29,7 +29,6 @@ _File = Annotated[Path | None, Option("--file", help="List the documents of this
 
 
 @command(
-    name="list",
     examples=[
         "epicrisis library list ~/lib",
         "epicrisis library list ~/lib --documents --limit 200",

@@ -34,7 +34,7 @@ from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
-from epicrisis.library.remote_store import check_in_folder, is_in_database, load_database_engine
+from epicrisis.library.remote_store import check_in_folder, load_engine
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -108,9 +108,13 @@ class LibraryStore:
         manifest = manifests.build_manifest(
             encoder_fingerprint, encoder_name, dimensions, max_tokens=max_tokens, overlap=overlap, splitter=splitter
         )
-        if is_in_database(folder):
-            library: LibraryStore = load_database_engine().create_library(folder, manifest)
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.create_library(folder, manifest)
             return library
+        return cls._create(folder, manifest, engine)
+
+    @classmethod
+    def _create(cls, folder: Path, manifest: LibraryManifest, engine: TableEngine) -> Self:
         parts.check_vacant(folder)
         with translate_errors(folder):
             # The library may hold patients' records, so only its owner gets access.
@@ -136,8 +140,8 @@ class LibraryStore:
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
-        if is_in_database(folder):
-            library: LibraryStore = load_database_engine().open_library(folder, write=write)
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.open_library(folder, write=write)
             return library
         lock = parts.acquire_lock(folder) if write else None
         try:
@@ -383,7 +387,7 @@ class LibraryStore:
             )
         if k < 1:
             return ()
-        with self._thread_lock, self._parts.newest_table().snapshot():
+        with self._thread_lock, self._parts.reopen_if_moved().snapshot():
             ranking = self._parts.vectors.nearest(vector, k, scope, read_search_parameters(self.path))
             return self._parts.mark_retracted(ranking)
 
@@ -401,8 +405,8 @@ class LibraryStore:
         """Fetch the passages that exist and that the scope admits, see PassageStore."""
         check_scope(scope)
         with self._thread_lock:
-            stored = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
-        passages = [stored[passage_id].passage for passage_id in passage_ids if passage_id in stored]
+            present = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
+        passages = [present[passage_id] for passage_id in passage_ids if passage_id in present]
         return tuple(filter(scope.admits, passages))
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
@@ -476,6 +480,9 @@ class LibraryStore:
         check_in_folder(
             folder, "library repair", "restore a database from its backup, and rebuild indexes with REINDEX"
         )
+        if (module := load_engine(folder)) is not None:
+            report: LibraryInfo = module.repair_library(folder)
+            return report
         manifests.read_manifest(folder)
         lock = parts.acquire_lock(folder)
         try:
