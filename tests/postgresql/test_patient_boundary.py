@@ -85,11 +85,12 @@ def ward(server: PostgresqlServer, tmp_path_factory: pytest.TempPathFactory) -> 
         ward = LibraryDatabase(server, "ward")
         documents = [build_stored_document(f"paper {number}", "aspirin lowers the risk") for number in range(20)]
         for number, patient in enumerate(PATIENTS):
-            vector = np.asarray([[number, 1, 0, 0]], dtype=np.float32)
             metadata = {"patient_name": f"Name of {patient}"}
             text = f"aspirin was given: secret {patient}."
             documents.append(
-                build_stored_document(f"note {patient}", text, vectors=vector, patient=patient, metadata=metadata)
+                build_stored_document(
+                    f"note {patient}", text, vectors=[[number, 1, 0, 0]], patient=patient, metadata=metadata
+                )
             )
         with ward.create() as library:
             library.add(documents)
@@ -192,7 +193,7 @@ def test_roles_of_servers_have_no_way_around_the_rule(ward: LibraryDatabase) -> 
             "AND has_table_privilege(%s, oid, 'SELECT')",
             (READER,),
         ).fetchall()
-    tables = {name: is_protected for name, is_protected in rows}
+    tables = dict(rows)
     protected = {"passages", "documents", "origins"}
     assert tables == {**dict.fromkeys(protected, True), "library": False, "sources": False, "declared": False}
 

@@ -93,7 +93,7 @@ def build_document(number: int, text: str) -> StoredDocument:
     journal = next(name for name, step in reversed(SHARES.items()) if number % step == 0)
     types = [name for name, step in SHARES.items() if number % step == 0]
     metadata = {"journal": journal, "publication_types": types}
-    vectors = project_words(text)[None, :]
+    vectors = [project_words(text).tolist()]
     return build_stored_document(f"pubmed:{number}", text, vectors=vectors, metadata=metadata)
 
 
