@@ -1,9 +1,9 @@
 """The first fifteen minutes with epicrisis, paper-qa and llm: the same tasks, one after the other, on this machine.
 
-    python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b --log build/fifteen/requests.jsonl --replies build/fifteen/replies &
-    python -m benchmarks.first_fifteen_minutes build/fifteen install      # environments by pip, without its cache
-    python -m benchmarks.first_fifteen_minutes build/fifteen run
-    python -m benchmarks.first_fifteen_minutes build/fifteen run llm search ask
+    python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b qwen2.5-coder-1.5b --folder build/fifteen &
+    python benchmarks/first_fifteen_minutes.py build/fifteen install      # environments by pip, without its cache
+    python benchmarks/first_fifteen_minutes.py build/fifteen run
+    python benchmarks/first_fifteen_minutes.py build/fifteen run llm search ask
 
 `install` makes one environment for each program. `run` gives each program an empty home folder and the folder of
 `rivals/mixed_folder.py`, and runs the commands of its own README in a terminal of 80 columns. It prints steps (commands
@@ -30,10 +30,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.rivals.mixed_folder import write_mixed_folder
+from rivals.mixed_folder import write_mixed_folder
 
 ROOT = Path(__file__).parents[1]
-URL, MODEL = "http://127.0.0.1:8377/v1", "qwen2.5-coder-0.5b"
+URL = "http://127.0.0.1:8377/v1"
+MODEL = "qwen2.5-coder-1.5b"
+SMALL_MODEL = "qwen2.5-coder-0.5b"
+"""Describes documents for paper-qa, which needs a call for each."""
 QUESTION = "Does aspirin lower the risk of preterm pre-eclampsia?"
 SECOND = "Which antithrombotic dose was given, and until when?"
 PACKAGES = {"epicrisis": [f"{ROOT}[office]"], "paper-qa": ["paper-qa[office]"], "llm": ["llm", "markitdown[pdf,docx]"]}
@@ -52,14 +55,15 @@ class Task:
     stop_after: float | None = None
 
 
-PQA = (
-    f"pqa -s fast --llm openai/{MODEL} --summary_llm openai/{MODEL} --agent.agent_llm openai/{MODEL}"
-    " --agent.agent_type fake --embedding openai/text-embedding-3-small"
-)
-LLM_CONFIG = (
-    f'mkdir -p "$(dirname "$(llm logs path)")"; printf -- "- model_id: local\\n  model_name: {MODEL}\\n  api_base: {URL}\\n" '
-    '> "$(dirname "$(llm logs path)")/extra-openai-models.yaml"'
-)
+PQA = "pqa -s fast --embedding openai/text-embedding-3-small --agent.agent_type fake"
+PQA_INDEX = f"{PQA} --llm openai/{SMALL_MODEL} index ."
+PQA_ASK = f"{PQA} --llm openai/{MODEL} --summary_llm openai/{MODEL} ask"
+LLM_CONFIG = f"""mkdir -p "$(dirname "$(llm logs path)")"
+cat > "$(dirname "$(llm logs path)")/extra-openai-models.yaml" <<EOF
+- model_id: local
+  model_name: {MODEL}
+  api_base: {URL}
+EOF"""
 LLM_ASK = (
     'llm similar papers -n 4 -p -c "{question}" | '
     'llm -m local -s "Answer from these excerpts only, and name the file of each statement: {question}"'
@@ -71,7 +75,7 @@ TASKS: Mapping[str, Sequence[Task]] = {
     "epicrisis": (
         Task("help", ["epicrisis"]),
         Task("set up", ["epicrisis models pull minilm"]),
-        Task("interrupt", ["epicrisis library add ~/lib papers"], stop_after=4),
+        Task("interrupt", ["epicrisis library add ~/lib papers"], stop_after=2),
         Task("add", ["epicrisis library add ~/lib papers"]),
         Task("add again", ["epicrisis library add ~/lib papers"]),
         Task("list", ["epicrisis library list ~/lib"]),
@@ -96,17 +100,17 @@ TASKS: Mapping[str, Sequence[Task]] = {
     ),
     "paper-qa": (
         Task("help", ["pqa", "pqa --help"]),
-        Task("interrupt", [f"cd papers && {PQA} index ."], stop_after=15),
-        Task("add", [f"cd papers && {PQA} index ."]),
-        Task("add again", [f"cd papers && {PQA} index ."]),
+        Task("interrupt", [f"cd papers && {PQA_INDEX}"], stop_after=15),
+        Task("add", [f"cd papers && {PQA_INDEX}"]),
+        Task("add again", [f"cd papers && {PQA_INDEX}"]),
         Task("search", [f'cd papers && {PQA} search "aspirin pre-eclampsia"']),
-        Task("ask", [f'cd papers && {PQA} ask "{QUESTION}"']),
-        Task("second question", [f'cd papers && {PQA} ask "{SECOND}"']),
-        Task("wrong model", [f'cd papers && {PQA.replace(MODEL, "qwen9")} ask "{QUESTION}"']),
+        Task("ask", [f'cd papers && {PQA_ASK} "{QUESTION}"']),
+        Task("second question", [f'cd papers && {PQA_ASK} "{SECOND}"']),
+        Task("wrong model", [f'cd papers && {PQA_ASK.replace(MODEL, "qwen9")} "{QUESTION}"']),
         Task("unknown model", [f'cd papers && pqa -s fast --llm llama9 --summary_llm llama9 ask "{QUESTION}"']),
-        Task("no server", [f'cd papers && {PQA} ask "{QUESTION}"'], NO_NETWORK),
+        Task("no server", [f'cd papers && {PQA_ASK} "{QUESTION}"'], NO_NETWORK),
         Task("no key", [f'cd papers && pqa -s fast ask "{QUESTION}"'], NO_KEY),
-        Task("delete", ["rm papers/aspirin-reye-syndrome.pdf", f"cd papers && {PQA} index ."]),
+        Task("delete", ["rm papers/aspirin-reye-syndrome.pdf", f"cd papers && {PQA_INDEX}"]),
         Task("data", ["find ~ -type f -not -path '*/papers/*' -printf '%m %8s %P\\n'"]),
     ),
     "llm": (
@@ -145,7 +149,7 @@ class Measurement:
 
 
 def run_task(task: Task, program: str, folder: Path) -> Measurement:
-    """Run the commands of a task in a terminal of 80 columns and 24 lines. Stop it as `stop_after` says, or after 9 min."""
+    """Run the commands of a task in a terminal of 80 columns. Stop it as `stop_after` says, or after 9 minutes."""
     home = folder / "homes" / program
     environment = {
         "HOME": str(home),
@@ -171,6 +175,8 @@ def run_task(task: Task, program: str, folder: Path) -> Measurement:
         cwd=home,
         env=given,
         start_new_session=True,
+        # A shell starts its background jobs with Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(slave)
     return _watch(child.pid, master, began, task.stop_after)
