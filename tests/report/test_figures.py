@@ -59,6 +59,30 @@ def test_line_plot_is_independent_of_row_order() -> None:
     assert map_points(lines) == map_points(right)
 
 
+def test_row_without_place_among_panels_is_in_each_that_it_fits() -> None:
+    share = Mean(0.5, Interval(0.4, 0.6), 40)
+    rows = (("a", None, "closed-book"), ("a", 100, "rag"), ("a", 200, "rag"), ("b", 100, "rag"), ("c", None, "rag"))
+    table = Table("T", ("model", "tokens", "arm", "share right"), tuple((*row, share) for row in rows))
+    plot = PlotSpec("Shares", "points", ("share right",), ("arm",), ("arm",), panel=("model", "tokens"))
+    marks = [(mark.panel, mark.row) for mark in plot_figure(plot, table).marks]
+    assert marks == [
+        ("a, tokens 100", "closed-book"),
+        ("a, tokens 200", "closed-book"),
+        ("a, tokens 100", "rag"),
+        ("a, tokens 200", "rag"),
+        ("b, tokens 100", "rag"),
+        ("c", "rag"),
+    ]
+
+
+def test_series_of_several_columns_do_not_repeat_the_row() -> None:
+    difference = Difference(0.1, Interval(0, 0.2), 0.05, 40, 40)
+    columns = ("arm", "difference to rag", "difference to brief-context")
+    table = Table("T", columns, (("focused", difference, difference), ("rotations", difference, None)))
+    plot = PlotSpec("Differences", "points", ("difference to *",), ("arm",), ("arm",))
+    assert plot_figure(plot, table).series == ("difference to RAG", "difference to BriefContext")
+
+
 def test_line_plot_draws_bounds_without_place() -> None:
     lines = plot_all(tables.by_length())["Accuracy by the number of documents"][0]
     assert lines.plot.log2

@@ -200,6 +200,28 @@ def test_page_states_repeated_cells_once_in_the_caption() -> None:
     assert unquote(str(link.attributes["href"])).splitlines()[1] == "tiny,rag,0,4"
 
 
+def test_page_names_empty_columns_in_the_caption() -> None:
+    rows = (("tiny", "rag", 4, None), ("tiny", "brief-context", 5, None))
+    table = Table("Counts", ("model", "arm", "right", "difference to rag"), rows)
+    tree = parse_page(
+        render_page((replace(report_findings.by_position(), tables=(table,), published=()),), plots=False)
+    )
+    assert [read_text(node) for node in tree.css("thead th")] == ["arm", "right"]
+    captions = [read_text(node) for node in tree.css("caption small")]
+    assert captions == ["In all rows: model tiny.", "Without a value: difference to RAG."]
+
+
+def test_page_without_tested_differences_states_the_shares() -> None:
+    rows = tuple(("tiny", arm, Mean(share, Interval(0, 1), 40)) for arm, share in (("rag", 0.25), ("closed-book", 0.5)))
+    table = Table("Accuracy", ("model", "arm", "share right"), rows)
+    tree = parse_page(
+        render_page((replace(report_findings.by_position(), tables=(table,), published=()),), plots=False)
+    )
+    headline = read_text(tree.css_first(".headline"))
+    assert headline.startswith("The share right was highest with closed book, 50.0 %")
+    assert headline.endswith("the difference was not tested.")
+
+
 def test_page_names_arms_only_as_words() -> None:
     assert name_arms("rag+route beats rag, not rag-model or storage") == (
         "RAG, then BriefContext beats RAG, not rag-model or storage"

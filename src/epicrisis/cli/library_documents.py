@@ -30,7 +30,6 @@ _File = Annotated[Path | None, Option("--file", help="List the documents of this
 
 
 @command(
-    name="list",
     examples=[
         "epicrisis library list ~/lib",
         "epicrisis library list ~/lib --documents --limit 200",
@@ -168,7 +167,7 @@ def show(
 
     A note of a patient is shown with --patient only.
     """
-    from epicrisis.document_export import restore_document
+    from epicrisis.library.document_export import restore_document
     from epicrisis.library.library import LibraryStore
 
     with LibraryStore.open(library) as store:
@@ -278,7 +277,7 @@ def export(
     The suffix of the file decides, and it is readable by its owner only. Without --patient only documents without a
     patient are written, with it only the notes of this patient.
     """
-    from epicrisis.document_export import export_documents
+    from epicrisis.library.document_export import export_documents
     from epicrisis.library.library import LibraryStore
 
     if patient is not None and all_patients:
@@ -308,7 +307,7 @@ def export(
 def _write_documents(documents: Iterable[Document], output: Path | None) -> int:
     """Write the documents to a file, by its suffix, or as lines to standard output. Return their number."""
     from epicrisis.cli.answer_output import check_new_file, open_new_file, write_private_text
-    from epicrisis.document_export import to_json_line
+    from epicrisis.library.document_export import to_json_line
     from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, make_document_source
 
     count = 0

@@ -19,6 +19,7 @@ from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Cell, PlotS
 from epicrisis.evaluation.analysis.table_text import label_row
 from epicrisis.evaluation.experiments.positions import PLACE_PLOT
 from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
+from epicrisis.report.page_header import name_arms
 from epicrisis.report.table_cells import NONE, CellText, cell_text, column_unit
 
 AxisUnit: TypeAlias = Literal["%", "percentage points", ""]
@@ -165,12 +166,13 @@ def plot_figure(plot: PlotSpec, table: Table, *, printed: bool = False) -> PlotF
     # A table of means may have a row of their differences, which are on another scale.
     kind = next(filter(set(map(type, cells)).__contains__, (Mean, Difference)), None)
     shares = not printed and all(column_unit(name, table.column(name)) == "share" for name in columns)
-    marks = []
-    for row in table.rows:
+    rows = [_Row(table, cells) for cells in table.rows]
+    marks: list[PlotMark] = []
+    for row in rows:
         for name in columns:
-            mark = _mark(plot, _Row(table, row), name, kind, shares, printed, len(columns) > 1)
+            mark = _mark(plot, row, name, kind, shares, printed, len(columns) > 1)
             if mark is not None:
-                marks.append(mark)
+                marks += [replace(mark, panel=panel) for panel in _list_panels(row, rows, plot.panel)]
     if plot.kind == "line":
         # Sort along each line: rows may be in the order in which their cases ended.
         names = list(dict.fromkeys(map(_LINE, marks)))
@@ -179,6 +181,17 @@ def plot_figure(plot: PlotSpec, table: Table, *, printed: bool = False) -> PlotF
     if printed or (shares and plot.kind != "bars"):
         unit = "percentage points" if kind is Difference else "%"
     return PlotFigure(plot, tuple(marks), unit, columns[0].removesuffix(" (%)") if len(columns) == 1 else "")
+
+
+def _list_panels(row: _Row, rows: Sequence[_Row], columns: Sequence[str]) -> list[str]:
+    """Return the panels of a row. One without a cell, such as the arm without evidence, is in each that it fits."""
+    named = [column for column in columns if column in row.table.columns]
+    known = [column for column in named if row[column] is not None]
+    panels: dict[str, None] = {}
+    for other in rows if len(known) < len(named) else ():
+        if all(row[column] == other[column] for column in known) and None not in map(other.__getitem__, named):
+            panels.setdefault(other.name(columns))
+    return list(panels) or [row.name(columns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +230,8 @@ def _mark(
             return None
         if isinstance(place, Mean) and x is not None:
             x *= 100
+    # The name of the row says what the series would repeat.
+    series = "" if many and set(plot.series) <= set(plot.along) else row.name(plot.series)
     name = row.name(plot.along) if plot.along else label_row(row.table, row.cells, (*plot.series, *plot.panel))
     scale = 100 if shares else 1
     text = CellText(f"{cell} %") if printed else cell_text(cell, "share" if shares else "number")
@@ -225,7 +240,7 @@ def _mark(
         panel=row.name(plot.panel),
         row="" if plot.kind == "line" else name or NONE,
         x=x,
-        series=", ".join(filter(None, (row.name(plot.series), column if many else ""))),
+        series=", ".join(filter(None, (series, name_arms(column) if many else ""))),
         value=scale * value,
         low=None if interval is None else scale * interval.low,
         high=None if interval is None else scale * interval.high,

@@ -39,7 +39,7 @@ _NO_SOURCE = "'none'"
 SHOWN_FINDINGS = 5
 """Sentences of a section that are not folded."""
 _ROWS_ON_PAPER = 40
-_LEAST_ROWS = 3
+_LEAST_ROWS = 2
 """Rows from which columns that say the same are moved to the caption."""
 ERRATA: Mapping[str, str] = {
     "B1": "Equation 1 has the wrong sign: map-reduce is needed if the rankings disagree.",
@@ -126,6 +126,8 @@ class _TableView:
     figures: tuple[_FigureView, ...]
     constants: tuple[tuple[str, CellText], ...]
     """Columns with the same cell in all rows. They stand in the caption."""
+    empty: tuple[str, ...]
+    """Columns without a value in any row. The caption names them."""
     step: int
     """On paper, every `step`-th row is printed, and the last one. The page says how many are left out."""
     printed: Published | None = None
@@ -152,6 +154,11 @@ class _Section:
     """The finding in one sentence, or empty."""
     sources: tuple[str, ...]
     """Model, questions and day of each run."""
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """The findings, without the one of the headline."""
+        return tuple(sentence for sentence in map(name_arms, self.findings.conclusions) if sentence != self.headline)
 
     @property
     def lead(self) -> _TableView | None:
@@ -257,7 +264,8 @@ def _table_view(
     keys = count_key_columns(table)
     places = [] if printed else _find_constants(rows, keys)
     varying_places = [place for place in range(len(table.columns)) if place not in places]
-    constants = [(table.columns[place], rows[0][place]) for place in places]
+    constants = [(table.columns[place], rows[0][place]) for place in places if rows[0][place].figure != NONE]
+    empty = [table.columns[place] for place in places if rows[0][place].figure == NONE]
     numeric = tuple(str not in map(type, table.column(name)) for name in table.columns)
     return _TableView(
         number=number,
@@ -274,6 +282,7 @@ def _table_view(
         csv="",
         figures=figures,
         constants=tuple(constants),
+        empty=tuple(empty),
         step=step,
         printed=printed,
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from epicrisis.evaluation.analysis.conclusions import draw_headline
+from epicrisis.evaluation.analysis.conclusions import describe_shares, draw_headline
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.recorded_run import RunSummary
@@ -47,11 +47,11 @@ def name_arms_of_table(table: Table) -> Table:
 
 
 def write_headline(findings: Findings) -> str:
-    """Return the finding in one sentence, or empty if nothing was tested."""
-    for table in findings.tables:
-        headline = draw_headline(table)
-        if headline:
-            return name_arms(headline)
+    """Return the finding in one sentence: the tested differences, or else the shares; empty without either."""
+    for describe in (draw_headline, describe_shares):
+        for table in findings.tables:
+            if headline := describe(table):
+                return name_arms(headline)
     return ""
 
 

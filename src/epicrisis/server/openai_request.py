@@ -88,7 +88,7 @@ class ChatMessage(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """What a stream contains besides the answer."""
+    """What a stream contains in addition to the answer."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -12,6 +12,7 @@ from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.conclusions import (
     MEASURE_COLUMN,
     PATIENTS_COLUMN,
+    describe_shares,
     draw_conclusions,
     draw_headline,
     smallest_shown,
@@ -19,7 +20,7 @@ from epicrisis.evaluation.analysis.conclusions import (
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.sample_size import smallest_difference
-from epicrisis.evaluation.analysis.statistics import Difference, Interval, paired_difference
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.outcomes import Outcome
 
@@ -208,3 +209,28 @@ def test_headline_of_one_comparison_is_its_conclusion() -> None:
     table = make_table(("qwen", "brief-context", 25, SAME, 1.0))
     assert (draw_headline(table),) == draw_conclusions(table)
     assert draw_headline(make_table(("qwen", "oracle", None, BOUND, None))) == ""
+
+
+def test_untested_shares_are_described_by_the_highest_and_the_lowest() -> None:
+    low, high = Mean(0.075, Interval(0.026, 0.199), 40), Mean(0.2, Interval(0.105, 0.348), 40)
+    columns = ("arm", "share right")
+    assert describe_shares(Table("T", columns, (("closed-book", low), ("focused", high)))) == (
+        "The share right was highest with focused, 20.0 % (95 % interval 10.5 to 34.8; 40 questions), and lowest with "
+        "closed-book, 7.5 % (95 % interval 2.6 to 19.9; 40 questions); the difference was not tested."
+    )
+    assert describe_shares(Table("T", columns, (("focused", high),))) == (
+        "The share right was 20.0 % (95 % interval 10.5 to 34.8; 40 questions) with focused."
+    )
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        Table("T", ("arm", "right"), (("rag", 3),)),
+        Table("T", ("place", "share right"), ((3, Mean(0.2, Interval(0.1, 0.3), 40)),)),
+        Table("T", ("arm", "share right"), (("rag", Mean(float("nan"), Interval(0, 1), 0)),)),
+        Table("T", ("arm", "share right"), ()),
+    ],
+)
+def test_table_without_shares_of_arms_is_not_described(table: Table) -> None:
+    assert describe_shares(table) == ""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import NormalDist
 
+from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN
 from epicrisis.evaluation.analysis.sample_size import ALPHA, POWER, format_points, format_power, smallest_difference
-from epicrisis.evaluation.analysis.statistics import Difference
+from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import AGAINST, format_p_equation, is_p_column, label_row
 from epicrisis.printable import agree, count_noun
@@ -93,6 +94,36 @@ def draw_headline(table: Table) -> str:
         if comparisons:
             return _summarize(comparisons)
     return ""
+
+
+def describe_shares(table: Table) -> str:
+    """Return one sentence on the highest and the lowest share right of an untested table, or empty without shares."""
+    subject_column = next((name for name in _SUBJECTS if name in table.columns), None)
+    if subject_column is None or SHARE_COLUMN not in table.columns:
+        return ""
+    shares: list[tuple[str, Mean]] = []
+    for subject, cell in zip(table.column(subject_column), table.column(SHARE_COLUMN), strict=True):
+        if isinstance(cell, Mean) and cell.n:
+            shares.append((str(subject), cell))
+    if not shares:
+        return ""
+    best, worst = max(shares, key=_share_of), min(shares, key=_share_of)
+    if _share_of(best) == _share_of(worst):
+        return f"The share right was {_describe_share(best[1])} with {best[0]}."
+    return (
+        f"The share right was highest with {best[0]}, {_describe_share(best[1])}, and lowest with {worst[0]}, "
+        f"{_describe_share(worst[1])}; the difference was not tested."
+    )
+
+
+def _share_of(share: tuple[str, Mean]) -> float:
+    return share[1].value
+
+
+def _describe_share(share: Mean) -> str:
+    interval = share.interval
+    limits = f"{100 * interval.confidence:g} % interval {100 * interval.low:.1f} to {100 * interval.high:.1f}"
+    return f"{100 * share.value:.1f} % ({limits}; {_count(share.n, 'question')})"
 
 
 def _summarize(comparisons: Sequence[_Comparison]) -> str:
