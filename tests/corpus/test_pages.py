@@ -109,7 +109,7 @@ def test_pdf_hyphenated_word_is_joined_only_if_certain(tmp_path: Path) -> None:
 
 def test_pdf_without_text_is_reported(tmp_path: Path) -> None:
     assert reason(tmp_path / "a.pdf", made_pdf([[], []])) == (
-        f"no text on any of its 2 pages, only pictures perhaps: {ocr.INSTALL}"
+        f"no text on any page, only pictures perhaps: {ocr.INSTALL}"
     )
 
 

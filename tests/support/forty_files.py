@@ -23,7 +23,7 @@ REFUSED = {
     "nothing.ris": "no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is",
     "old.doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx",
     "picture.png": "its ending is not one of",
-    "scan.pdf": "no text on any of its 1 pages, only pictures perhaps",
+    "scan.pdf": "no text on any page, only pictures perhaps",
     "table.csv": "or it is other XML, CSV or JSON",
     "wrong.xml": "or it is other XML, CSV or JSON",
 }

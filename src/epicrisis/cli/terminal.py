@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,8 +32,30 @@ if TYPE_CHECKING:
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """Write one line on standard output, or on standard error. Line breaks in the text become spaces."""
-    _write(printable(text), err)
+    """Write one line on standard output, or on standard error. Line breaks in the text become spaces.
+
+    A terminal shows a longer line between words, indented; a pipe gets it in one piece.
+    """
+    _write(_fit(printable(text), sys.stderr if err else sys.stdout), err)
+
+
+def _fit(text: str, stream: TextIO) -> str:
+    """Return the text with line breaks between words if the stream is a terminal. Paths and options stay whole."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    if len(text) <= width:
+        return text
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    lines = textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=indent,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)
 
 
 def say_lines(lines: Iterable[str], *, err: bool = False) -> None:

@@ -23,6 +23,15 @@ from epicrisis.types import Document, Origin
 
 if TYPE_CHECKING:
     from epicrisis.protocols import Vectors
+_UNKNOWN_FORMAT = (
+    "its ending is not one of those that `epicrisis library add --help` names, or it is other XML, CSV or JSON; save "
+    "it as PDF, .docx or text"
+)
+OLD_FORMATS = {
+    ".doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx *.doc",
+    ".ppt": "PowerPoint's old format; convert it: soffice --headless --convert-to pptx *.ppt",
+}
+"""What to do with files of old programs, by their ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +272,21 @@ def describe_read_error(error: Exception) -> str:
     """Return why a file breaks off and what to do, as one phrase."""
     cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
     return f"the file breaks off ({cause}); fetch it again or recreate it"
+
+
+def real_path(path: Path) -> Path:
+    """Return the absolute path without links. `Path.resolve` fails at links that lead to each other."""
+    return Path(os.path.realpath(path))
+
+
+def describe_unread(path: Path) -> str:
+    """Return why no reader takes a file, or why a folder cannot be listed, and what to do."""
+    try:
+        if path.is_dir():
+            os.scandir(path).close()
+    except OSError as error:
+        return f"{os_error_reason(error)}; check the folder's permissions, or leave it out"
+    return describe_damage(path) or OLD_FORMATS.get(path.suffix.lower(), _UNKNOWN_FORMAT)
 
 
 def describe_damage(path: Path, *, include_truncated: bool = True) -> str:
