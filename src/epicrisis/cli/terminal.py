@@ -46,7 +46,8 @@ def _fit(text: str, stream: TextIO) -> str:
     width = shutil.get_terminal_size().columns
     if len(text) <= width:
         return text
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    # No line of the program begins so, and text from outside cannot look like one of its own.
+    indent = " " * (len(text) - len(text.lstrip()) + 4)
     lines = textwrap.wrap(
         text,
         width,

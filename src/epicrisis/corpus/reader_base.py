@@ -284,8 +284,12 @@ def describe_unread(path: Path) -> str:
     try:
         if path.is_dir():
             os.scandir(path).close()
+        elif path.is_symlink() and not path.exists():
+            return "a link to a file that is not there; correct or remove the link"
+        elif path.is_file():
+            path.open("rb").close()
     except OSError as error:
-        return f"{os_error_reason(error)}; check the folder's permissions, or leave it out"
+        return f"{os_error_reason(error)}; check its permissions, or leave it out"
     return describe_damage(path) or OLD_FORMATS.get(path.suffix.lower(), _UNKNOWN_FORMAT)
 
 

@@ -72,7 +72,7 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemar
     if "\0" in text:
         yield skip(path, "", "contains a NUL character: not a text file")
     elif not text.strip():
-        yield skip(path, "", "holds no text")
+        yield skip(path, "", "holds no text; leave it out")
     else:
         heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
@@ -402,21 +402,22 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         if format is None and path.suffix.lower() in OLD_FORMATS and path.is_file():
             return "office" if office.is_newer_format(path) else None
     except OSError:
-        return None
+        # Its reader says why it cannot be opened.
+        return format if format in _READERS_WITH_NAME else None
     return format
 
 
 def _list_folder(folder: Path, override: str | None, only: Collection[Path] | None) -> list[_SourceFile]:
     """Return every visible file below the folder by name, or `only` these. Raises InputError if none can be read.
 
-    A folder that cannot be listed is among them, to be skipped with its reason, unless it is the outermost.
+    A folder that cannot be listed is among them, to be skipped with its reason.
     """
     files: list[_SourceFile] = []
+    closed: list[Path] = []
 
     def note(error: OSError) -> None:
         path = Path(error.filename)
-        if path == folder:
-            raise path_error(path, describe_unread(path)) from error
+        closed.append(path)
         if only is None:
             files.append(_SourceFile(path, path.relative_to(folder).as_posix(), None))
 
@@ -428,6 +429,8 @@ def _list_folder(folder: Path, override: str | None, only: Collection[Path] | No
                 format = _detect_format(path, override, {})
                 files.append(_SourceFile(path, path.relative_to(folder).as_posix(), format))
     if only is None and not any(file.format for file in files):
+        if closed:
+            raise path_error(closed[0], describe_unread(closed[0]))
         suffixes = ", ".join(_FORMAT_BY_SUFFIX)
         raise path_error(folder, f"no file below it that can be read ({suffixes}); check the path")
     return sorted(files, key=lambda file: file.name)
@@ -454,7 +457,7 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
     path, name, format = file
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
-    if format is None:
+    if format is None or (path.is_symlink() and not path.exists()):
         return partial(_skip, path, describe_unread(path))
     try:
         check_file(path)
