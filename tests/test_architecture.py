@@ -41,7 +41,7 @@ FLOORS = {
             ["answering"],
             ["patient_data_policy", "evidence_selection", "model_pool", "overrides"],
             ["components"],
-            ["additions", "document_export", "passage_search", "pipeline"],
+            ["additions", "passage_search", "pipeline"],
             ["api", "plan"],
             ["evaluation"],
             ["report"],

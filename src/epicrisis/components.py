@@ -19,7 +19,6 @@ from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import LibraryError, ModelMissing, SettingsError, StorageError
 from epicrisis.library.checked_store import CheckedStore
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.library.word_index import analyze_words
@@ -259,7 +258,7 @@ def read_rosters(*libraries: Path | str) -> tuple[Roster, ...]:
     """
     rosters = []
     for path in map(local_path, libraries):
-        if (path / MANIFEST).exists():
+        if complete_manifest(path) is not None:
             with LibraryStore.open(path) as library:
                 rosters.append(Roster(library))
     return tuple(rosters)

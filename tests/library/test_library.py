@@ -26,7 +26,7 @@ from epicrisis.errors import (
     StorageError,
 )
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.passage_table import StoredPassage
+from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.patients import holds_patients
 from epicrisis.library.tables import TableEngine
 from epicrisis.library.word_index import WordIndex
@@ -136,6 +136,43 @@ def test_reader_during_replace_does_not_match_old_words(library: LibraryStore, m
     assert results == [(), ()]
     assert [hit.id for hit in library.search_words("aspirin", 9, Scope(patient="bert"))] == ["b#0"]
     assert library.search_words("aspirin", 9, Scope(patient="anna")) == ()
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "lance"])
+def test_search_words_reads_no_hash_while_words_and_table_are_in_step(
+    engine: TableEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading the hashes of all hits takes a third of a search in a large library."""
+    counts: list[int] = []
+    original = PassageTable.hashes
+
+    def hashes(self: PassageTable, passage_ids: Sequence[str]) -> dict[str, str]:
+        counts.append(len(passage_ids))
+        return original(self, passage_ids)
+
+    monkeypatch.setattr(PassageTable, "hashes", hashes)
+    with (
+        LibraryStore.create(
+            tmp_path / "l",
+            encoder_fingerprint="check",
+            encoder_name="check",
+            dimensions=DIMENSIONS,
+            max_tokens=64,
+            overlap=8,
+            engine=engine,
+        ) as library,
+        LibraryStore.open(tmp_path / "l") as reader,
+    ):
+        library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin")])
+        library.delete(["b"])
+        library.optimize()
+        for store in (library, reader):
+            assert [hit.id for hit in store.search_words("aspirin", 9, Scope())] == ["a#0"]
+        assert counts == []
+        library._parts.table.write([build_stored_document("a", "warfarin", version="2")], ["a"])
+        for store in (library, reader):
+            assert store.search_words("aspirin", 9, Scope()) == ()
+        assert counts == [1, 1], "the table is ahead of the words"
 
 
 def test_open_other_encoder_raises_encoder_mismatch(folder: Path) -> None:

@@ -532,9 +532,9 @@ def test_indexed_library_satisfies_store_contract(
     monkeypatch.setattr(indexes, "MAX_PARTITIONS", 1)
     monkeypatch.setattr(indexes, "QUERIES", 2)
     monkeypatch.setattr(Indexed, "wide", wide)
-    created: list[Indexed] = []
+    created: list[LibraryStore] = []
 
-    def make() -> Indexed:
+    def make() -> LibraryStore:
         created.append(
             Indexed.create(
                 tmp_path / str(len(created)),

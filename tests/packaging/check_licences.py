@@ -49,6 +49,9 @@ PERMITTED = {
 REVIEWED = {
     "agent-client-protocol": "Apache-2.0",
     "dirtyjson": "MIT or AFL, at choice",
+    "psycopg": "LGPL-3.0: a library that is imported unchanged, which users may replace; only with an extra",
+    "psycopg-binary": "LGPL-3.0, as psycopg",
+    "psycopg-pool": "LGPL-3.0, as psycopg",
     "pypdfium2": "BSD-3-Clause, Apache-2.0; pdfium's parts are permissive (folder licenses of the wheel)",
 }
 """Packages whose metadata do not tell, with what their licence files say."""

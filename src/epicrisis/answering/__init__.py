@@ -1,1 +1,1 @@
-"""From a question and what it is handed to an answer: the strategies, their prompts, and how a reply is read."""
+"""Answer a question from its evidence: the strategies, their prompts, and the reading of replies."""

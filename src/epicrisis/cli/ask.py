@@ -87,7 +87,7 @@ def ask(
 
     Without --model and --strategy, show the sentences of the library that bear on the question (strategy evidence).
     """
-    from epicrisis.api import check_settings, choose_strategy
+    from epicrisis.configuration import check_settings, choose_strategy
 
     if verbose + quiet + json > 1:
         fail("--verbose, --quiet and --json are different outputs: give one of them")

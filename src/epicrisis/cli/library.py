@@ -17,6 +17,7 @@ from epicrisis.cli.run_progress import confirm
 from epicrisis.cli.terminal import counted, say, say_lines, show_json
 from epicrisis.printable import count_noun, printable
 from epicrisis.privacy import local_path
+from epicrisis.remote_libraries import show_library
 from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def info(library: LibraryPath, json: Json = False) -> None:
             "whole": "whole documents",
         }
         sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in report.bytes_on_disk.items())
-        say(f"{library}: {count_noun(report.documents, 'document')}, {count_noun(report.passages, 'passage')}")
+        documents, passages = count_noun(report.documents, "document"), count_noun(report.passages, "passage")
+        say(f"{show_library(library)}: {documents}, {passages}")
         say(f"encoder: {manifest.encoder_name} ({manifest.dimensions} dimensions), {manifest.encoder_fingerprint}")
         say(f"passages: {splitters[manifest.splitter]}")
         say(f"on disk: {sizes}")
@@ -191,11 +193,13 @@ def optimize(
     with LibraryStore.open(library, write=True) as store, open_progress("step", quiet=json, transient=True) as progress:
         task = progress.add_task("Optimizing", total=None, step="")
         report = store.optimize(recall, rebuild=rebuild, on_step=lambda step: progress.update(task, step=step))
-        is_outgrown = store.info().outgrown
+        state = store.info()
     if json:
         show_json({"index": report, "good": report is None or report.good})
-    elif is_outgrown:
+    elif state.outgrown:
         say(OUTGROWN)
+    elif report is None and not state.exact:
+        say("the server has an index of the vectors, and goes on searching it until enough passages are in scope")
     elif report is None:
         say("small enough for exact search: no index needed, recall@16 is 1")
     else:

@@ -30,7 +30,6 @@ _File = Annotated[Path | None, Option("--file", help="List the documents of this
 
 
 @command(
-    name="list",
     examples=[
         "epicrisis library list ~/lib",
         "epicrisis library list ~/lib --documents --limit 200",
@@ -91,7 +90,15 @@ def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[s
 def _describe_file(file: LibraryFile) -> str:
     documents = "-" if file.documents is None else f"{file.documents:,}"
     passages = "-" if file.passages is None else f"{file.passages:,}"
-    return f"{documents:>10}  {passages:>10}  {file.added[:10] or 'unknown':<10}  {file.path}"
+    return f"{documents:>10}  {passages:>10}  {file.added[:10] or 'unknown':<10}  {_shorten_path(file.path)}"
+
+
+def _shorten_path(path: str) -> str:
+    """Return a path from the current folder or the home folder, if it lies there."""
+    for folder, prefix in ((str(Path.cwd()), ""), (os.environ.get("HOME", "/"), "~/")):
+        if folder != "/" and path.startswith(f"{folder}/"):
+            return prefix + path.removeprefix(f"{folder}/")
+    return path
 
 
 def _left_out(total: int, limit: int, noun: str) -> Iterator[str]:
@@ -160,7 +167,7 @@ def show(
 
     A note of a patient is shown with --patient only.
     """
-    from epicrisis.document_export import restore_document
+    from epicrisis.library.document_export import restore_document
     from epicrisis.library.library import LibraryStore
 
     with LibraryStore.open(library) as store:
@@ -270,7 +277,7 @@ def export(
     The suffix of the file decides, and it is readable by its owner only. Without --patient only documents without a
     patient are written, with it only the notes of this patient.
     """
-    from epicrisis.document_export import export_documents
+    from epicrisis.library.document_export import export_documents
     from epicrisis.library.library import LibraryStore
 
     if patient is not None and all_patients:
@@ -300,7 +307,7 @@ def export(
 def _write_documents(documents: Iterable[Document], output: Path | None) -> int:
     """Write the documents to a file, by its suffix, or as lines to standard output. Return their number."""
     from epicrisis.cli.answer_output import check_new_file, open_new_file, write_private_text
-    from epicrisis.document_export import to_json_line
+    from epicrisis.library.document_export import to_json_line
     from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, make_document_source
 
     count = 0

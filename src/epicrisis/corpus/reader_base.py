@@ -23,15 +23,15 @@ from epicrisis.types import Document, Origin
 
 if TYPE_CHECKING:
     from epicrisis.protocols import Vectors
-_UNKNOWN_FORMAT = (
-    "its ending is not one of those that `epicrisis library add --help` names, or it is other XML, CSV or JSON; save "
-    "it as PDF, .docx or text"
-)
-OLD_FORMATS = {
+_UNKNOWN_ENDING = "its ending is not one that `epicrisis library add --help` names; save it as PDF, .docx or text"
+_UNKNOWN_CONTENT = "other XML, CSV or JSON than `epicrisis library add --help` names; save it as PDF, .docx or text"
+_PICTURE = "a picture; save it as PDF, whose pages are read by OCR where tesseract is installed"
+CURES = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp"), _PICTURE),
     ".doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx *.doc",
     ".ppt": "PowerPoint's old format; convert it: soffice --headless --convert-to pptx *.ppt",
 }
-"""What to do with files of old programs, by their ending."""
+"""What to do with files that no reader takes, by their ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +279,11 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def describe_unread(path: Path) -> str:
-    """Return why no reader takes a file, or why a folder cannot be listed, and what to do."""
+def describe_unread(path: Path, *, is_known: bool) -> str:
+    """Return why no reader takes a file, or why a folder cannot be listed, and what to do.
+
+    `is_known`: its ending is that of a format, so its content is that of no format.
+    """
     try:
         if path.is_dir():
             os.scandir(path).close()
@@ -290,7 +293,8 @@ def describe_unread(path: Path) -> str:
             path.open("rb").close()
     except OSError as error:
         return f"{os_error_reason(error)}; check its permissions, or leave it out"
-    return describe_damage(path) or OLD_FORMATS.get(path.suffix.lower(), _UNKNOWN_FORMAT)
+    unknown = _UNKNOWN_CONTENT if is_known else _UNKNOWN_ENDING
+    return describe_damage(path) or CURES.get(path.suffix.lower(), unknown)
 
 
 def describe_damage(path: Path, *, include_truncated: bool = True) -> str:

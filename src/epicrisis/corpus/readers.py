@@ -26,7 +26,7 @@ from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encodi
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
-    OLD_FORMATS,
+    CURES,
     FileDocument,
     FileFingerprint,
     FileRemark,
@@ -117,7 +117,7 @@ _READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
 FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", "fhir")
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
-_FORMAT_BY_SUFFIX = {
+FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".jsonl", ".jsonl.gz"), "jsonl"),
     **dict.fromkeys((".txt", ".md", ".markdown"), "text"),
     ".pdf": "pdf",
@@ -130,7 +130,7 @@ _FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
     **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
-SUFFIXES = tuple(_FORMAT_BY_SUFFIX)
+SUFFIXES = tuple(FORMAT_BY_SUFFIX)
 """The endings of files that can be read."""
 _DEFAULT_FORMATS = {_CSV: "notes", _JSON: "pubmedqa"}
 """Formats of a file named by the user whose beginning does not decide."""
@@ -162,8 +162,8 @@ def read_sources(
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
-    A part that cannot be read is `Skipped`, in its place. The last item of a completely read file is its fingerprint.
-    A folder stands for every visible file below it in the order of the paths; files with other suffixes, and empty
+    A part that cannot be read becomes a `Skipped`. The last item of a completely read file is its fingerprint.
+    A folder means every visible file below it in the order of the paths; files with other suffixes, and empty
     files, are skipped. Entries of reference managers that describe no other file come last.
 
     * `format`: one of `FORMATS`, for files with any suffix; `medcpt` takes folders of NCBI's chunks.
@@ -221,7 +221,7 @@ def detect_format(path: Path) -> str | None:
 
 def find_suffix(name: str) -> str | None:
     """Return the ending of a file's name that decides on its format, such as `.xml.gz`, or None for an unknown one."""
-    return next(filter(name.lower().endswith, sorted(_FORMAT_BY_SUFFIX, key=len, reverse=True)), None)
+    return next(filter(name.lower().endswith, sorted(FORMAT_BY_SUFFIX, key=len, reverse=True)), None)
 
 
 def _find_files(
@@ -289,10 +289,10 @@ def _describe_file(path: Path, override: str | None, names: Mapping[Path, str]) 
     """Return a file named by the user. Raises InputError if it cannot be opened, or its format is unknown."""
     check_file(path)
     format = _detect_format(path, override, _DEFAULT_FORMATS)
-    if path.suffix.lower() in OLD_FORMATS and format is None:
-        raise path_error(path, OLD_FORMATS[path.suffix.lower()])
+    if path.suffix.lower() in CURES and format is None:
+        raise path_error(path, CURES[path.suffix.lower()])
     if format is None:
-        reason = f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
+        reason = f"its ending is not one of {', '.join(FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
         raise path_error(path, f"{reason}; rename it, or give its format ({', '.join(FORMATS)})")
     return _SourceFile(path, names.get(path, path.name), format)
 
@@ -380,8 +380,8 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
-    suffixes = filter(path.name.lower().endswith, _FORMAT_BY_SUFFIX)
-    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, "")) or _find_own_format(path)
+    suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
+    format = override or FORMAT_BY_SUFFIX.get(next(suffixes, "")) or _find_own_format(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -399,7 +399,7 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
             return format if fhir.is_fhir(path) or not path.stat().st_size else None
-        if format is None and path.suffix.lower() in OLD_FORMATS and path.is_file():
+        if format is None and path.suffix.lower() in CURES and path.is_file():
             return "office" if office.is_newer_format(path) else None
     except OSError:
         # Its reader says why it cannot be opened.
@@ -430,8 +430,8 @@ def _list_folder(folder: Path, override: str | None, only: Collection[Path] | No
                 files.append(_SourceFile(path, path.relative_to(folder).as_posix(), format))
     if only is None and not any(file.format for file in files):
         if closed:
-            raise path_error(closed[0], describe_unread(closed[0]))
-        suffixes = ", ".join(_FORMAT_BY_SUFFIX)
+            raise path_error(closed[0], describe_unread(closed[0], is_known=False))
+        suffixes = ", ".join(FORMAT_BY_SUFFIX)
         raise path_error(folder, f"no file below it that can be read ({suffixes}); check the path")
     return sorted(files, key=lambda file: file.name)
 
@@ -458,7 +458,7 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
     if format is None or (path.is_symlink() and not path.exists()):
-        return partial(_skip, path, describe_unread(path))
+        return partial(_skip, path, describe_unread(path, is_known=find_suffix(name) is not None))
     try:
         check_file(path)
     except InputError as error:

@@ -1,1 +1,1 @@
-"""Many questions, recorded: the run loop."""
+"""Measure answers: question sets, recorded runs, grading, experiments and their tables."""

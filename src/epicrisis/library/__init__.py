@@ -1,1 +1,1 @@
-"""A folder on disk that keeps passages and finds them again."""
+"""Keep passages in a folder, and find them again."""

@@ -27,6 +27,7 @@ from epicrisis.library.journal import Journal
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import Columns
 from epicrisis.library.patients import MIXED_NOTICE, Roster
+from epicrisis.library.remote_store import check_in_folder
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.types import RETRACTED
 
@@ -64,6 +65,7 @@ def check_health(library: LibraryStore, on_progress: Callable[[int, int], None] 
     the check, which it does ten minutes after a change at the earliest. Raise StorageError or LibraryDamaged if the
     library cannot be read.
     """
+    check_in_folder(library.path, "library check", "the server checks its own pages (pg_amcheck, data checksums)")
     info = library.info()
     with closing(Journal(library.path)) as journal, closing(WordIndex(library.path)) as words:
         before = journal.data_version()

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from epicrisis.library.journal import IngestedFile, Journal
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.remote_store import is_in_database, load_database_engine
 
 MAX_PREFIX_IDS = 1_000
 """Ids that `ids_with_prefix` returns at most."""
@@ -43,9 +43,11 @@ class LibraryInventory(Journal):
 
     @classmethod
     @contextmanager
-    def open(cls, library: LibraryStore) -> Iterator[Self]:
+    def open(cls, library: LibraryStore) -> Iterator[LibraryInventory]:
         """Open the journal of an open library."""
-        inventory = cls(library.path)
+        inventory = (
+            load_database_engine().open_journal(library.path) if is_in_database(library.path) else cls(library.path)
+        )
         try:
             yield inventory
         finally:

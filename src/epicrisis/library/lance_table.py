@@ -22,11 +22,10 @@ from epicrisis.library.passage_table import (
     BATCH_ROWS,
     Columns,
     PassageTable,
-    StoredPassage,
     sql_in,
     sql_text,
 )
-from epicrisis.types import RETRACTION_FACETS
+from epicrisis.types import RETRACTION_FACETS, Passage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +89,7 @@ class LanceTable(PassageTable):
         import lancedb
 
         self._synced: set[Path] = set()
-        self._passages = VersionCache[StoredPassage](CACHED_PASSAGES)
+        self._passages = VersionCache[Passage](CACHED_PASSAGES)
         self._hashes = VersionCache[str](CACHED_HASHES)
         self._retracted: tuple[int, frozenset[str]] = (-1, frozenset())
         with translate_errors(folder):
@@ -200,7 +199,7 @@ class LanceTable(PassageTable):
                 # Lance rewrites only its hint, which need not be durable.
                 self._synced.update(new)
 
-    def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
+    def fetch(self, passage_ids: Sequence[str]) -> dict[str, Passage]:
         present = self._passages.find(self.version, passage_ids)
         others = super().fetch([passage_id for passage_id in passage_ids if passage_id not in present])
         self._passages.add(others)

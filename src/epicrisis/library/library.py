@@ -13,10 +13,8 @@ and acknowledge its documents. The next write finishes open batches from the con
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
@@ -36,6 +34,7 @@ from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
+from epicrisis.library.remote_store import check_in_folder, load_engine
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -46,8 +45,9 @@ from epicrisis.library.tables import TableEngine
 from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, read_search_parameters, refresh_index
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
 from epicrisis.library.word_index import WordIndex
-from epicrisis.privacy import local_path, restrict_to_owner
+from epicrisis.privacy import restrict_to_owner
 from epicrisis.protocols import ScoredId, StoredDocument, Vectors
+from epicrisis.remote_libraries import library_folder
 from epicrisis.types import Document, Origin, Passage, Scope
 
 _COMPACT_AFTER = 200
@@ -98,32 +98,23 @@ class LibraryStore:
         overlap: int,
         splitter: str = "tokens",
         engine: TableEngine = "sqlite",
-    ) -> Self:
+    ) -> LibraryStore:
         """Create an empty library and open it for writing. After a kill it can be created again.
 
         A library in SQLite moves to the other engine when it has grown. Raise InputError for impossible numbers,
         LibraryError if the folder is not empty or the engine is not installed, LibraryBusy or StorageError.
         """
-        folder = local_path(path).absolute()
-        if not max_tokens > overlap >= 0:
-            raise InputError(
-                f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: set --overlap to less "
-                f"than {max_tokens}"
-            )
-        if not 1 <= dimensions <= manifests.MAX_NUMBER:
-            raise InputError(f"a library cannot have vectors of {dimensions} dimensions: check the encoder")
-        manifest = LibraryManifest(
-            format=manifests.FORMAT,
-            library_id=uuid.uuid4().hex,
-            encoder_fingerprint=encoder_fingerprint,
-            encoder_name=encoder_name,
-            dimensions=dimensions,
-            max_tokens=max_tokens,
-            overlap=overlap,
-            splitter=splitter,
-            software=manifests.list_software(),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        folder = library_folder(path).absolute()
+        manifest = manifests.build_manifest(
+            encoder_fingerprint, encoder_name, dimensions, max_tokens=max_tokens, overlap=overlap, splitter=splitter
         )
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.create_library(folder, manifest)
+            return library
+        return cls._create(folder, manifest, engine)
+
+    @classmethod
+    def _create(cls, folder: Path, manifest: LibraryManifest, engine: TableEngine) -> Self:
         parts.check_vacant(folder)
         with translate_errors(folder):
             # The library may hold patients' records, so only its owner gets access.
@@ -139,16 +130,19 @@ class LibraryStore:
             raise
 
     @classmethod
-    def open(cls, path: Path | str, *, write: bool = False, encoder_fingerprint: str | None = None) -> Self:
+    def open(cls, path: Path | str, *, write: bool = False, encoder_fingerprint: str | None = None) -> LibraryStore:
         """Open the library at `path`. A writer acquires the lock and finishes the batches and marks of a killed writer.
 
         Raise LibraryMissing, LibraryDamaged, LibraryBusy (another writer), EncoderMismatch (for another fingerprint
         than the library's) or StorageError.
         """
-        folder = local_path(path).absolute()
+        folder = library_folder(path).absolute()
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.open_library(folder, write=write)
+            return library
         lock = parts.acquire_lock(folder) if write else None
         try:
             if lock is not None:
@@ -393,7 +387,7 @@ class LibraryStore:
             )
         if k < 1:
             return ()
-        with self._thread_lock, self._parts.newest_table().snapshot():
+        with self._thread_lock, self._parts.reopen_if_moved().snapshot():
             ranking = self._parts.vectors.nearest(vector, k, scope, read_search_parameters(self.path))
             return self._parts.mark_retracted(ranking)
 
@@ -411,8 +405,8 @@ class LibraryStore:
         """Fetch the passages that exist and that the scope admits, see PassageStore."""
         check_scope(scope)
         with self._thread_lock:
-            stored = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
-        passages = [stored[passage_id].passage for passage_id in passage_ids if passage_id in stored]
+            present = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
+        passages = [present[passage_id] for passage_id in passage_ids if passage_id in present]
         return tuple(filter(scope.admits, passages))
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
@@ -482,7 +476,13 @@ class LibraryStore:
         An incomplete new library becomes an empty one. Raises LibraryDamaged for lost passages, LibraryBusy and
         StorageError.
         """
-        folder = local_path(path).absolute()
+        folder = library_folder(path).absolute()
+        check_in_folder(
+            folder, "library repair", "restore a database from its backup, and rebuild indexes with REINDEX"
+        )
+        if (module := load_engine(folder)) is not None:
+            report: LibraryInfo = module.repair_library(folder)
+            return report
         manifests.read_manifest(folder)
         lock = parts.acquire_lock(folder)
         try:

@@ -21,6 +21,7 @@ from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal, Statement
 from epicrisis.library.manifest import LibraryManifest, sync_path
 from epicrisis.library.passage_table import PassageTable, StoredPassage
+from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.vector_index import IndexReport, read_report
 from epicrisis.library.vector_matrix import MatrixSearch
 from epicrisis.library.vector_search import EXACT_LIMIT
@@ -74,6 +75,8 @@ def check_vacant(folder: Path) -> None:
 
 def check_parts(folder: Path) -> None:
     """Raise LibraryDamaged if a part is missing, or if a small file differs from its checksum."""
+    if is_in_database(folder):
+        return
     parts = (journals.NAME, tables.table_name(folder), indexes.NAME)
     missing = [part for part in parts if not (folder / part).exists()]
     if missing:
@@ -141,6 +144,8 @@ class LibraryParts:
         self.vectors: MatrixSearch = tables.make_vector_search(folder, table)
         self.words = words
         self.journal = journal
+        self.before_read: Callable[[], object] = lambda: None
+        """Called before each search. A copy of a library on object storage looks for a newer version."""
 
     def close(self) -> None:
         try:
@@ -156,11 +161,16 @@ class LibraryParts:
         self.vectors.close()
         self.table, self.vectors = table, tables.make_vector_search(self.folder, table)
 
-    def newest_table(self) -> PassageTable:
-        """Return the table at its newest version, opened again if a writer has moved it to the other engine."""
+    def reopen_if_moved(self) -> PassageTable:
+        """Return the table, opened again if a writer has moved it to the other engine."""
+        self.before_read()
         if self.table.is_moved():
             self.use_table(tables.open_table(self.folder, self.table.dimensions))
-        self.table.refresh()
+        return self.table
+
+    def newest_table(self) -> PassageTable:
+        """Return the table at its newest version, opened again if a writer has moved it to the other engine."""
+        self.reopen_if_moved().refresh()
         return self.table
 
     def is_outgrown(self) -> bool:
@@ -199,10 +209,9 @@ class LibraryParts:
         Passages committed during the search may be missing.
         """
         limit = k + _MARGIN
-        self.newest_table()
+        self.reopen_if_moved()
         while True:
-            with self.table.snapshot():
-                patients = self.vectors.has_patients()
+            patients = self.vectors.has_patients()
             # The words are refreshed before the table, so that the table is at least as new.
             self.words.refresh()
             hits = self.words.search(query, limit, scope, within, patients=patients)
@@ -210,11 +219,7 @@ class LibraryParts:
                 if not patients and self.vectors.has_patients():
                     # The first patient's passages were committed meanwhile, and nothing kept them out.
                     continue
-                hashes = self.table.hashes([passage_id for passage_id, _, _ in hits])
-                ranking = []
-                for passage_id, version, score in hits:
-                    if version == version_of(hashes.get(passage_id, "")):
-                        ranking.append((-round(score, _SCORE_DIGITS), passage_id))
+                ranking = [(-round(score, _SCORE_DIGITS), passage_id) for passage_id, score in self._drop_old(hits)]
                 ranking.sort()
                 # The result is final if no passage that was not fetched can tie with the last result.
                 if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1][2], _SCORE_DIGITS)):
@@ -222,6 +227,18 @@ class LibraryParts:
                     # A retraction may be in the table already, and not yet in the words.
                     return tuple(hit for hit in found if not (scope.without_retracted and hit.is_retracted))
             limit *= 4
+
+    def _drop_old(self, hits: Sequence[tuple[str, int, float]]) -> list[tuple[str, float]]:
+        """Return (passage id, score) of the hits whose version is that of the table. The caller reads a snapshot."""
+        if Checkpoint(self.table.version, self.words.loaded_opstamp) == self.journal.checkpoint():
+            # No writer was at work between both commits, so the words are those of this version of the table.
+            return [(passage_id, score) for passage_id, _, score in hits]
+        hashes = self.table.hashes([passage_id for passage_id, _, _ in hits])
+        current = []
+        for passage_id, version, score in hits:
+            if version == version_of(hashes.get(passage_id, "")):
+                current.append((passage_id, score))
+        return current
 
     def mark_retracted(self, ranking: Sequence[tuple[str, float]]) -> tuple[ScoredId, ...]:
         """Return (passage id, score) with the mark of retracted articles. The caller reads from a snapshot."""

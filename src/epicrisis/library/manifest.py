@@ -6,17 +6,21 @@ import dataclasses
 import json
 import os
 import sqlite3
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, get_args
 
-from epicrisis.errors import EncoderMismatch, LibraryDamaged, LibraryMissing
+from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
 from epicrisis.library.engine_errors import REPAIR, translate_errors
+from epicrisis.library.remote_store import is_in_database, load_database_engine, load_object_storage
 from epicrisis.printable import quote_for_shell
 from epicrisis.privacy import HAS_OWNERS
+from epicrisis.remote_libraries import show_library
 from epicrisis.types import SplitterName
 
 FORMAT = 3
@@ -51,6 +55,31 @@ class LibraryManifest:
     """ISO 8601, UTC."""
     complete: bool = False
     """False until all parts of the library exist."""
+
+
+def build_manifest(
+    encoder_fingerprint: str, encoder_name: str, dimensions: int, *, max_tokens: int, overlap: int, splitter: str
+) -> LibraryManifest:
+    """Return the manifest of a new library, whose parts do not exist yet. Raise InputError for impossible numbers."""
+    if not max_tokens > overlap >= 0:
+        raise InputError(
+            f"passages of {max_tokens} tokens cannot share {overlap} with their neighbours: set --overlap to less "
+            f"than {max_tokens}"
+        )
+    if not 1 <= dimensions <= MAX_NUMBER:
+        raise InputError(f"a library cannot have vectors of {dimensions} dimensions: check the encoder")
+    return LibraryManifest(
+        format=FORMAT,
+        library_id=uuid.uuid4().hex,
+        encoder_fingerprint=encoder_fingerprint,
+        encoder_name=encoder_name,
+        dimensions=dimensions,
+        max_tokens=max_tokens,
+        overlap=overlap,
+        splitter=splitter,
+        software=list_software(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
 
 
 def list_software() -> dict[str, str]:
@@ -95,10 +124,14 @@ def sync_path(path: Path) -> None:
 
 def read_manifest(folder: Path) -> LibraryManifest:
     """Return the manifest of the library in `folder`. Raise LibraryMissing or LibraryDamaged."""
+    if is_in_database(folder):
+        manifest: LibraryManifest = load_database_engine().read_manifest(folder)
+        return manifest
     path = folder / NAME
-    if not path.exists():
-        command = f"epicrisis library add {quote_for_shell(folder)} FILES"
-        raise LibraryMissing(f"no library at {folder}: check the path, or create one with `{command}`")
+    if not _refresh(folder) or not path.exists():
+        name = show_library(folder)
+        command = f"epicrisis library add {quote_for_shell(name)} FILES"
+        raise LibraryMissing(f"no library at {name}: check the path, or create one with `{command}`")
     with translate_errors(folder):
         data = path.read_bytes()
     try:
@@ -119,14 +152,23 @@ def read_manifest(folder: Path) -> LibraryManifest:
     return LibraryManifest(**values)
 
 
+def _refresh(folder: Path) -> bool:
+    """Bring the copy of a library on object storage to its newest version. Return False if it is missing there."""
+    module = load_object_storage(folder)
+    return module is None or bool(module.refresh_replica(folder))
+
+
 def complete_manifest(folder: Path) -> LibraryManifest | None:
     """Return the manifest of the library in `folder`, or None without a library or after an interrupted creation.
 
     Raise LibraryDamaged if the manifest cannot be read.
     """
-    if not (folder / NAME).is_file():
+    if not is_in_database(folder) and not (_refresh(folder) and (folder / NAME).is_file()):
         return None
-    manifest = read_manifest(folder)
+    try:
+        manifest = read_manifest(folder)
+    except LibraryMissing:
+        return None
     return manifest if manifest.complete else None
 
 

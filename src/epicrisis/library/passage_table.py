@@ -34,6 +34,9 @@ _TEXT_FIELDS = ["id", "document_id", "text", "title", "source", "metadata"]
 _NUMBER_FIELDS = ["ordinal", "start", "end"]
 _PASSAGE_FIELDS = [*_TEXT_FIELDS, *_NUMBER_FIELDS, "date", "patient"]
 _COLUMNS = [*_PASSAGE_FIELDS, "content_hash", "revision"]
+_NOT_FETCHED = ("document_id", "ordinal")
+"""Columns whose values are part of the id. In Lance each column that is read costs time of its own."""
+_FETCHED = [name for name in _PASSAGE_FIELDS if name not in _NOT_FETCHED]
 ALL_COLUMNS = (*_COLUMNS, "last_day", "facets", "vector")
 
 
@@ -171,6 +174,10 @@ class PassageTable(ABC):
             for values in zip(*(columns[name] for name in names), strict=True):
                 yield dict(zip(names, values, strict=True))
 
+    def note_rows(self, condition: str) -> Iterator[dict[str, Any]]:
+        """Yield patient, date and metadata of the first passage of each note that meets the SQL condition."""
+        return self.rows(["patient", "date", "metadata"], f"({condition}) AND ordinal = 0")
+
     def literature(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:
         """Yield (id, metadata, date) of the documents without a patient whose first passage meets the condition."""
         first_passages = f"ordinal = 0 AND patient IS NULL AND ({condition})"
@@ -181,11 +188,17 @@ class PassageTable(ABC):
         """Return all passages of these documents, in no particular order."""
         return self.select(sql_in("document_id", document_ids)) if document_ids else []
 
-    def fetch(self, passage_ids: Sequence[str]) -> dict[str, StoredPassage]:
+    def fetch(self, passage_ids: Sequence[str]) -> dict[str, Passage]:
         """Map the existing passages among these ids to their content."""
+        passages: dict[str, Passage] = {}
         if not passage_ids:
-            return {}
-        return {stored.passage.id: stored for stored in self.select(passages_condition(passage_ids))}
+            return passages
+        with translate_errors(self._folder):
+            for row in self.rows(_FETCHED, passages_condition(passage_ids)):
+                row["document_id"], _, ordinal = row["id"].rpartition("#")
+                row["ordinal"] = int(ordinal)
+                passages[row["id"]] = self._parse_passage(row)
+        return passages
 
     def hashes(self, passage_ids: Sequence[str]) -> dict[str, str]:
         """Map the existing passages among these ids to the content hashes of their documents."""
@@ -222,16 +235,17 @@ class PassageTable(ABC):
     def batches(self) -> Iterator[list[StoredPassage]]:
         """Yield all passages in batches, in no particular order."""
         for columns in self.read_columns(_COLUMNS):
-            yield self._parse(columns)
+            yield self.parse(columns)
 
     def select(self, condition: str) -> list[StoredPassage]:
         """Return all passages that meet the SQL condition, in no particular order."""
         passages = []
         for columns in self.read_columns(_COLUMNS, condition):
-            passages += self._parse(columns)
+            passages += self.parse(columns)
         return passages
 
-    def _parse(self, columns: Columns) -> list[StoredPassage]:
+    def parse(self, columns: Columns) -> list[StoredPassage]:
+        """Return the passages of rows. Raise LibraryDamaged if a column has a value of a wrong type."""
         passages = []
         with translate_errors(self._folder):
             for values in zip(*(columns[name] for name in _COLUMNS), strict=True):
@@ -240,18 +254,25 @@ class PassageTable(ABC):
 
     def _parse_row(self, row: dict[str, Any]) -> StoredPassage:
         """Return the passage of a row. Raise LibraryDamaged if a column has a value of a wrong type."""
+        if not isinstance(row["content_hash"], bytes):
+            raise self._unreadable()
+        return StoredPassage(self._parse_passage(row), row["content_hash"].hex(), row["revision"])
+
+    def _unreadable(self) -> LibraryDamaged:
+        return LibraryDamaged(f"{self._folder / self.name} contains an unreadable passage: {REPAIR}")
+
+    def _parse_passage(self, row: dict[str, Any]) -> Passage:
         texts = [row[name] for name in _TEXT_FIELDS]
         numbers = [row[name] for name in _NUMBER_FIELDS]
         is_valid = set(map(type, texts)) == {str} and set(map(type, numbers)) == {int}
-        is_valid = is_valid and isinstance(row["content_hash"], bytes)
         metadata = json.loads(row["metadata"]) if is_valid else None
         if not isinstance(metadata, dict):
-            raise LibraryDamaged(f"{self._folder / self.name} contains an unreadable passage: {REPAIR}")
+            raise self._unreadable()
         values = {name: row[name] for name in _PASSAGE_FIELDS}
         values["metadata"] = metadata
         if values["date"] is not None:
             last_day(values["date"])
-        return StoredPassage(Passage(**values), row["content_hash"].hex(), row["revision"])
+        return Passage(**values)
 
 
 def replace_marks(metadata: Mapping[str, Any], marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import product, starmap
@@ -21,6 +21,7 @@ from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.person_names import are_alike
+from epicrisis.library.remote_store import is_in_database, load_database_engine
 from epicrisis.privacy import open_private
 
 NAME = "patients.sqlite"
@@ -89,13 +90,8 @@ def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapp
 
     Raise LibraryDamaged if the table cannot be read.
     """
-    if patients is None:
-        rows = _read(folder, "SELECT id, identity FROM patients")
-    else:
-        query = "SELECT id, identity FROM patients WHERE id IN (SELECT value FROM json_each(?))"
-        rows = _read(folder, query, json.dumps(sorted(set(patients))))
     identities = {}
-    for patient, text in rows:
+    for patient, text in open_identities(folder).read(None if patients is None else sorted(set(patients))):
         try:
             values = json.loads(text)
             identities[patient] = PatientIdentity(
@@ -114,8 +110,7 @@ def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapp
 
 def read_version(folder: Path) -> int:
     """Return a number that grows with every change of the table."""
-    rows = _read(folder, "SELECT coalesce(max(sequence), 0) FROM patients")
-    return int(rows[0][0]) if rows else 0
+    return open_identities(folder).version()
 
 
 def record_identities(folder: Path, identities: Iterable[PatientIdentity], names_in_notes: Mapping[str, str]) -> int:
@@ -143,61 +138,103 @@ def record_identities(folder: Path, identities: Iterable[PatientIdentity], names
         if merged != current.get(patient):
             current[patient] = changed[patient] = merged
     if changed:
-        with _transaction(folder) as db:
-            for patient, identity in changed.items():
-                values = {name: getattr(identity, name) for name in ("source", "names", "born", "numbers")}
-                row = (patient, json.dumps(values, ensure_ascii=False))
-                db.execute("INSERT OR REPLACE INTO patients(id, identity) VALUES (?, ?)", row)
+        rows = []
+        for patient, identity in changed.items():
+            values = {name: getattr(identity, name) for name in ("source", "names", "born", "numbers")}
+            rows.append((patient, json.dumps(values, ensure_ascii=False)))
+        open_identities(folder).write(rows)
     return renamed
 
 
 def forget_identities(folder: Path, patients: Iterable[str]) -> None:
     """Remove these patients from the table and from the file's unused pages."""
-    rows = list(zip(patients))
-    if not rows or not _exists(folder):
-        return
-    with _transaction(folder) as db:
-        db.executemany("DELETE FROM patients WHERE id = ?", rows)
-    with translate_errors(folder / NAME), closing(sqlite3.connect(folder / NAME, timeout=60)) as db:
-        db.execute("VACUUM")
+    if ids := list(patients):
+        open_identities(folder).forget(ids)
 
 
 def declare_literature(folder: Path) -> None:
     """Record that documents without a patient in this library are literature for questions about every patient."""
-    with _transaction(folder) as db:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        db.execute("INSERT OR IGNORE INTO declared VALUES (?, ?)", (_LITERATURE, now))
+    open_identities(folder).declare(_LITERATURE, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def is_literature_declared(folder: Path) -> bool:
     """Return whether `--literature` was passed for this library."""
-    return bool(_read(folder, "SELECT 1 FROM declared WHERE what = ?", _LITERATURE))
+    return open_identities(folder).is_declared(_LITERATURE)
 
 
-def _exists(folder: Path) -> bool:
-    """Return whether there is a table. A kill before its creation leaves an empty file."""
-    path = folder / NAME
-    return path.exists() and path.stat().st_size > 0
+def open_identities(folder: Path) -> IdentityTable:
+    """Open the table of identities of a library. Nothing is read yet."""
+    if is_in_database(folder):
+        table: IdentityTable = load_database_engine().open_identities(folder)
+        return table
+    return IdentityTable(folder)
 
 
-def _read(folder: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query, none if there is no table."""
-    path = folder / NAME
-    if not _exists(folder):
-        return []
-    # Not read-only, so that SQLite can roll back the unfinished transaction of a killed process.
-    uri = f"{path.absolute().as_uri()}?mode=rw"
-    with translate_errors(path), closing(sqlite3.connect(uri, timeout=60, uri=True)) as db:
-        return db.execute(query, values).fetchall()
+class IdentityTable:
+    """The identities of the patients of a library in a folder, as JSON."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
-@contextmanager
-def _transaction(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Open one durable transaction."""
-    with translate_errors(folder / NAME):
-        os.close(open_private(folder / NAME, os.O_RDWR))
-        with closing(sqlite3.connect(folder / NAME, timeout=60)) as db:
-            db.execute("PRAGMA synchronous=FULL")
-            db.executescript(_SCHEMA)
-            with db:
-                yield db
+    def read(self, patients: Sequence[str] | None) -> Sequence[tuple[str, str]]:
+        """Return (patient, JSON) of these patients, or of all."""
+        if patients is None:
+            return self._read("SELECT id, identity FROM patients")
+        query = "SELECT id, identity FROM patients WHERE id IN (SELECT value FROM json_each(?))"
+        return self._read(query, json.dumps(patients))
+
+    def version(self) -> int:
+        """Return a number that grows with every change."""
+        rows = self._read("SELECT coalesce(max(sequence), 0) FROM patients")
+        return int(rows[0][0]) if rows else 0
+
+    def write(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Write (patient, JSON), durably."""
+        with self._transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO patients(id, identity) VALUES (?, ?)", rows)
+
+    def forget(self, patients: Sequence[str]) -> None:
+        """Remove these patients, also from unused pages."""
+        if not self._exists():
+            return
+        with self._transaction() as db:
+            db.executemany("DELETE FROM patients WHERE id = ?", zip(patients))
+        path = self._folder / NAME
+        with translate_errors(path), closing(sqlite3.connect(path, timeout=60)) as db:
+            db.execute("VACUUM")
+
+    def declare(self, what: str, at: str) -> None:
+        """Record a declaration with its time, unless there is one."""
+        with self._transaction() as db:
+            db.execute("INSERT OR IGNORE INTO declared VALUES (?, ?)", (what, at))
+
+    def is_declared(self, what: str) -> bool:
+        """Return whether this was declared."""
+        return bool(self._read("SELECT 1 FROM declared WHERE what = ?", what))
+
+    def _exists(self) -> bool:
+        """Return whether there is a table. A kill before its creation leaves an empty file."""
+        path = self._folder / NAME
+        return path.exists() and path.stat().st_size > 0
+
+    def _read(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, none if there is no table."""
+        path = self._folder / NAME
+        if not self._exists():
+            return []
+        # Not read-only, so that SQLite can roll back the unfinished transaction of a killed process.
+        uri = f"{path.absolute().as_uri()}?mode=rw"
+        with translate_errors(path), closing(sqlite3.connect(uri, timeout=60, uri=True)) as db:
+            return db.execute(query, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Open one durable transaction."""
+        path = self._folder / NAME
+        with translate_errors(path):
+            os.close(open_private(path, os.O_RDWR))
+            with closing(sqlite3.connect(path, timeout=60)) as db:
+                db.execute("PRAGMA synchronous=FULL")
+                db.executescript(_SCHEMA)
+                with db:
+                    yield db

@@ -20,9 +20,10 @@ from epicrisis.library import patient_identities as registry
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import check_parts
-from epicrisis.library.manifest import NAME, read_manifest
+from epicrisis.library.manifest import complete_manifest
 from epicrisis.library.passage_table import PassageTable, sql_in
 from epicrisis.library.person_names import name_keys, normalize_text
+from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.tables import open_table
 from epicrisis.types import Document
 
@@ -67,10 +68,8 @@ def holds_patients(folder: Path) -> bool:
 
     Raise LibraryDamaged or StorageError.
     """
-    if not (folder / NAME).exists():
-        return False
-    manifest = read_manifest(folder)
-    if not manifest.complete:
+    manifest = complete_manifest(folder)
+    if manifest is None:
         return False
     check_parts(folder)
     return open_table(folder, manifest.dimensions).has_notes()
@@ -172,7 +171,7 @@ def number_without_system(number: str) -> str:
 
 def _read_notes(table: PassageTable, condition: str) -> Iterator[dict[str, Any]]:
     """Yield the patient, date and metadata of each note."""
-    return table.rows(["patient", "date", "metadata"], f"({condition}) AND ordinal = 0")
+    return table.note_rows(condition)
 
 
 class _RecordSummary:
@@ -302,6 +301,8 @@ def check_same_documents(first: LibraryStore, second: LibraryStore) -> None:
 
     Documents are compared by id, and in libraries with notes also by content.
     """
+    if is_in_database(first.path) or is_in_database(second.path):
+        raise LibraryError("the setting fuse is for libraries in folders: leave out those in a database")
     with_notes = first.open_table().has_notes() or second.open_table().has_notes()
     differs = first.count()[0] != second.count()[0]
     if not differs:

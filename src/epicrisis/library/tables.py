@@ -19,6 +19,7 @@ from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.manifest import sync_path
 from epicrisis.library.passage_table import ALL_COLUMNS, PassageTable
+from epicrisis.library.remote_store import is_in_database, load_database_engine
 from epicrisis.library.sqlite_table import SqliteTable
 from epicrisis.library.vector_matrix import MatrixSearch
 from epicrisis.library.vector_search import VectorSearch
@@ -41,6 +42,9 @@ def create_table(folder: Path, dimensions: int, engine: TableEngine) -> PassageT
 
 def open_table(folder: Path, dimensions: int) -> PassageTable:
     """Open the table of a library at its newest version. Raise LibraryError if it needs the extra `large`."""
+    if is_in_database(folder):
+        remote: PassageTable = load_database_engine().open_table(folder, dimensions)
+        return remote
     table = LanceTable if table_name(folder) == lance_table.NAME else SqliteTable
     return table(folder, dimensions)
 

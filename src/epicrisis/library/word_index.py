@@ -68,6 +68,8 @@ class WordIndex:
                 if not os.access(self._folder, os.W_OK) or (lock.exists() and not os.access(lock, os.W_OK)):
                     self._links = _LinkedCopy(self._folder)
                 self._index = tantivy.Index.open(str(self._links.path if self._links else self._folder))
+            self.loaded_opstamp = -1
+            """The opstamp of the commit that searches read, -1 if a writer was committing while it was loaded."""
             self._index.register_tokenizer(_ANALYZER, _build_analyzer())
             self._index.config_reader("manual")
             self._schema = self._index.schema
@@ -78,7 +80,11 @@ class WordIndex:
         with translate_errors(self._folder):
             if self._links is not None:
                 self._links.update()
+            # Where links are impossible, the copy may be older than the folder.
+            source = self._folder if self._links is None else self._links.path
+            before = self._read_opstamp(source)
             self._index.reload()
+            self.loaded_opstamp = before if self._read_opstamp(source) == before else -1
 
     def close(self) -> None:
         """Wait for running merges. Uncommitted changes are discarded."""
@@ -97,9 +103,12 @@ class WordIndex:
 
     def opstamp(self) -> int:
         """Return tantivy's opstamp of the last commit. It grows with every commit."""
+        return self._read_opstamp(self._folder)
+
+    def _read_opstamp(self, folder: Path) -> int:
         with translate_errors(self._folder):
             try:
-                return int(json.loads((self._folder / META).read_bytes())["opstamp"])
+                return int(json.loads((folder / META).read_bytes())["opstamp"])
             except (KeyError, TypeError, RecursionError) as error:
                 raise LibraryDamaged(f"{self._folder / META} has no opstamp: {REPAIR}") from error
 

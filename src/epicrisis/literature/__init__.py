@@ -1,1 +1,1 @@
-"""Articles from PubMed and Europe PMC, for the libraries of this machine."""
+"""Fetch articles from PubMed and Europe PMC for a library."""

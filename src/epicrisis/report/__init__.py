@@ -1,1 +1,1 @@
-"""Finished runs as a page to read: tables first, each plot with its data. Computes no figure."""
+"""Draw tables, plots, answers and search results. Computes no figure."""

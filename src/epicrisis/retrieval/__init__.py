@@ -1,1 +1,1 @@
-"""From a question to a ranking: dense, BM25, hybrid, and the preflight check."""
+"""Rank passages for a question: dense, BM25 and hybrid search, the preflight check, time expressions."""

@@ -1,1 +1,1 @@
-"""Fakes of every seam and the contract checks that real implementations pass. They ship: users test with them too."""
+"""Fakes of encoders, models and stores, and the contract checks of real ones. Part of the package, for users' tests."""

@@ -1,1 +1,1 @@
-"""From outcomes to tables, from tables to text and sentences; and the tables that the papers print."""
+"""Turn outcomes into tables, and tables into text and sentences. Holds the published tables too."""

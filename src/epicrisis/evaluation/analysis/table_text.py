@@ -225,7 +225,7 @@ def draw_forest_plot(table: Table, width: int = 80, *, ascii_only: bool = False)
     for index, column in enumerate(table.columns):
         for row in table.rows:
             if isinstance(difference := row[index], Difference):
-                labels.append(textwrap.wrap(label_row(table, row), width // 3) or [""])
+                labels.append(textwrap.wrap(label_row(table, row), width // 3, break_on_hyphens=False) or [""])
                 differences.append(difference)
         if differences:
             heading = column

@@ -1,1 +1,1 @@
-"""Question sets by name: where each comes from, how it is read, and samples of it."""
+"""Question sets by name: their sources, how they are read, and samples of them."""

@@ -1,1 +1,1 @@
-"""One file a figure of the papers: the cases it asks, and the tables that come of their records."""
+"""One file for each figure or family of experiments: its cases, and the tables of their records."""

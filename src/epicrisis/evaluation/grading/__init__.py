@@ -1,1 +1,1 @@
-"""Which of two answers is better: blind pairs, verdicts of people and of models, and how far these agree."""
+"""Grade answers: blind pairs, verdicts of people and models, measures of each answer, and calibration."""

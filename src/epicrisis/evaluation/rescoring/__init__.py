@@ -1,1 +1,1 @@
-"""Rescoring: which choice each reply states according to three scorings, and the resulting accuracy of a run."""
+"""Score saved replies again by other scoring rules."""

@@ -1,1 +1,1 @@
-"""Runs: cases, the loop that asks them, the folder and the records that stay. Knows no experiment."""
+"""Ask the cases of a run, and keep one record for each in its folder."""

@@ -1,1 +1,1 @@
-"""Making what strategies show or search: databases of solved questions."""
+"""Make test material: fictional records, generated questions, solved examples, injection attacks."""

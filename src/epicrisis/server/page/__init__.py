@@ -1,1 +1,1 @@
-"""The page: an answer with its evidence, as HTML that the server renders."""
+"""Render the page of the server: answers with their evidence, libraries, patients, runs and reviews."""

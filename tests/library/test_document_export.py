@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.corpus.jsonl import read_documents
-from epicrisis.document_export import export_documents, to_json_line
+from epicrisis.library.document_export import export_documents, to_json_line
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder

@@ -1,0 +1,320 @@
+"""Connections to the database of a library: a pool for reading, and one connection for the only writer.
+
+Reads run in transactions of one snapshot. A read for a scope names its patient, and runs as the role READER where this
+user may take it, so that row-level security is the boundary even for users with more rights.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryMissing
+from epicrisis.library.postgresql import schema as schemas
+from epicrisis.library.postgresql.errors import explain_connection_fault, translate_database_errors
+from epicrisis.printable import quote_for_shell
+from epicrisis.remote_libraries import LibraryAddress, find_address
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg_pool import ConnectionPool
+
+_MIN_SERVER, _MIN_VECTOR = 17, (0, 8)
+_POOL_SIZE, _POOL_WAIT_S, _CONNECT_S = 10, 15, 10
+_EXTRA = "libraries in PostgreSQL need the extra postgresql: `pip install 'epicrisis[postgresql]'`"
+_databases: dict[Path, Database] = {}
+_lock = threading.Lock()
+
+
+@atexit.register
+def _close_databases() -> None:
+    """Close the connections before the interpreter takes down the threads of their pools."""
+    for database in _databases.values():
+        database.close()
+
+
+def find_database(folder: Path) -> Database:
+    """Return the database of the library that this folder stands for.
+
+    Raise LibraryError without the extra `postgresql`, or if the server cannot be reached.
+    """
+    address = find_address(folder)
+    assert address is not None
+    with _lock:
+        known = _databases.get(folder)
+        if known is None or known.address != address:
+            known = _databases[folder] = Database(address)
+        return known
+
+
+class Database:
+    """The database of one library. Thread-safe, and open until the process ends: idle connections are closed."""
+
+    def __init__(self, address: LibraryAddress) -> None:
+        try:
+            import pgvector  # noqa: F401
+            import psycopg_pool  # noqa: F401
+        except ImportError:
+            raise LibraryError(_EXTRA) from None
+        self.address = address
+        parts = urlsplit(address.url)
+        parameters = dict(parse_qsl(parts.query))
+        self.schema = parameters.pop("schema", schemas.DEFAULT_SCHEMA)
+        parameters = {"application_name": "epicrisis", "connect_timeout": str(_CONNECT_S), **parameters}
+        self._conninfo = parts._replace(query=urlencode(parameters)).geturl()
+        self._extensions = ""
+        self._reads_as = ""
+        self._has_vectors = False
+        self._writer: Connection[Any] | None = None
+        self._writing = threading.local()
+        self.check_server()
+        self._pool = self._open_pool()
+
+    def _open_pool(self) -> ConnectionPool[Connection[Any]]:
+        from psycopg_pool import ConnectionPool
+
+        return ConnectionPool(
+            self._conninfo,
+            min_size=0,
+            max_size=_POOL_SIZE,
+            timeout=_POOL_WAIT_S,
+            kwargs={"autocommit": True},
+            configure=self._configure_reader,
+            check=ConnectionPool.check_connection,
+            open=True,
+        )
+
+    @property
+    def quoted_schema(self) -> str:
+        """The name of the schema as an SQL identifier."""
+        return _quote(self.schema)
+
+    @property
+    def extensions(self) -> str:
+        """The schemas of the extensions, as SQL identifiers with commas. `public` before they are installed."""
+        return self._extensions or "public"
+
+    def check_server(self) -> None:
+        """Read the versions of the server and its extensions, and the roles of this user.
+
+        Raise LibraryError if the server cannot be reached or is too old.
+        """
+        with self.connect() as connection, translate_database_errors(self.address):
+            if connection.info.server_version // 10_000 < _MIN_SERVER:
+                raise LibraryError(
+                    f"{self.address.public}: the server is PostgreSQL {connection.info.server_version // 10_000}: "
+                    f"install version {_MIN_SERVER} or newer"
+                )
+            self._read_extensions(connection)
+            query = "SELECT 1 FROM pg_roles WHERE rolname = %s AND pg_has_role(current_user, oid, 'SET')"
+            if connection.execute(query, (schemas.READER,)).fetchone():
+                self._reads_as = schemas.READER
+
+    def _read_extensions(self, connection: Connection[Any]) -> None:
+        query = (
+            "SELECT extname, extversion, nspname FROM pg_extension "
+            "JOIN pg_namespace ON extnamespace = pg_namespace.oid WHERE extname IN ('vector', 'pg_textsearch')"
+        )
+        versions: dict[str, str] = {}
+        places: dict[str, None] = {}
+        for name, version, place in connection.execute(query):
+            versions[name], places[place] = version, None
+        self._extensions = ", ".join(map(_quote, places))
+        self._has_vectors = "vector" in versions
+        version = tuple(map(int, versions.get("vector", "99").split(".")[:2]))
+        if version < _MIN_VECTOR:
+            raise LibraryError(
+                f"{self.address.public}: the extension vector is {versions['vector']}: install pgvector 0.8 or newer, "
+                "and run ALTER EXTENSION vector UPDATE"
+            )
+
+    def create_extensions(self, connection: Connection[Any]) -> None:
+        """Create missing extensions. Raise LibraryError, with the commands, if this user may not or one is missing."""
+        import psycopg
+
+        for name in ("vector", "pg_textsearch"):
+            try:
+                with connection.transaction():
+                    connection.execute(f"CREATE EXTENSION IF NOT EXISTS {name} SCHEMA public".encode())
+            except psycopg.Error:
+                preload = ""
+                if name == "pg_textsearch":
+                    preload = ", and add pg_textsearch to shared_preload_libraries of postgresql.conf"
+                raise LibraryError(
+                    f"{self.address.public}: the database lacks the extension {name}: install it on the server"
+                    f"{preload}; then an administrator runs CREATE EXTENSION {name} (docs/postgresql.md)"
+                ) from None
+        self._read_extensions(connection)
+        self._configure(connection)
+        if command := schemas.close_index_functions(connection):
+            raise LibraryError(
+                f"{self.address.public}: everybody may print the words of an index of pg_textsearch, so also those of "
+                f"patients' notes: an administrator runs {command}"
+            )
+
+    def renew(self) -> None:
+        """Make new connections, which know the types of the extensions that were created since."""
+        self._pool.close()
+        self._pool = self._open_pool()
+
+    def close(self) -> None:
+        """Close all connections. No call may follow."""
+        self.close_writer()
+        self._pool.close(timeout=1)
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection[Any]]:
+        """Open a connection of its own. Raise LibraryError or StorageError if the server cannot be reached."""
+        import psycopg
+
+        try:
+            connection = psycopg.connect(self._conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise explain_connection_fault(error, self.address) from None
+        with connection:
+            self._configure(connection)
+            yield connection
+
+    def _configure(self, connection: Connection[Any]) -> None:
+        connection.execute(f"SET search_path = {self.quoted_schema}, {self.extensions}".encode())
+        if self._has_vectors:
+            from pgvector.psycopg.halfvec import register_halfvec_info
+            from psycopg.types import TypeInfo
+
+            if (info := TypeInfo.fetch(connection, "halfvec")) is not None:
+                register_halfvec_info(connection, info)
+
+    def _configure_reader(self, connection: Connection[Any]) -> None:
+        from psycopg import IsolationLevel
+
+        self._configure(connection)
+        connection.isolation_level = IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+
+    @contextmanager
+    def read(self) -> Iterator[Connection[Any]]:
+        """Read one snapshot, with all rights of this user. Within `write` it is the writer's transaction."""
+        if getattr(self._writing, "active", False):
+            assert self._writer is not None
+            with translate_database_errors(self.address):
+                yield self._writer
+            return
+        with translate_database_errors(self.address), self._pool.connection() as connection, connection.transaction():
+            yield connection
+
+    @contextmanager
+    def read_for(self, patient: str | None, **settings: str) -> Iterator[Connection[Any]]:
+        """Read one snapshot of literature and this patient's notes. `settings` hold until its end."""
+        values = {schemas.PATIENT_SETTING: "" if patient is None else f"p:{patient}", **settings}
+        if self._reads_as:
+            values["role"] = self._reads_as
+        command = "SELECT " + ", ".join(["set_config(%s, %s, true)"] * len(values))
+        arguments: list[str] = []
+        for name, value in values.items():
+            arguments += (name.replace("__", "."), value)
+        with translate_database_errors(self.address), self._pool.connection() as connection, connection.transaction():
+            connection.execute(command.encode(), arguments)
+            yield connection
+
+    def open_writer(self) -> None:
+        """Connect for writing, as the only writer of this library. Raise LibraryBusy if there is another one."""
+        import psycopg
+
+        if self._writer is not None:
+            raise LibraryBusy(f"{self.address.public}: this process is writing to it already: wait until it has ended")
+        try:
+            connection = psycopg.connect(self._conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise explain_connection_fault(error, self.address) from None
+        try:
+            with translate_database_errors(self.address):
+                self._configure(connection)
+                # What one transaction adds to the word index would be written as a segment, see `rebuild_words`.
+                connection.execute("SET pg_textsearch.bulk_load_threshold = 0")
+                row = connection.execute(
+                    "SELECT pg_try_advisory_lock(hashtextextended('epicrisis ' || %s, 0))", (self.schema,)
+                ).fetchone()
+            if row is None or not row[0]:
+                raise LibraryBusy(
+                    f"{self.address.public}: another process is writing to it: wait until it ends, or stop it. Reading "
+                    "works meanwhile"
+                )
+        except BaseException:
+            connection.close()
+            raise
+        self._writer = connection
+
+    def close_writer(self) -> None:
+        """Give up writing. Idempotent."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this process has the library open for writing."""
+        return self._writer is not None
+
+    @contextmanager
+    def write(self) -> Iterator[Connection[Any]]:
+        """Open a transaction that is durable when the block ends. Within another one, join it."""
+        if self._writer is None:
+            raise LibraryError(f"{self.address.public} is open for reading: open it with write=True")
+        if getattr(self._writing, "active", False):
+            yield self._writer
+            return
+        self._writing.active = True
+        try:
+            with translate_database_errors(self.address), self._writer.transaction():
+                yield self._writer
+        finally:
+            self._writing.active = False
+
+    def rebuild_words(self) -> None:
+        """Build the word index anew while it is in use, and note that all passages are in the new one.
+
+        Searches through segments that pg_textsearch 0.6 writes at other times than this miss up to 2 % of the first 16.
+        """
+        assert self._writer is not None
+        with translate_database_errors(self.address):
+            self._writer.execute(f"REINDEX INDEX CONCURRENTLY {schemas.WORD_INDEX}".encode())
+            self._writer.execute("UPDATE library SET unbuilt = 0")
+
+    def read_library(self) -> tuple[int, str]:
+        """Return the version of the schema and the manifest. Raise LibraryMissing if there is no library."""
+        query = (
+            "SELECT to_regclass(%s) IS NOT NULL, has_schema_privilege(oid, 'USAGE') FROM pg_namespace "
+            "WHERE nspname = %s"
+        )
+        with self.read() as connection:
+            row = connection.execute(query, (f"{self.quoted_schema}.library", self.schema)).fetchone()
+            if row is not None and not row[1]:
+                raise LibraryError(
+                    f"{self.address.public}: this user may not read the schema {self.schema}: GRANT {schemas.READER} "
+                    f"or {schemas.WRITER} to it (docs/postgresql.md)"
+                )
+            if row is None or not row[0]:
+                command = f"epicrisis library add {quote_for_shell(self.address.public)} FILES"
+                raise LibraryMissing(
+                    f"{self.address.public} has no library in the schema {self.schema}: check the URL, or create one "
+                    f"with `{command}`"
+                )
+            row = connection.execute("SELECT schema_version, manifest FROM library").fetchone()
+        if row is None:
+            raise LibraryDamaged(f"{self.address.public}: the table library is empty: restore the database's backup")
+        version, newest = int(row[0]), len(schemas.MIGRATIONS)
+        if version > newest:
+            raise LibraryDamaged(
+                f"{self.address.public} has tables of version {version}, this program reads up to {newest}: install a "
+                "newer epicrisis"
+            )
+        return version, str(row[1])
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

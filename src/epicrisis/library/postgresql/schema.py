@@ -1,0 +1,179 @@
+"""The tables of a library in PostgreSQL, their access rules, and the steps from one version of them to the next.
+
+`passages`, `documents` and `origins` have row-level security: a role that may only read sees literature, and the notes
+of the patient that the transaction has named in PATIENT_SETTING, whatever its queries say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+READER, WRITER = "epicrisis_reader", "epicrisis_writer"
+"""The roles that may read, and add and delete. Users of the database get these rights as their members."""
+DEFAULT_SCHEMA = "epicrisis"
+PATIENT_SETTING = "epicrisis.patient"
+"""The setting of a transaction that names its patient, written `p:ID`. Without it there is no patient."""
+MAX_DIMENSIONS = 4000
+"""The most dimensions of vectors of half precision that pgvector indexes."""
+WORD_INDEX, VECTOR_INDEX = "passages_words", "passages_vector"
+
+_TABLES = """
+CREATE TABLE library(
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), schema_version integer NOT NULL, manifest text NOT NULL,
+    version bigint NOT NULL DEFAULT 0, documents bigint NOT NULL DEFAULT 0, passages bigint NOT NULL DEFAULT 0,
+    notes bigint NOT NULL DEFAULT 0, unbuilt bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE documents(
+    id text COLLATE "C" PRIMARY KEY, patient text COLLATE "C", content_hash bytea NOT NULL, passages integer NOT NULL,
+    revision text COLLATE "C"
+);
+CREATE TABLE passages(
+    id text COLLATE "C" PRIMARY KEY, document_id text COLLATE "C" NOT NULL REFERENCES documents ON DELETE CASCADE,
+    ordinal integer NOT NULL, "start" integer NOT NULL, "end" integer NOT NULL, text text NOT NULL, title text NOT NULL,
+    source text NOT NULL, metadata text NOT NULL, date text COLLATE "C", patient text COLLATE "C",
+    content_hash bytea NOT NULL, revision text COLLATE "C", last_day integer, facets text[] COLLATE "C" NOT NULL,
+    words text NOT NULL, vector halfvec({dimensions}) NOT NULL
+);
+CREATE INDEX passages_document ON passages(document_id);
+CREATE INDEX passages_patient ON passages(patient);
+CREATE INDEX passages_last_day ON passages(last_day);
+CREATE INDEX passages_facets ON passages USING gin(facets);
+CREATE INDEX passages_words ON passages USING bm25(words) WITH (text_config = 'pg_catalog.simple');
+CREATE TABLE deleted(id text COLLATE "C" PRIMARY KEY, revision text COLLATE "C" NOT NULL);
+CREATE TABLE sources(sha256 text PRIMARY KEY, name text NOT NULL, bytes bigint NOT NULL, added text NOT NULL);
+CREATE TABLE origins(
+    id text COLLATE "C" PRIMARY KEY REFERENCES documents ON DELETE CASCADE, path bytea NOT NULL, name text NOT NULL,
+    sha256 text NOT NULL
+);
+CREATE INDEX origins_path ON origins USING hash(path);
+CREATE INDEX origins_sha256 ON origins(sha256) WHERE name != '';
+CREATE TABLE marks(
+    target text COLLATE "C", source text COLLATE "C", mark text COLLATE "C", day integer,
+    PRIMARY KEY (target, source, mark)
+);
+CREATE INDEX marks_source ON marks(source);
+CREATE TABLE due(target text COLLATE "C" PRIMARY KEY);
+CREATE TABLE patients(
+    id text COLLATE "C" PRIMARY KEY, sequence bigint NOT NULL GENERATED ALWAYS AS IDENTITY, identity text NOT NULL
+);
+CREATE TABLE declared(what text PRIMARY KEY, at text NOT NULL);
+"""
+_FUNCTIONS = """
+CREATE FUNCTION contains(whole text, part text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$ SELECT strpos(whole, part) > 0 $$;
+CREATE FUNCTION current_patient() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN starts_with(current_setting('epicrisis.patient', true), 'p:')
+        THEN substr(current_setting('epicrisis.patient', true), 3) END $$;
+CREATE FUNCTION list_notes() RETURNS TABLE(patient text, date text, metadata text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+    SELECT p.patient, p.date, json_build_object('encounter', p.metadata::json -> 'encounter',
+        'note_type', p.metadata::json -> 'note_type', 'patient_name', p.metadata::json -> 'patient_name')::text
+    FROM passages p WHERE p.patient IS NOT NULL AND p.ordinal = 0 $$;
+CREATE FUNCTION list_identities() RETURNS TABLE(sequence bigint, id text, identity text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+    SELECT p.sequence, p.id, p.identity FROM patients p $$;
+CREATE FUNCTION build_vector_index() RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, {extensions}, pg_temp
+    AS $$ CREATE INDEX IF NOT EXISTS passages_vector ON passages USING hnsw(vector halfvec_ip_ops) $$;
+CREATE FUNCTION drop_vector_index() RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp
+    AS $$ DROP INDEX IF EXISTS passages_vector $$;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION contains(text, text), current_patient() TO PUBLIC;
+"""
+_BOUNDARY = """
+ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
+CREATE POLICY patient_boundary ON {table} FOR SELECT TO PUBLIC USING ({visible});
+CREATE POLICY owner ON {table} FOR ALL TO CURRENT_USER USING (true) WITH CHECK (true);
+"""
+_VISIBLE = {
+    "documents": "patient IS NULL OR patient = current_patient()",
+    "passages": "patient IS NULL OR patient = current_patient()",
+    "origins": "EXISTS (SELECT FROM documents WHERE documents.id = origins.id)",
+}
+"""What a reader sees of the tables with row-level security. Readers see `documents` through its own rule."""
+_INDEX_FUNCTIONS = (
+    "bm25_dump_index",
+    "bm25_spill_index",
+    "bm25_force_merge",
+    "bm25_summarize_index",
+    "bm25_debug_pageviz",
+)
+_READER_ACCESS = """
+GRANT USAGE ON SCHEMA {schema} TO {reader};
+GRANT SELECT ON library, documents, passages, sources, origins, declared TO {reader};
+GRANT EXECUTE ON FUNCTION list_notes(), list_identities() TO {reader};
+"""
+_WRITER_ACCESS = """
+GRANT USAGE ON SCHEMA {schema} TO {writer};
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {writer};
+GRANT MAINTAIN ON passages, documents TO {writer};
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {writer};
+"""
+_WRITER_POLICY = """
+DROP POLICY IF EXISTS writers ON {table};
+CREATE POLICY writers ON {table} FOR ALL TO {writer} USING (true) WITH CHECK (true);
+"""
+MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS,)
+"""The step to each version of the schema. The first creates it. A step is never changed after a release."""
+
+
+def migrate(connection: Connection[object], schema: str, extensions: str, version: int, dimensions: int) -> int:
+    """Bring a schema from this version, 0 for an empty one, to the newest in the caller's transaction. Return that.
+
+    `schema` and `extensions` are quoted names; the connection's search path begins with the schema.
+    """
+    values = {"schema": schema, "extensions": extensions, "dimensions": dimensions}
+    for step in MIGRATIONS[version:]:
+        # The steps are constants of this module, and the values are quoted names and a number.
+        connection.execute(step.format(**values).encode())
+    if version == 0:
+        for table, visible in _VISIBLE.items():
+            connection.execute(_BOUNDARY.format(table=table, visible=visible).encode())
+    grant_access(connection, schema)
+    return len(MIGRATIONS)
+
+
+def close_index_functions(connection: Connection[object]) -> str:
+    """Revoke the functions of pg_textsearch that print or change any index. Return the command if this user may not.
+
+    They are for its developers. Everybody may call them, and they show the words of all patients' notes.
+    """
+    import psycopg
+
+    query = (
+        "SELECT string_agg(proc.oid::regprocedure::text, ', ') FROM pg_proc proc, "
+        "aclexplode(coalesce(proacl, acldefault('f', proowner))) AS rights "
+        "WHERE proname = ANY(%s) AND rights.grantee = 0 AND rights.privilege_type = 'EXECUTE'"
+    )
+    row = connection.execute(query, (list(_INDEX_FUNCTIONS),)).fetchone()
+    assert isinstance(row, tuple)
+    if row[0] is None:
+        return ""
+    command = f"REVOKE EXECUTE ON FUNCTION {row[0]} FROM PUBLIC"
+    try:
+        with connection.transaction():
+            connection.execute(command.encode())
+    except psycopg.errors.InsufficientPrivilege:
+        return command
+    # Without the right to revoke, the server only warns.
+    row = connection.execute(query, (list(_INDEX_FUNCTIONS),)).fetchone()
+    assert isinstance(row, tuple)
+    return "" if row[0] is None else command
+
+
+def grant_access(connection: Connection[object], schema: str) -> None:
+    """Give the roles READER and WRITER their rights, if they exist. Only the owner of the schema can."""
+    rows = connection.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY(%s)", ([READER, WRITER],)).fetchall()
+    roles = {row[0] for row in rows}  # type: ignore[index]
+    values = {"schema": schema, "reader": READER, "writer": WRITER}
+    if READER in roles:
+        connection.execute(_READER_ACCESS.format(**values).encode())
+    if WRITER in roles:
+        connection.execute(_WRITER_ACCESS.format(**values).encode())
+        for table in _VISIBLE:
+            connection.execute(_WRITER_POLICY.format(table=table, **values).encode())

@@ -1,0 +1,176 @@
+"""Searches of a library in PostgreSQL: SQL for scopes, exact and indexed vector search, and BM25.
+
+A search is exact where few passages are in scope, and goes through an index otherwise. The planner's estimate decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from epicrisis.dates import first_day, last_day
+from epicrisis.library.postgresql.journal import storable_ids
+from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORD_INDEX
+from epicrisis.library.vector_matrix import score_exactly
+from epicrisis.library.word_index import analyze_words
+from epicrisis.protocols import ScoredId, Vectors
+from epicrisis.types import RETRACTION_FACETS, Scope
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+EXACT_PASSAGES = 20_000
+"""Vector search compares every passage in scope if there are about as many or fewer."""
+EXACT_WORD_PASSAGES = 2_000
+"""Word search scores every passage in scope if there are about as many or fewer: each takes 45 microseconds."""
+INDEX_SETTINGS = {
+    "hnsw__iterative_scan": "strict_order",
+    "hnsw__ef_search": "200",
+    "hnsw__max_scan_tuples": "200000",
+    "hnsw__scan_mem_multiplier": "4",
+}
+"""Settings of a search through the vector index, which goes on until the filter has passed enough."""
+_MARGIN = 64
+"""Passages read beyond `k`, of which ties and rounding decide."""
+_WORD_DIGITS = 4
+_RETRACTED = "facets && %(retractions)s::text[]"
+_DISTANCE = "words <@> to_bm25query(%(words)s, %(index)s)"
+_SCORE_BY_INDEX = (
+    f"SELECT id, {_DISTANCE}, {_RETRACTED} FROM passages WHERE {{condition}} ORDER BY {_DISTANCE} LIMIT {{limit}}"
+)
+# The list is made first, so that the planner cannot choose the index.
+_SCORE_LISTED = (
+    f"WITH listed AS MATERIALIZED (SELECT id, words, {_RETRACTED} AS retracted FROM passages WHERE {{condition}}), "
+    f"scored AS (SELECT id, {_DISTANCE} AS score, retracted FROM listed) "
+    "SELECT id, score, retracted FROM scored WHERE score < 0 ORDER BY score, id LIMIT {limit}"
+)
+_ROUNDING = 1e-5
+"""How much the server's rounding may change a score, relative to the lengths of both vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeFilter:
+    """The condition of the passages in a scope, with its parameters."""
+
+    sql: str
+    values: Mapping[str, Any]
+
+
+def find_patient(scope: Scope) -> str | None:
+    """Return the patient of a scope. An id that the server cannot store is that of nobody: None."""
+    return next(iter(storable_ids([scope.patient])), None) if scope.patient is not None else None
+
+
+def build_filter(scope: Scope, within: Sequence[str] | None = None) -> ScopeFilter:
+    """Return the condition of the passages in scope, and of these ids if given."""
+    conditions: list[str] = []
+    values: dict[str, Any] = {}
+    if (patient := find_patient(scope)) is None:
+        conditions.append("patient IS NULL")
+    else:
+        conditions.append("(patient IS NULL OR patient = %(patient)s)")
+        values["patient"] = patient
+    if scope.as_of is not None:
+        conditions.append("last_day <= %(until)s")
+        values["until"] = last_day(scope.as_of)
+    if scope.since is not None:
+        conditions.append("last_day >= %(since)s")
+        values["since"] = first_day(scope.since)
+    for number, facets in enumerate(scope.required_facets()):
+        conditions.append(f"facets && %(facets{number})s::text[]")
+        values[f"facets{number}"] = storable_ids(sorted(facets))
+    if scope.without_retracted:
+        conditions.append(f"NOT {_RETRACTED}")
+    if scope.hidden:
+        conditions.append("document_id <> ALL(%(hidden)s)")
+        values["hidden"] = storable_ids(sorted(scope.hidden))
+    if within is not None:
+        conditions.append("id = ANY(%(within)s)")
+        values["within"] = storable_ids(within)
+    return ScopeFilter(" AND ".join(conditions), {**values, "retractions": sorted(RETRACTION_FACETS)})
+
+
+def estimate_passages(connection: Connection[Any], found: ScopeFilter) -> int:
+    """Return about how many passages meet the condition, by the statistics of the server. Nothing is read."""
+    query = f"EXPLAIN (FORMAT JSON) SELECT FROM passages WHERE {found.sql}"
+    row = connection.execute(query.encode(), found.values).fetchone()
+    assert row is not None
+    return int(row[0][0]["Plan"]["Plan Rows"])
+
+
+def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
+    """Return the `k` passages in scope with the highest inner product, best first, ties by passage id."""
+    found = build_filter(scope)
+    limit = k + _MARGIN
+    values = {**found.values, "vector": _vector_text(vector)}
+    through_index = _has_vector_index(connection) and estimate_passages(connection, found) > EXACT_PASSAGES
+    while True:
+        order = "vector <#> %(vector)s::halfvec" if through_index else "vector::vector <#> %(vector)s::vector"
+        # Only the first order can use the index.
+        query = f"SELECT id, vector, {_RETRACTED} FROM passages WHERE {found.sql} ORDER BY {order} LIMIT {limit:d}"
+        rows = connection.execute(query.encode(), values, binary=True).fetchall()
+        if through_index and len(rows) < limit:
+            # The scan of the index ended before the filter had passed enough passages.
+            through_index = False
+            continue
+        ranking = _rank(rows, vector)
+        if len(rows) < limit or _is_settled(ranking, rows[-1][1], vector, k):
+            return tuple(ranking[:k])
+        limit *= 4
+
+
+def _rank(rows: Sequence[tuple[str, Any, bool]], vector: Vectors) -> list[ScoredId]:
+    """Return the passages by exact scores, equal for equal vectors, ties by id."""
+    if not rows:
+        return []
+    columns = np.stack([stored.to_numpy() for _, stored, _ in rows]).astype(np.float32).T
+    scores = score_exactly(columns, np.arange(len(rows)), vector)
+    ranking = []
+    for row, (id_, _, is_retracted) in enumerate(rows):
+        ranking.append(ScoredId(id_, float(scores[row]), is_retracted))
+    return sorted(ranking, key=lambda passage: (-passage.score, passage.id))
+
+
+def _is_settled(ranking: Sequence[ScoredId], last: Any, vector: Vectors, k: int) -> bool:
+    """Return whether no passage after the `last` vector read can be among the first `k`, for all the rounding."""
+    stored = last.to_numpy().astype(np.float64)
+    slack = _ROUNDING * float(np.linalg.norm(stored) * np.linalg.norm(vector)) + 1e-30
+    return ranking[k - 1].score > float(stored @ vector) + slack
+
+
+def _has_vector_index(connection: Connection[Any]) -> bool:
+    query = "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND indisvalid"
+    return connection.execute(query, (VECTOR_INDEX,)).fetchone() is not None
+
+
+def _vector_text(vector: Vectors) -> str:
+    return f"[{','.join(map(repr, vector.tolist()))}]"
+
+
+def search_words(
+    connection: Connection[Any], schema: str, query: str, k: int, scope: Scope, within: Sequence[str] | None
+) -> tuple[ScoredId, ...]:
+    """Return the `k` passages in scope with the highest BM25 score, best first, ties by passage id."""
+    tokens = list(dict.fromkeys(analyze_words(query)))
+    if not tokens:
+        return ()
+    found = build_filter(scope, within)
+    exact = within is not None or estimate_passages(connection, found) <= EXACT_WORD_PASSAGES
+    values = {**found.values, "words": " ".join(tokens), "index": f"{schema}.{WORD_INDEX}"}
+    limit = k + _MARGIN
+    while True:
+        statement = _SCORE_LISTED if exact else _SCORE_BY_INDEX
+        rows = connection.execute(statement.format(condition=found.sql, limit=limit).encode(), values).fetchall()
+        # A scan of the index repeats rows where it starts anew with a higher limit of its own.
+        passages: dict[str, ScoredId] = {}
+        for id_, score, is_retracted in rows:
+            if score < 0:
+                passages[id_] = ScoredId(id_, round(-score, _WORD_DIGITS), is_retracted)
+        ranking = sorted(passages.values(), key=lambda passage: (-passage.score, passage.id))
+        is_complete = len(rows) < limit or rows[-1][1] >= 0
+        if is_complete or (len(ranking) >= k and ranking[k - 1].score > round(-rows[-1][1], _WORD_DIGITS)):
+            return tuple(ranking[:k])
+        limit *= 4

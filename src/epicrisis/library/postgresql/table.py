@@ -1,0 +1,180 @@
+"""The table of passages and vectors in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from epicrisis.errors import InputError
+from epicrisis.library.passage_table import ALL_COLUMNS, BATCH_ROWS, Columns, PassageTable, sql_in, sql_text
+from epicrisis.library.postgresql.database import Database
+from epicrisis.library.word_index import analyze_words
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Cursor
+
+_ESCAPE = "\ufdd0"
+"""A code point without a character: the server stores no NUL, so NUL is stored as this and `0`."""
+_TEXTS = ("text", "title", "source")
+_MAX_ID_BYTES = 2000
+"""What fits into an index of the server."""
+_REBUILD_PASSAGES, _REBUILD_SHARE = 1000, 0.1
+"""The word index is built anew for at least as many new passages, and for this share of all."""
+_ROWS = ", ".join(f'"{name}"' for name in (*ALL_COLUMNS, "words"))
+_INSERT = f"INSERT INTO passages({_ROWS}) VALUES ({', '.join(['%b'] * (len(ALL_COLUMNS) + 1))})"
+
+
+class PostgresqlTable(PassageTable):
+    """The passages of a library in PostgreSQL. A role that may only read sees literature alone."""
+
+    name = "passages"
+
+    def __init__(self, folder: Path, dimensions: int, database: Database) -> None:
+        super().__init__(folder, dimensions)
+        self._database = database
+
+    @property
+    def version(self) -> int:
+        return self._read_state("version")
+
+    def _read_state(self, name: str) -> int:
+        with self._database.read() as connection:
+            row = connection.execute(f"SELECT {name} FROM library".encode()).fetchone()
+        return int(row[0]) if row else 0
+
+    def refresh(self) -> None:
+        """Do nothing: every statement reads the newest version."""
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Do nothing: each read of the table is of one version, and searches have a snapshot of their own."""
+        yield
+
+    def count(self, condition: str = "") -> int:
+        if not condition:
+            return self._read_state("passages")
+        with self._database.read() as connection:
+            row = connection.execute(f"SELECT count(*) FROM passages WHERE {condition}".encode()).fetchone()
+        return int(row[0]) if row else 0
+
+    def has_notes(self) -> bool:
+        return self._read_state("notes") > 0
+
+    def has_literature(self) -> bool:
+        return self._read_state("passages - notes") > 0
+
+    def read_columns(self, names: Sequence[str], condition: str = "", limit: int | None = None) -> Iterator[Columns]:
+        where = f" WHERE {condition}" if condition else ""
+        cut = f" LIMIT {limit:d}" if limit is not None else ""
+        columns = ", ".join(f'"{name}"' for name in names)
+        with self._database.read() as connection, connection.cursor("passages_read", withhold=False) as cursor:
+            yield from _read_batches(cursor, names, f"SELECT {columns} FROM passages{where}{cut}")
+
+    def note_rows(self, condition: str) -> Iterator[dict[str, Any]]:
+        """Yield patient, date, and encounter, type and name in the metadata, of the first passage of each note.
+
+        A role that may only read gets them from a function with more rights, which returns no text of the notes.
+        """
+        names = ("patient", "date", "metadata")
+        query = f"SELECT patient, date, metadata FROM list_notes() WHERE {condition}"
+        with self._database.read() as connection, connection.cursor("notes_read", withhold=False) as cursor:
+            for columns in _read_batches(cursor, names, query):
+                for values in zip(*(columns[name] for name in names), strict=True):
+                    yield dict(zip(names, values, strict=True))
+
+    def facet_condition(self, names: Iterable[str]) -> str:
+        return f"facets && ARRAY[{', '.join(map(sql_text, sorted(names)))}]::text[]"
+
+    def append(self, columns: Columns, replaced: Sequence[str] = ()) -> None:
+        with self._database.write() as connection:
+            if replaced:
+                connection.execute("DELETE FROM passages WHERE document_id = ANY(%s)", (list(replaced),))
+            insert_passages(connection, columns)
+
+    def update(self, columns: Columns) -> None:
+        with self._database.write() as connection:
+            connection.execute("DELETE FROM passages WHERE id = ANY(%s)", (list(columns["id"]),))
+            insert_passages(connection, columns)
+
+    def delete(self, document_ids: Sequence[str]) -> None:
+        with self._database.write() as connection:
+            connection.execute(f"DELETE FROM passages WHERE {sql_in('document_id', document_ids)}".encode())
+
+    def compact(self) -> None:
+        """Read the statistics of the table for the planner of queries, and build the word index anew if much is new.
+
+        The server frees space by itself.
+        """
+        with self._database.write() as connection:
+            connection.execute("ANALYZE passages, documents")
+        new = self._read_state("unbuilt")
+        if new >= max(_REBUILD_PASSAGES, self.count() * _REBUILD_SHARE):
+            self._database.rebuild_words()
+
+    def check(self) -> None:
+        """Do nothing: the server checks its own files."""
+
+    def purge(self) -> None:
+        """Do nothing: the server overwrites deleted rows in time (autovacuum)."""
+
+    def close(self) -> None:
+        """Do nothing: the connections belong to the database."""
+
+
+def insert_passages(connection: Connection[Any], columns: Columns) -> None:
+    """Insert rows with all columns in the caller's transaction. Raise InputError for an id that is too long."""
+    from pgvector import HalfVector
+
+    with connection.cursor() as cursor:
+        cursor.executemany(_INSERT.encode(), _build_rows(columns, HalfVector))
+
+
+def _build_rows(columns: Columns, make_vector: Any) -> Iterator[tuple[Any, ...]]:
+    for row in range(len(columns["id"])):
+        values = {name: columns[name][row] for name in ALL_COLUMNS}
+        for name in ("id", "patient", "revision"):
+            if len((values[name] or "").encode()) > _MAX_ID_BYTES:
+                raise InputError(
+                    f"the {name} of {values['document_id'][:40]!a}... is longer than {_MAX_ID_BYTES} bytes, which "
+                    "PostgreSQL cannot index: give the document a shorter one"
+                )
+        words = " ".join(analyze_words(f"{values['title']}\n{values['text']}"))
+        for name in _TEXTS:
+            values[name] = escape_nul(values[name])
+        values["vector"] = make_vector(values["vector"])
+        yield (*values.values(), words)
+
+
+def _read_batches(cursor: Cursor[Any], names: Sequence[str], query: str) -> Iterator[Columns]:
+    cursor.execute(query.encode(), binary=True)
+    while rows := cursor.fetchmany(BATCH_ROWS):
+        yield parse_columns(names, rows)
+
+
+def parse_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:
+    """Return rows of the table as columns."""
+    columns: Columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    for name in _TEXTS:
+        if name in columns:
+            columns[name] = list(map(unescape_nul, columns[name]))
+    if "vector" in columns:
+        columns["vector"] = np.stack([vector.to_numpy() for vector in columns["vector"]])
+    return columns
+
+
+def escape_nul(text: str) -> str:
+    """Return the text without NUL. `unescape_nul` restores it."""
+    if "\0" not in text and _ESCAPE not in text:
+        return text
+    return text.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0")
+
+
+def unescape_nul(text: str) -> str:
+    """Return the text given to `escape_nul`."""
+    if _ESCAPE not in text:
+        return text
+    return text.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE)
