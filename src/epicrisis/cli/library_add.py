@@ -208,11 +208,17 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     """Yield the counts of an addition, and what a reader must know about them."""
     from epicrisis.library.vector_search import OUTGROWN
 
-    yield (
-        f"{count_noun(report.added, 'document')} added, {report.replaced} replaced, {report.unchanged} unchanged, "
-        f"{report.outdated} older than the library's, {report.deleted} deleted, {report.skipped} skipped; "
-        f"{count_noun(report.passages, 'passage')} in {report.seconds:.1f} s"
-    )
+    counts = [f"{count_noun(report.added, 'document')} added"]
+    for count, fate in (
+        (report.replaced, "replaced"),
+        (report.unchanged, "unchanged"),
+        (report.outdated, "older than the library's"),
+        (report.deleted, "deleted"),
+        (report.skipped, "skipped"),
+    ):
+        if count:
+            counts.append(f"{count} {fate}")
+    yield f"{', '.join(counts)}; {count_noun(report.passages, 'passage')} in {report.seconds:.1f} s"
     if report.statements:
         nameless = f", {report.nameless} of them without a PMID or DOI" if report.nameless else ""
         yield f"{report.statements} entries on retractions, concerns and corrections read{nameless}"

@@ -133,11 +133,11 @@ SUFFIXES = tuple(FORMAT_BY_SUFFIX)
 _DEFAULT_FORMATS = {_CSV: "notes", _JSON: "pubmedqa"}
 """Formats of a file named by the user whose beginning does not decide."""
 
-_UNKNOWN_FORMAT = (
-    "its ending is not one of those that `epicrisis library add --help` names, or it is other XML, CSV or JSON; save "
-    "it as PDF, .docx or text"
-)
-_OLD_FORMATS = {
+_UNKNOWN_ENDING = "its ending is not one that `epicrisis library add --help` names; save it as PDF, .docx or text"
+_UNKNOWN_CONTENT = "other XML, CSV or JSON than `epicrisis library add --help` names; save it as PDF, .docx or text"
+_PICTURE = "a picture; save it as PDF, whose pages are read by OCR where tesseract is installed"
+_CURES = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp"), _PICTURE),
     ".doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx *.doc",
     ".ppt": "PowerPoint's old format; convert it: soffice --headless --convert-to pptx *.ppt",
 }
@@ -296,8 +296,8 @@ def _describe_file(path: Path, override: str | None, names: Mapping[Path, str]) 
     """Return a file named by the user. Raises InputError if it cannot be opened, or its format is unknown."""
     check_file(path)
     format = _detect_format(path, override, _DEFAULT_FORMATS)
-    if path.suffix.lower() in _OLD_FORMATS and format is None:
-        raise path_error(path, _OLD_FORMATS[path.suffix.lower()])
+    if path.suffix.lower() in _CURES and format is None:
+        raise path_error(path, _CURES[path.suffix.lower()])
     if format is None:
         reason = f"its ending is not one of {', '.join(FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
         raise path_error(path, f"{reason}; rename it, or give its format ({', '.join(FORMATS)})")
@@ -406,7 +406,7 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
             return format if fhir.is_fhir(path) or not path.stat().st_size else None
-        if format is None and path.suffix.lower() in _OLD_FORMATS and path.is_file():
+        if format is None and path.suffix.lower() in _CURES and path.is_file():
             return "office" if office.is_newer_format(path) else None
     except OSError:
         return None
@@ -455,7 +455,8 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
     if format is None:
-        reason = describe_damage(path) or _OLD_FORMATS.get(path.suffix.lower(), _UNKNOWN_FORMAT)
+        unknown = _UNKNOWN_CONTENT if find_suffix(name) else _UNKNOWN_ENDING
+        reason = describe_damage(path) or _CURES.get(path.suffix.lower(), unknown)
         return partial(_skip, path, reason)
     try:
         check_file(path)

@@ -197,6 +197,8 @@ class PostgresqlLibrary(LibraryStore):
                     "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('library')"
                 ).fetchone() == (True,):
                     schemas.grant_access(connection, self._database.quoted_schema)
+                    # What a killed rebuild left.
+                    connection.execute(f"DROP INDEX IF EXISTS {schemas.WORD_INDEX}_ccnew".encode())
                 report_step("building the vector index")
                 if rebuild:
                     connection.execute("SELECT drop_vector_index()")
