@@ -144,7 +144,7 @@ def _describe_http_api() -> Iterator[str]:
         for method, operation in methods.items():
             yield f"\n## {method.upper()} {path}\n"
             yield operation.get("description") or operation.get("summary", "")
-            rows = []
+            rows: list[tuple[str, ...]] = []
             for parameter in operation.get("parameters", ()):
                 place = f"{parameter['in']}{', required' if parameter.get('required') else ''}"
                 rows.append((f"`{parameter['name']}`", place, parameter.get("description", "")))
@@ -153,16 +153,25 @@ def _describe_http_api() -> Iterator[str]:
                 yield from make_table(("Field", "Place", "Meaning"), rows)
 
 
-def _describe_body(schema: Mapping[str, Any], operation: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _describe_body(schema: Mapping[str, Any], operation: Mapping[str, Any]) -> list[tuple[str, ...]]:
     content = operation.get("requestBody", {}).get("content", {})
     body = content.get("application/json", {}).get("schema", {})
     name = body.get("$ref", "").rpartition("/")[2]
     model = schema.get("components", {}).get("schemas", {}).get(name, {})
-    rows = []
+    return list(_describe_fields(schema, model))
+
+
+def _describe_fields(
+    schema: Mapping[str, Any], model: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, ...]]:
+    """Yield name, place and meaning of every field of a body, with the fields of those that are objects."""
     for field, value in model.get("properties", {}).items():
         place = "body, required" if field in model.get("required", ()) else "body"
-        rows.append((f"`{field}`", place, value.get("description", "")))
-    return rows
+        references = [option["$ref"] for option in (value, *value.get("anyOf", ())) if "$ref" in option]
+        child = schema["components"]["schemas"][references[0].rpartition("/")[2]] if references else {}
+        meaning = value.get("description") or child.get("description", "").partition("\n")[0]
+        yield f"`{prefix}{field}`", place, meaning
+        yield from _describe_fields(schema, child, f"{prefix}{field}.")
 
 
 def _describe_errors() -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -131,7 +132,7 @@ def delete(
         forget_patients(store, owners)
         if file is not None:
             with LibraryInventory.open(store) as inventory:
-                inventory.forget_sources(inventory.sources_of_file(str(file.expanduser().resolve())))
+                inventory.forget_sources(inventory.sources_of_file(os.path.realpath(file.expanduser())))
     deleted = [document for document in ids if document in existing]
     unknown = [document for document in ids if document not in existing]
     if json:
