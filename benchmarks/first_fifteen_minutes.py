@@ -1,6 +1,6 @@
 """The first fifteen minutes with epicrisis, paper-qa and llm: the same tasks, one after the other, on this machine.
 
-    python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b qwen2.5-coder-1.5b --folder build/fifteen &
+    python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b --folder build/fifteen &
     python benchmarks/first_fifteen_minutes.py build/fifteen install      # environments by pip, without its cache
     python benchmarks/first_fifteen_minutes.py build/fifteen run
     python benchmarks/first_fifteen_minutes.py build/fifteen run llm search ask
@@ -34,9 +34,7 @@ from rivals.mixed_folder import write_mixed_folder
 
 ROOT = Path(__file__).parents[1]
 URL = "http://127.0.0.1:8377/v1"
-MODEL = "qwen2.5-coder-1.5b"
-SMALL_MODEL = "qwen2.5-coder-0.5b"
-"""Describes documents for paper-qa, which needs a call for each."""
+MODEL = "qwen2.5-coder-0.5b"
 QUESTION = "Does aspirin lower the risk of preterm pre-eclampsia?"
 SECOND = "Which antithrombotic dose was given, and until when?"
 PACKAGES = {"epicrisis": [f"{ROOT}[office]"], "paper-qa": ["paper-qa[office]"], "llm": ["llm", "markitdown[pdf,docx]"]}
@@ -56,7 +54,7 @@ class Task:
 
 
 PQA = "pqa -s fast --embedding openai/text-embedding-3-small --agent.agent_type fake"
-PQA_INDEX = f"{PQA} --llm openai/{SMALL_MODEL} index ."
+PQA_INDEX = f"{PQA} --llm openai/{MODEL} index ."
 PQA_ASK = f"{PQA} --llm openai/{MODEL} --summary_llm openai/{MODEL} ask"
 LLM_CONFIG = f"""mkdir -p "$(dirname "$(llm logs path)")"
 cat > "$(dirname "$(llm logs path)")/extra-openai-models.yaml" <<EOF

@@ -1,6 +1,6 @@
 """One OpenAI-compatible endpoint on loopback for all programs of `benchmarks/first_fifteen_minutes.py`.
 
-    python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b qwen2.5-coder-1.5b --port 8377 --folder build/fifteen
+    python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b --port 8377 --folder build/fifteen
 
 Chat completions are forwarded unchanged to llama.cpp, and their replies kept in `replies` of the folder. The same
 request gets the same reply again, after `--seconds`: so every program waits equally long for each call, whatever else

@@ -104,8 +104,8 @@ class SentenceRanker:
         """Return the best `k` sentences of passages.
 
         `ranks` has the rank of each passage by the search, by its id. None: their order is the ranking. Passages that
-        it does not have come after the others, with one rank. Near-duplicates, headings and titles of documents are left
-        out. Sentences with equal scores keep the order of the text.
+        it does not have come after the others, with one rank. Near-duplicates, headings and titles of documents are
+        left out. Sentences with equal scores keep the order of the text.
         """
         candidates: list[Sentence] = []
         for sentence in remove_fragments(split_passages(passages, self.split)):
