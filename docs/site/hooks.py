@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 sys.path.insert(0, str(Path(__file__).parent))
 from reference import make_pages
 
-# `jupyter_nbconvert_config.json` here joins the pieces in which a command of a notebook prints, or lines are torn apart.
+# `jupyter_nbconvert_config.json` joins the pieces in which a command of a notebook prints, or lines are torn apart.
 os.environ["JUPYTER_CONFIG_DIR"] = str(Path(__file__).parent)
 ROOT = Path(__file__).parents[2]
 COPIES = {
