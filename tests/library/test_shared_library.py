@@ -322,7 +322,7 @@ def test_killed_server_loses_nothing_acknowledged(
                 LibraryStore.open(library_folder(url))
         finally:
             server.start()
-        add_patiently(library, "during")
+        library.add([build_stored_document("during", "warfarin")])
         library.add([build_stored_document("after", "metformin")])
     monkeypatch.setenv("EPICRISIS_HOME", str(second_machine))
     with LibraryStore.open(library_folder(url)) as reader:
@@ -330,15 +330,27 @@ def test_killed_server_loses_nothing_acknowledged(
         require_sound(reader)
 
 
-def add_patiently(library: LibraryStore, id_: str) -> None:
-    """Add a document. A server that has just started refuses for some seconds."""
-    deadline = time.monotonic() + 60
-    while True:
+def test_open_reader_goes_on_without_the_server_and_logs_one_line(
+    server: S3Server, url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with create_library(url) as library:
+        library.add([build_stored_document("a", "aspirin")])
+    with LibraryStore.open(library_folder(url)) as reader:
+        monkeypatch.setattr(replicas, "_POLL_SECONDS", 0.0)
+        server.kill()
         try:
-            return library.add([build_stored_document(id_, "warfarin")])
-        except StorageError:
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+            deadline = time.monotonic() + 60
+            while not caplog.messages and time.monotonic() < deadline:
+                assert [hit.id for hit in reader.search_words("aspirin", 5, Scope())] == ["a#0"]
+                time.sleep(0.1)
+            for _ in range(20):
+                reader.search_words("aspirin", 5, Scope())
+                time.sleep(0.1)
+        finally:
+            server.start()
+    assert len(caplog.messages) == 1
+    assert "searches go on with the copy of this machine" in caplog.messages[0]
+    assert "cannot be reached" in caplog.messages[0]
 
 
 def test_library_created_twice_is_refused(url: str) -> None:

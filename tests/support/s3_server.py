@@ -25,7 +25,7 @@ _ACTIONS = ["Admin", "Read", "Write", "List"]
 
 
 class S3Server:
-    """The server, which keeps its objects in a folder and can be killed and started again."""
+    """The server with one bucket. It keeps its objects in a folder and can be killed and started again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -50,7 +50,7 @@ class S3Server:
         }
 
     def start(self) -> None:
-        """Start the server and return when it answers."""
+        """Start the server and return when it accepts objects."""
         master, volume, filer, s3 = self._ports
         command = [
             str(Path(sys.executable).with_name("weed")),
@@ -78,13 +78,14 @@ class S3Server:
         while True:
             try:
                 urllib.request.urlopen(f"{self.url}/status", timeout=5).close()
-                return
+                break
             except urllib.error.HTTPError:
-                return
+                break
             except OSError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError((self._folder / "weed.log").read_text()[-2000:]) from None
                 time.sleep(0.1)
+        self.create_bucket()
 
     def kill(self) -> None:
         """Kill the server with SIGKILL."""
@@ -94,20 +95,26 @@ class S3Server:
             self._process = None
 
     def create_bucket(self) -> None:
-        """Create the bucket. The server accepts writes some time after it has begun to answer."""
+        """Create the bucket, and return when it accepts objects. That takes longer than the first answer."""
         import boto3
         from botocore.config import Config
+        from botocore.exceptions import BotoCoreError, ClientError
 
-        client = boto3.client(
-            "s3",
-            endpoint_url=self.url,
-            aws_access_key_id=KEY,
-            aws_secret_access_key=SECRET,
-            region_name="us-east-1",
-            config=Config(s3={"addressing_style": "path"}, retries={"mode": "standard", "max_attempts": 10}),
-        )
-        client.create_bucket(Bucket=BUCKET)
-        client.put_object(Bucket=BUCKET, Key="first", Body=b"")
+        config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1})
+        credentials = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+        client = boto3.client("s3", endpoint_url=self.url, config=config, **credentials)
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                if BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
+                    client.create_bucket(Bucket=BUCKET)
+                client.put_object(Bucket=BUCKET, Key="first", Body=b"")
+                client.get_object(Bucket=BUCKET, Key="first")["Body"].read()
+                return
+            except (BotoCoreError, ClientError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
 
 def is_installed() -> bool:
@@ -123,7 +130,6 @@ def run_s3_server(folder: Path) -> Iterator[S3Server]:
     server = S3Server(folder)
     server.start()
     try:
-        server.create_bucket()
         yield server
     finally:
         server.kill()

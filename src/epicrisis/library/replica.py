@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 import shutil
 import sqlite3
@@ -26,7 +27,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.errors import EpicrisisError, LibraryDamaged
 from epicrisis.library import lance_table, manifest, vector_index, word_index
 from epicrisis.library.checksums import sha256
 from epicrisis.library.engine_errors import translate_errors
@@ -56,6 +57,7 @@ _RETIRED_SECONDS = 600.0
 _ATTEMPTS = 5
 _VERSIONS = f"{lance_table.NAME}/_versions/"
 _LAST = (f"{word_index.NAME}/{word_index.META}", vector_index.NAME, manifest.NAME)
+_LOGGER = logging.getLogger("epicrisis.server")
 _replicas: dict[Path, Replica] = {}
 
 
@@ -100,6 +102,7 @@ class Replica:
         self._objects: ObjectStore | None = None
         self._checked = float("-inf")
         self._exists = False
+        self._has_failed = False
         self._mutex = threading.Lock()
         self._poller: threading.Thread | None = None
 
@@ -150,9 +153,14 @@ class Replica:
                 self._poller.start()
 
     def _poll(self) -> None:
-        # The copy stays readable while the server is down. Commands that open the library report that.
-        with suppress(Exception):
+        try:
             self.refresh(force=True)
+            self._has_failed = False
+        except EpicrisisError as error:
+            # One line for each failure of the server, however long it lasts.
+            if not self._has_failed:
+                _LOGGER.warning("searches go on with the copy of this machine: %s", error.message)
+            self._has_failed = True
         self._checked = time.monotonic()
 
     def forget_state(self) -> None:
