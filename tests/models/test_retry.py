@@ -298,7 +298,7 @@ def test_retry_cancellation_ends_pause() -> None:
 
 def test_retry_absent_endpoint_is_tried_twice_and_fully_once_it_has_answered() -> None:
     error = EndpointUnreachable("nothing there")
-    steps = iter([error, error, "yes", *[error] * 9])
+    steps: Iterator[ChatError | str] = iter([error, error, "yes", *[error] * 9])
 
     def script(_: ChatRequest) -> str:
         step = next(steps)
