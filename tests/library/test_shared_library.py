@@ -268,7 +268,7 @@ def test_paused_writer_that_lost_its_lease_commits_nothing(
         with library:
             # The lease is taken over: from here on the other writer cannot commit, even before this one does.
             paused.send_signal(signal.SIGCONT)
-            output = paused.communicate()[0]
+            output = paused.communicate(timeout=120)[0]
             assert paused.returncode == 2
             assert "another writer has taken" in output.splitlines()[-1]
             assert acknowledged.read_text().split() == before
