@@ -23,7 +23,7 @@ REFUSED = {
     "nothing.ris": "no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is",
     "old.doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx",
     "picture.png": "a picture; save it as PDF",
-    "scan.pdf": "no text on its only page, only pictures perhaps",
+    "scan.pdf": "no text on any page, only pictures perhaps",
     "table.csv": "other XML, CSV or JSON than",
     "wrong.xml": "other XML, CSV or JSON than",
 }

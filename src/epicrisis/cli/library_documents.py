@@ -362,7 +362,7 @@ def find_file_documents(store: LibraryStore, file: Path) -> list[str]:
     """
     from epicrisis.library.inventory import LibraryInventory
 
-    path = str(file.expanduser().resolve())
+    path = os.path.realpath(file.expanduser())
     with LibraryInventory.open(store) as inventory:
         ids = inventory.documents_of_file(path)
     if not ids and file.is_file():

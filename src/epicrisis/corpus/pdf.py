@@ -73,8 +73,7 @@ def read_document(
         texts = _clean_texts(page_texts)
         empty = [number for number, text in enumerate(page_texts, 1) if text is not None and not text.strip()]
         if not any(texts):
-            place = "its only page" if len(texts) == 1 else f"any of its {len(texts)} pages"
-            raise ValueError(f"no text on {place}, only pictures perhaps: {_describe_ocr()}")
+            raise ValueError(f"no text on any page, only pictures perhaps: {_describe_ocr()}")
     except ValueError as error:
         yield skip(path, "", str(error))
         return

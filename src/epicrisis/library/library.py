@@ -350,6 +350,9 @@ class LibraryStore:
             self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
         return report
 
+    def prepare_bulk(self) -> None:
+        """Prepare for many additions, which end with `optimize`. A library in a folder needs no preparation."""
+
     def move_if_large(self, on_step: Callable[[str], None]) -> bool:
         """Move more than EXACT_LIMIT passages to LanceDB. Return whether they stay, as the extra `large` is missing.
 
