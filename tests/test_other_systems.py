@@ -1,8 +1,8 @@
 """What Windows lacks is taken away on this system: the program still imports, reads files, and writes libraries.
 
-A child process runs without the functions, signals and modules that only POSIX has. Opening a folder, and syncing a
-file that is open for reading only, fail there as they do on Windows, and so does replacing or deleting a file that the program has open.
-This is no test on Windows: paths, drives and locks behave differently there.
+A child process runs without the functions, signals and modules that only POSIX has. Opening a folder, syncing a file
+that is open for reading only, and replacing or deleting an open file fail there as they do on Windows. This is no test
+on Windows: paths, drives and locks behave differently there.
 """
 
 from __future__ import annotations
