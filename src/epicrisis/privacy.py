@@ -50,6 +50,10 @@ _LIBRARIES = (
     "huggingface_hub",
     "mcp",
     "authlib",
+    "boto3",
+    "botocore",
+    "s3transfer",
+    "urllib3",
     "psycopg",
 )
 _LOOKUP_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
@@ -86,6 +90,11 @@ def set_local_only(on: bool) -> None:
     if on:
         _install_guard()
     _state["local_only"] = on
+
+
+def is_local_only() -> bool:
+    """Return whether `--local-only` is on in this process."""
+    return _state["local_only"]
 
 
 def _install_guard() -> None:

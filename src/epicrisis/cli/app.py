@@ -51,6 +51,7 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
             "export": "library_documents.export",
             "check": "library.check",
             "optimize": "library.optimize",
+            "copy": "library.copy",
             "repair": "library.repair",
             "forbid-remote": "library.forbid_remote",
         },

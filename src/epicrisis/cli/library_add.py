@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from epicrisis.cli.article_options import Dois, FullText, Limit, Pmids, Searches, fetch_items, read_request
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.ingest_progress import show_ingest
+from epicrisis.cli.ingest_progress import describe_counts, show_ingest
 from epicrisis.cli.library_watch import watch_folders
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, SETTING, Json, LibraryPath
 from epicrisis.cli.run_progress import say_report_skipped
@@ -208,11 +208,15 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     """Yield the counts of an addition, and what a reader must know about them."""
     from epicrisis.library.vector_search import OUTGROWN
 
-    yield (
-        f"{count_noun(report.added, 'document')} added, {report.replaced} replaced, {report.unchanged} unchanged, "
-        f"{report.outdated} older than the library's, {report.deleted} deleted, {report.skipped} skipped; "
-        f"{count_noun(report.passages, 'passage')} in {report.seconds:.1f} s"
-    )
+    counts = {
+        "replaced": report.replaced,
+        "unchanged": report.unchanged,
+        "older than the library's": report.outdated,
+        "deleted": report.deleted,
+        "skipped": report.skipped,
+    }
+    line = describe_counts(report.added, counts)
+    yield f"{line}; {count_noun(report.passages, 'passage')} in {report.seconds:.1f} s"
     if report.statements:
         nameless = f", {report.nameless} of them without a PMID or DOI" if report.nameless else ""
         yield f"{report.statements} entries on retractions, concerns and corrections read{nameless}"

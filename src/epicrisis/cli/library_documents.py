@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,7 +90,15 @@ def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[s
 def _describe_file(file: LibraryFile) -> str:
     documents = "-" if file.documents is None else f"{file.documents:,}"
     passages = "-" if file.passages is None else f"{file.passages:,}"
-    return f"{documents:>10}  {passages:>10}  {file.added[:10] or 'unknown':<10}  {file.path}"
+    return f"{documents:>10}  {passages:>10}  {file.added[:10] or 'unknown':<10}  {_shorten_path(file.path)}"
+
+
+def _shorten_path(path: str) -> str:
+    """Return a path from the current folder or the home folder, if it lies there."""
+    for folder, prefix in ((str(Path.cwd()), ""), (os.environ.get("HOME", "/"), "~/")):
+        if folder != "/" and path.startswith(f"{folder}/"):
+            return prefix + path.removeprefix(f"{folder}/")
+    return path
 
 
 def _left_out(total: int, limit: int, noun: str) -> Iterator[str]:
@@ -353,7 +362,7 @@ def find_file_documents(store: LibraryStore, file: Path) -> list[str]:
     """
     from epicrisis.library.inventory import LibraryInventory
 
-    path = str(file.expanduser().resolve())
+    path = os.path.realpath(file.expanduser())
     with LibraryInventory.open(store) as inventory:
         ids = inventory.documents_of_file(path)
     if not ids and file.is_file():

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.cli.ingest_progress import show_ingest
+from epicrisis.cli.ingest_progress import describe_counts, show_ingest
 from epicrisis.cli.run_progress import say_skipped
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import EpicrisisError, InputError, LibraryBusy
@@ -70,6 +70,7 @@ class _Watcher:
         self._watch = FolderWatch(folders, SCAN_SECONDS)
         self._totals = dict.fromkeys(_COUNTS, 0)
         self._has_added = False
+        self._closed: set[Path] = set()
 
     def run(self) -> None:
         """Scan and add until Ctrl-C."""
@@ -77,10 +78,20 @@ class _Watcher:
         while True:
             started = time.monotonic()
             ready = self._watch.scan()
+            self._say_closed()
             pause = max(SCAN_SECONDS, _PAUSE_PER_SCAN * (time.monotonic() - started))
             if ready:
                 self._try(ready)
             time.sleep(pause)
+
+    def _say_closed(self) -> None:
+        """Warn once of each folder that cannot be listed."""
+        from epicrisis.corpus.reader_base import os_error_reason
+
+        for folder, error in self._watch.closed.items():
+            if folder not in self._closed:
+                _say_now(f"warning: {folder}: {os_error_reason(error)}; check the folder's permissions, or mount it")
+        self._closed = set(self._watch.closed)
 
     def _try(self, ready: Sequence[Path]) -> None:
         """Add the files that are ready. Raises the errors of the first addition, and prints later ones."""
@@ -121,10 +132,8 @@ class _Watcher:
         for name in _COUNTS:
             self._totals[name] += getattr(report, name)
         others = f" and {len(ready) - 1:,} more" if len(ready) > 1 else ""
-        _say_now(
-            f"{ready[0].name}{others}: {count_noun(report.added, 'document')} added, {report.replaced:,} replaced, "
-            f"{report.unchanged:,} unchanged, {report.skipped:,} skipped"
-        )
+        counts = {"replaced": report.replaced, "unchanged": report.unchanged, "skipped": report.skipped}
+        _say_now(f"{ready[0].name}{others}: {describe_counts(report.added, counts)}")
         say_skipped(report.reasons, self._library / SKIPPED_FILE)
 
     def say_end(self) -> None:
@@ -133,10 +142,8 @@ class _Watcher:
         if self._json:
             show_json({**totals, "waiting": waiting, "gone": sorted(map(str, gone))})
             return
-        say(
-            f"stopped watching: {count_noun(totals['added'], 'document')} added, {totals['replaced']:,} replaced, "
-            f"{totals['unchanged']:,} unchanged, {totals['skipped']:,} skipped"
-        )
+        counts = {name: totals[name] for name in ("replaced", "unchanged", "skipped")}
+        say(f"stopped watching: {describe_counts(totals['added'], counts)}")
         if waiting:
             say(f"{count_noun(waiting, 'file')} not added yet: the same command continues with them")
         if gone:

@@ -48,7 +48,7 @@ def list_sets(*, flags: Flags, json: Json = False) -> None:
     for row in rows:
         state = "installed" if row["here"] else "not pulled"
         say(f"{row['name']:<{width}} {row['questions']:>6,} questions  {state:<11} {row['licence']}")
-        say_lines(f"{'':<{width}} {line}" for line in (row["description"], *row["sources"]))
+        say_lines(f"    {line}" for line in (row["description"], *row["sources"]))
 
 
 @command(SETTING, CONFIG, LOCAL_ONLY, examples=["epicrisis questions pull mirage/pubmedqa medq"])
@@ -202,8 +202,9 @@ def synthesize_record(
         return
     for record in records:
         say(
-            f"{record.patient}: {record.stays} stays, {record.notes} notes, {record.characters} characters, "
-            f"about {count_noun(record.tokens, 'token')}, {count_noun(record.questions, 'question')}"
+            f"{record.patient}: {count_noun(record.stays, 'stay')}, {count_noun(record.notes, 'note')}, "
+            f"{record.characters:,} characters, about {count_noun(record.tokens, 'token')}, "
+            f"{count_noun(record.questions, 'question')}"
         )
     short = sum(record.questions < questions_each for record in records)
     if short:

@@ -30,7 +30,7 @@ _HOST_NAME = re.compile(r"[a-z0-9._-]+(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5}
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 Libraries = Annotated[
     list[Path],
-    Argument(metavar="LIBRARY...", parser=parse_library, help="Folders of the libraries, or postgresql://..."),
+    Argument(metavar="LIBRARY...", parser=parse_library, help="Folders of the libraries, postgresql://... or s3://..."),
 ]
 Host = Annotated[str, Option("--host", help="Address to listen on. Others than this machine need TLS and users.")]
 Port = Annotated[int, Option("--port", min=1, max=65535, help="Port to listen on.")]

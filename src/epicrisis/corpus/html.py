@@ -87,7 +87,7 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
     try:
         page = _parse_page(read_limited(path, MAX_FILE_BYTES))
         if not page.text:
-            raise ValueError("holds no text")
+            raise ValueError("holds no text; leave it out")
     except ValueError as error:
         yield skip(path, "", str(error))
         return

@@ -156,6 +156,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def list_current_files(folder: Path) -> set[str]:
+    """Return the names of the data files of the newest version: the table, the manifest and the index's report."""
+    return _select_current(folder, _list_data_files(folder))
+
+
 def _select_current(folder: Path, names: Iterable[str]) -> set[str]:
     """Return the data files that the newest version of the library may read."""
 

@@ -34,7 +34,7 @@ from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
-from epicrisis.library.remote_store import check_in_folder, is_in_database, load_database_engine
+from epicrisis.library.remote_store import check_in_folder, load_engine
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -108,9 +108,13 @@ class LibraryStore:
         manifest = manifests.build_manifest(
             encoder_fingerprint, encoder_name, dimensions, max_tokens=max_tokens, overlap=overlap, splitter=splitter
         )
-        if is_in_database(folder):
-            library: LibraryStore = load_database_engine().create_library(folder, manifest)
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.create_library(folder, manifest)
             return library
+        return cls._create(folder, manifest, engine)
+
+    @classmethod
+    def _create(cls, folder: Path, manifest: LibraryManifest, engine: TableEngine) -> Self:
         parts.check_vacant(folder)
         with translate_errors(folder):
             # The library may hold patients' records, so only its owner gets access.
@@ -136,8 +140,8 @@ class LibraryStore:
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
-        if is_in_database(folder):
-            library: LibraryStore = load_database_engine().open_library(folder, write=write)
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.open_library(folder, write=write)
             return library
         lock = parts.acquire_lock(folder) if write else None
         try:
@@ -346,6 +350,9 @@ class LibraryStore:
             self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
         return report
 
+    def prepare_bulk(self) -> None:
+        """Prepare for many additions, which end with `optimize`. A library in a folder needs no preparation."""
+
     def move_if_large(self, on_step: Callable[[str], None]) -> bool:
         """Move more than EXACT_LIMIT passages to LanceDB. Return whether they stay, as the extra `large` is missing.
 
@@ -476,6 +483,9 @@ class LibraryStore:
         check_in_folder(
             folder, "library repair", "restore a database from its backup, and rebuild indexes with REINDEX"
         )
+        if (module := load_engine(folder)) is not None:
+            report: LibraryInfo = module.repair_library(folder)
+            return report
         manifests.read_manifest(folder)
         lock = parts.acquire_lock(folder)
         try:

@@ -144,6 +144,8 @@ class LibraryParts:
         self.vectors: MatrixSearch = tables.make_vector_search(folder, table)
         self.words = words
         self.journal = journal
+        self.before_read: Callable[[], object] = lambda: None
+        """Called before each search. A copy of a library on object storage looks for a newer version."""
 
     def close(self) -> None:
         try:
@@ -161,6 +163,7 @@ class LibraryParts:
 
     def reopen_if_moved(self) -> PassageTable:
         """Return the table, opened again if a writer has moved it to the other engine."""
+        self.before_read()
         if self.table.is_moved():
             self.use_table(tables.open_table(self.folder, self.table.dimensions))
         return self.table

@@ -66,6 +66,13 @@ def is_statement(text: str) -> bool:
     return len(words) >= MIN_WORDS or (len(words) == MIN_WORDS - 1 and _SHORT_STATEMENT.search(text) is not None)
 
 
+def is_repeated_title(sentence: Sentence) -> bool:
+    """Return whether a sentence is the title of its document, which files often repeat before their text."""
+    words = _WORD.findall(sentence.text.casefold())
+    is_alone = len(sentence.text) >= len(sentence.passage.text.strip())
+    return not is_alone and words == _WORD.findall(sentence.passage.title.casefold())
+
+
 def remove_fragments(sentences: Sequence[Sentence]) -> list[Sentence]:
     """Return the sentences that are no part of another of the same document, in their order.
 
@@ -97,12 +104,12 @@ class SentenceRanker:
         """Return the best `k` sentences of passages.
 
         `ranks` has the rank of each passage by the search, by its id. None: their order is the ranking. Passages that
-        it does not have come after the others, with one rank. Near-duplicates and headings are left out. Sentences with
-        equal scores keep the order of the text.
+        it does not have come after the others, with one rank. Near-duplicates, headings and titles of documents are
+        left out. Sentences with equal scores keep the order of the text.
         """
         candidates: list[Sentence] = []
         for sentence in remove_fragments(split_passages(passages, self.split)):
-            if is_statement(sentence.text):
+            if is_statement(sentence.text) and not is_repeated_title(sentence):
                 candidates.append(sentence)
         encoder = None if self.encoder is None else self.encoder.fingerprint
         parameters: dict[str, object] = {"encoder": encoder, "k": k, "sentences": len(candidates)}
