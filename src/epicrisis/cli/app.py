@@ -208,6 +208,6 @@ def _program(
 
 def main() -> None:
     """Run the program."""
-    # Plugins of other packages would see everything that is validated, and all installed packages are searched for them.
+    # Plugins of other packages would see all that is validated, and all installed packages are searched for them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     app(prog_name="epicrisis")
