@@ -64,7 +64,7 @@ cat > "$(dirname "$(llm logs path)")/extra-openai-models.yaml" <<EOF
 EOF"""
 LLM_ASK = (
     'llm similar papers -n 4 -p -c "{question}" | '
-    'llm -m local -s "Answer from these excerpts only, and name the file of each statement: {question}"'
+    'llm -m local -s "Answer from these excerpts only, and answer in one sentence: {question}"'
 )
 NO_NETWORK = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_BASE": "http://127.0.0.1:9/v1"}
 NO_KEY = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "OPENAI_API_BASE": ""}
@@ -86,7 +86,7 @@ TASKS: Mapping[str, Sequence[Task]] = {
         Task("no server", [f'epicrisis ask ~/lib "{QUESTION}" --model http://127.0.0.1:9/v1#qwen']),
         Task("no key", [f'epicrisis ask ~/lib "{QUESTION}" --model openai:gpt-4o'], NO_KEY),
         Task("citations", [f'epicrisis ask ~/lib "{QUESTION}" -o answer.bib', "cat answer.bib"]),
-        Task("delete", ["epicrisis library delete ~/lib --file papers/aspirin-reye-syndrome.pdf"]),
+        Task("delete", ["epicrisis library delete ~/lib --file papers/aspirin-reye-syndrome.pdf --yes"]),
         Task(
             "python",
             [

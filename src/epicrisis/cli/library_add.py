@@ -14,8 +14,8 @@ from epicrisis.cli.command import Flags, command
 from epicrisis.cli.ingest_progress import describe_counts, show_ingest
 from epicrisis.cli.library_watch import watch_folders
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, SETTING, Json, LibraryPath
-from epicrisis.cli.run_progress import say_report_skipped
-from epicrisis.cli.terminal import counted, say, say_lines, show_json
+from epicrisis.cli.run_progress import say_remarks, say_report_skipped
+from epicrisis.cli.terminal import counted, say_lines, show_json
 from epicrisis.errors import InputError
 from epicrisis.printable import count_noun
 from epicrisis.privacy import local_path, set_local_only
@@ -174,10 +174,7 @@ def _show_report(report: IngestReport, path: Path, json: bool) -> None:
         show_json(report)
     else:
         say_lines(_report_lines(report, path))
-    for remark in report.remarks:
-        say(f"note: {remark}", err=True)
-    if report.more_remarks:
-        say(f"note: {count_noun(report.more_remarks, 'more file')} already in the library, or renamed", err=True)
+    say_remarks(report)
     say_report_skipped(report, path)
 
 

@@ -77,7 +77,7 @@ def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[s
     }
     lines = [f"{counted(len(files), 'file')}, {counted(documents, 'document')}, {counted(passages, 'passage')}"]
     if files:
-        lines.append(f"{'documents':>10}  {'passages':>10}  {'added':<10}  file")
+        lines.append(f"{'documents':>9}  {'passages':>8}  {'added':<10}  file")
     lines += map(_describe_file, files[:limit])
     lines += _left_out(len(files), limit, "file")
     if unrecorded:
@@ -90,7 +90,7 @@ def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[s
 def _describe_file(file: LibraryFile) -> str:
     documents = "-" if file.documents is None else f"{file.documents:,}"
     passages = "-" if file.passages is None else f"{file.passages:,}"
-    return f"{documents:>10}  {passages:>10}  {file.added[:10] or 'unknown':<10}  {_shorten_path(file.path)}"
+    return f"{documents:>9}  {passages:>8}  {file.added[:10] or 'unknown':<10}  {_shorten_path(file.path)}"
 
 
 def _shorten_path(path: str) -> str:

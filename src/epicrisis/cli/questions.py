@@ -15,7 +15,7 @@ from epicrisis.cli.progress import open_download_progress, open_progress, say_ab
 from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, say_lines, show_json
 from epicrisis.errors import InputError
-from epicrisis.printable import count_noun
+from epicrisis.printable import agree, count_noun
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -208,5 +208,9 @@ def synthesize_record(
         )
     short = sum(record.questions < questions_each for record in records)
     if short:
-        say(f"{short} records have fewer than {questions_each} questions with a known answer; longer ones have more")
+        have = agree(short, "has", "have")
+        say(
+            f"{count_noun(short, 'record')} {have} fewer than {questions_each} questions with a known answer; "
+            "longer ones have more"
+        )
     say(f"in {output}: notes.csv, questions.jsonl, README.md (all fictional)")

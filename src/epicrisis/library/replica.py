@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from epicrisis.errors import EpicrisisError, LibraryDamaged
 from epicrisis.library import lance_table, manifest, vector_index, word_index
-from epicrisis.library.checksums import sha256
+from epicrisis.library.checksums import sha256, table_version
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.object_store import ObjectStore, ObjectUnchanged
 from epicrisis.library.shared_version import DATABASES, NAME, SharedFile, SharedVersion, parse_version
@@ -196,7 +196,7 @@ class Replica:
 
     def _apply(self, version: SharedVersion, state: _State | None) -> None:
         """Download the missing files of the version and put them in place. Raise FileNotFoundError if one is lost."""
-        if state is not None and state.version.library_id != version.library_id:
+        if state is not None and not _continues(version, state.version):
             self._remove()
             state = None
         old = {} if state is None else state.version.files
@@ -383,6 +383,12 @@ def link_or_copy(source: Path, target: Path) -> None:
         raise
     except OSError:
         shutil.copyfile(source, target)
+
+
+def _continues(version: SharedVersion, old: SharedVersion) -> bool:
+    """Return whether a version may follow the old one: neither of another library, nor restored from a backup."""
+    is_newer = table_version(version.files) >= table_version(old.files)
+    return version.library_id == old.library_id and version.number >= old.number and is_newer
 
 
 def _placing_order(name: str) -> int:

@@ -122,6 +122,8 @@ class SharedWriter:
         StorageError if the server cannot be reached. The version is then not acknowledged.
         """
         self._refuse_notes()
+        if self._lease.is_lost:
+            raise self._describe_loss()
         stage = self.folder / _STAGE
         try:
             with translate_errors(self.folder):
@@ -223,15 +225,18 @@ class SharedWriter:
             except ConditionFailed:
                 if self._has_committed(new):
                     break
-                raise LibraryBusy(
-                    f"another writer has taken {self._replica.url} over, so the last changes were not saved: run the "
-                    "same command again"
-                ) from None
+                raise self._describe_loss() from None
             except StorageError:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 time.sleep(2**attempt / 4)
         self._version = new
+
+    def _describe_loss(self) -> LibraryBusy:
+        return LibraryBusy(
+            f"another writer has taken {self._replica.url} over, so the last changes were not saved: run the same "
+            "command again"
+        )
 
     def _has_committed(self, new: SharedVersion) -> bool:
         """Return whether the current version is this one."""

@@ -187,9 +187,10 @@ def format_table(table: Table, width: int | None = None) -> str:
 
 
 def wrap_text(line: str, width: int | None) -> str:
-    """Return a sentence in lines of at most this width."""
+    """Return a sentence in lines of at most this width. Further lines of an item (`* ...`) are indented."""
     line = printable(line)
-    return line if width is None else textwrap.fill(line, width, break_on_hyphens=False)
+    indent = "  " if line.startswith("* ") else ""
+    return line if width is None else textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _make_columns(table: Table, width: int | None) -> list[_Column]:
