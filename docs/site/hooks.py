@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,8 @@ from mkdocs.structure.files import File, Files
 sys.path.insert(0, str(Path(__file__).parent))
 from reference import make_pages
 
+# `jupyter_nbconvert_config.json` joins the pieces in which a command of a notebook prints, or lines are torn apart.
+os.environ["JUPYTER_CONFIG_DIR"] = str(Path(__file__).parent)
 ROOT = Path(__file__).parents[2]
 COPIES = {
     "benchmarks/RESULTS.md": "benchmarks.md",

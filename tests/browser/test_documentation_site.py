@@ -91,6 +91,17 @@ def test_site_fits_into_window_and_asks_no_other_host(browser: Browser, size: di
     assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
+def test_output_of_tutorials_is_not_torn_into_pieces(browser: Browser) -> None:
+    """A command prints in pieces of 100 characters, which would begin new lines."""
+    page = browser.new_page(viewport=DESKTOP)  # type: ignore[arg-type]
+    for name in ("compare-models", "lost-in-the-middle"):
+        page.goto(find_address(f"tutorials/{name}"))
+        areas = page.locator(".jp-OutputArea").evaluate_all("areas => areas.map(area => area.children.length)")
+        assert areas, "the tutorial was not executed"
+        assert max(areas) <= 6
+    page.close()
+
+
 def test_search_finds_a_page_without_network(browser: Browser) -> None:
     page = browser.new_page(viewport=DESKTOP)  # type: ignore[arg-type]
     page.goto(find_address("index"))

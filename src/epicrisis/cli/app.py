@@ -5,6 +5,7 @@ A start imports the module of the one command that is named, and heavy packages 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -207,4 +208,6 @@ def _program(
 
 def main() -> None:
     """Run the program."""
+    # Plugins of other packages would see all that is validated, and all installed packages are searched for them.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     app(prog_name="epicrisis")

@@ -9,7 +9,6 @@ from typing import Annotated, Any, get_args
 from typer import Argument, BadParameter, Option
 
 from epicrisis.cli.command import SharedOption
-from epicrisis.configuration import load_settings
 from epicrisis.errors import InputError
 from epicrisis.privacy import set_local_only
 from epicrisis.remote_libraries import is_remote, library_folder
@@ -29,8 +28,11 @@ def parse_library(text: str) -> Path:
         folder = library_folder(text)
     except InputError as error:
         raise BadParameter(error.message) from None
-    if is_remote(folder) and load_settings().local_only:
-        set_local_only(True)
+    if is_remote(folder):
+        from epicrisis.configuration import load_settings
+
+        if load_settings().local_only:
+            set_local_only(True)
     return folder
 
 

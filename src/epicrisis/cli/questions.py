@@ -210,7 +210,7 @@ def synthesize_record(
     if short:
         have = agree(short, "has", "have")
         say(
-            f"{count_noun(short, 'record')} {have} fewer than {questions_each} questions with a known answer; longer ones "
-            "have more"
+            f"{count_noun(short, 'record')} {have} fewer than {questions_each} questions with a known answer; "
+            "longer ones have more"
         )
     say(f"in {output}: notes.csv, questions.jsonl, README.md (all fictional)")

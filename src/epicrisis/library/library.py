@@ -19,11 +19,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from filelock import FileLock
 
 from epicrisis.corpus.reader_base import ArticleStatement
-from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
+from epicrisis.errors import LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import library_parts as parts
 from epicrisis.library import manifest as manifests
 from epicrisis.library import tables
@@ -43,7 +42,7 @@ from epicrisis.library.retraction_marking import (
 )
 from epicrisis.library.tables import TableEngine
 from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, read_search_parameters, refresh_index
-from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
+from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch, check_query_vector
 from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import restrict_to_owner
 from epicrisis.protocols import ScoredId, StoredDocument, Vectors
@@ -382,12 +381,7 @@ class LibraryStore:
     def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
         """Search by vector, see PassageStore. Raise InputError for a vector of another dimension or not finite."""
         check_scope(scope)
-        vector = np.ascontiguousarray(vector, dtype=np.float32)
-        if vector.shape != (self.manifest.dimensions,) or not np.isfinite(vector).all():
-            raise InputError(
-                f"the query's vector must be {self.manifest.dimensions} finite numbers, got shape {vector.shape}: "
-                f"encode it with {self.manifest.encoder_name}"
-            )
+        vector = check_query_vector(vector, self.manifest)
         if k < 1:
             return ()
         with self._thread_lock, self._parts.reopen_if_moved().snapshot():

@@ -23,8 +23,7 @@ from epicrisis.library.manifest import LibraryManifest, sync_path
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.vector_index import IndexReport, read_report
-from epicrisis.library.vector_matrix import MatrixSearch
-from epicrisis.library.vector_search import EXACT_LIMIT
+from epicrisis.library.vector_search import EXACT_LIMIT, MatrixSearch
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.printable import agree, count_noun
 from epicrisis.protocols import ScoredId

@@ -21,8 +21,7 @@ from epicrisis.library.manifest import sync_path
 from epicrisis.library.passage_table import ALL_COLUMNS, PassageTable
 from epicrisis.library.remote_store import is_in_database, load_database_engine
 from epicrisis.library.sqlite_table import SqliteTable
-from epicrisis.library.vector_matrix import MatrixSearch
-from epicrisis.library.vector_search import VectorSearch
+from epicrisis.library.vector_search import MatrixSearch, VectorSearch
 
 TableEngine: TypeAlias = Literal["sqlite", "lance"]
 NAMES = (sqlite_table.NAME, lance_table.NAME)

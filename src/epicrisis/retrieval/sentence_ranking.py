@@ -14,14 +14,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.protocols import Encoder, Reranker
 from epicrisis.retrieval.long_questions import SentenceSplitter
 from epicrisis.types import Passage, Sentence, SentenceHit, SentenceRanking
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 WordAnalyzer: TypeAlias = Callable[[str], Sequence[str]]
 """Return the words of a text as a word index has them: lower case, stemmed, without stop words."""
@@ -107,6 +108,8 @@ class SentenceRanker:
         it does not have come after the others, with one rank. Near-duplicates, headings and titles of documents are
         left out. Sentences with equal scores keep the order of the text.
         """
+        import numpy as np
+
         candidates: list[Sentence] = []
         for sentence in remove_fragments(split_passages(passages, self.split)):
             if is_statement(sentence.text) and not is_repeated_title(sentence):
@@ -155,6 +158,8 @@ class SentenceRanker:
         self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], ranks: Mapping[str, int]
     ) -> npt.NDArray[np.float32]:
         """Return the score of each sentence, an array of shape `(n,)`."""
+        import numpy as np
+
         ranks_of_passages = [ranks.get(sentence.passage.id, len(ranks)) for sentence in candidates]
         bonus = PASSAGE_WEIGHT / (1 + np.array(ranks_of_passages, dtype=np.float32))
         scores = score_words(self.analyze(question), list(map(self.analyze, texts)))
@@ -178,6 +183,8 @@ def score_words(query: Sequence[str], texts: Sequence[Sequence[str]]) -> npt.NDA
 
     The document frequencies are those of the texts.
     """
+    import numpy as np
+
     counts = list(map(Counter, texts))
     frequency = Counter[str]()
     for count in counts:
