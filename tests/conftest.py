@@ -23,6 +23,7 @@ from epicrisis.models.model_files import list_installed_models
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import Encoder
 from epicrisis.types import Question
+from tests.support import s3_server
 
 if TYPE_CHECKING:
     from epicrisis.library.library import LibraryStore
@@ -34,12 +35,13 @@ hypothesis.settings.load_profile("no-clock")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `torch` or `integrations` are skipped, saying so, where their packages are not installed.
+    """Tests marked `s3`, `torch` or `integrations` are skipped, saying so, where their packages are not installed.
 
     What needs models or data goes first: begun last, a slow file would leave all processes but one idle.
     """
     frameworks = ("langchain_core", "langchain_tests", "llama_index", "inspect_ai", "IPython")
     _skip_marked(items, "integrations", [name for name in frameworks if find_spec(name) is None])
+    _skip_marked(items, "s3", [] if s3_server.is_installed() else ["SeaweedFS", "boto3"])
     missing = [name for name in ("torch", "transformers", "sentence_transformers", "onnx") if find_spec(name) is None]
     _skip_marked(items, "torch", missing)
     slow = {item.path for item in items if item.get_closest_marker("models") or item.get_closest_marker("data")}

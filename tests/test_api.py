@@ -10,7 +10,8 @@ import pytest
 
 import epicrisis
 from epicrisis.answers import Answered, Retrieved
-from epicrisis.api import build_question, check_settings, stream
+from epicrisis.api import build_question, stream
+from epicrisis.configuration import check_settings
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.settings import Settings
 from epicrisis.testing.chat import schema_reply

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 HASHED = ("requirements.lock", "requirements-torch.lock")
 TORCH = "requirements-torch-wheel.lock"
 INTEGRATIONS = "requirements-integrations.lock"
+OBJECT_STORAGE = "requirements-s3.lock"
 DOCS = "requirements-docs.lock"
 
 
@@ -35,7 +36,7 @@ def test_lock_pins_every_package_once() -> None:
     assert (first | second) & torch == set()
 
 
-@pytest.mark.parametrize("name", [*HASHED, INTEGRATIONS, DOCS])
+@pytest.mark.parametrize("name", [*HASHED, INTEGRATIONS, OBJECT_STORAGE, DOCS])
 def test_lock_pins_have_hashes_and_no_urls(name: str) -> None:
     pins = re.split(r"(?m)^(?=[\w.-]+==)", read(name))[1:]
     without = [pin.split("\n")[0] for pin in pins if not re.search(r"(?m)^    --hash=sha256:[0-9a-f]{64}( \\)?$", pin)]
@@ -50,7 +51,7 @@ def test_lock_contains_build_requirements() -> None:
 
 
 @pytest.mark.parametrize("uv", ["", "uv"])
-@pytest.mark.parametrize("target", ["environment", "torch", "integrations", "docs"])
+@pytest.mark.parametrize("target", ["environment", "torch", "integrations", "s3", "docs"])
 def test_makefile_installs_only_with_hashes(uv: str, target: str, tmp_path: Path) -> None:
     """Every install is from a file of hashes, of torch's wheel, or of this package without what it depends on."""
     venv = tmp_path / "venv"
@@ -63,6 +64,7 @@ def test_makefile_installs_only_with_hashes(uv: str, target: str, tmp_path: Path
         "environment": [["requirements.lock"]],
         "torch": [list(HASHED), [TORCH]],
         "integrations": [[INTEGRATIONS]],
+        "s3": [[OBJECT_STORAGE]],
         "docs": [[DOCS]],
     }
     assert [names for names in files if names] == expected[target]

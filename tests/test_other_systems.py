@@ -1,8 +1,8 @@
 """What Windows lacks is taken away on this system: the program still imports, reads files, and writes libraries.
 
-A child process runs without the functions, signals and modules that only POSIX has. Opening a folder, and syncing a
-file that is open for reading only, fail there as they do on Windows. This is no test on Windows: paths, drives, locks
-and open files behave differently there.
+A child process runs without the functions, signals and modules that only POSIX has. Opening a folder, syncing a file
+that is open for reading only, and replacing or deleting an open file fail there as they do on Windows. This is no test
+on Windows: paths, drives and locks behave differently there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,28 @@ class Reduced(types.ModuleType):
         return getattr(self._module, name)
 
 real, readers = os, set()
+
+def refuse_open_files(name, files):
+    # Everywhere: pathlib and shutil call these functions too. Windows neither replaces nor deletes an open file.
+    function = getattr(os, name)
+
+    def refuse(*paths, **options):
+        open_files = set()
+        for handle in real.listdir("/proc/self/fd"):
+            try:
+                open_files.add(real.readlink(f"/proc/self/fd/{handle}"))
+            except OSError:
+                pass
+        for path in paths[:files]:
+            if real.path.realpath(path) in open_files and not real.path.isdir(path):
+                raise PermissionError(13, "The file is being used by another process", str(path))
+        return function(*paths, **options)
+
+    setattr(os, name, refuse)
+
+if real.path.isdir("/proc/self/fd"):
+    for name, files in (("replace", 2), ("rename", 2), ("unlink", 1), ("remove", 1)):
+        refuse_open_files(name, files)
 
 def open_as_windows(path, flags, mode=0o777, **options):
     if real.path.isdir(path):
@@ -111,6 +133,25 @@ def test_library_is_made_and_searched_without_posix(tmp_path: Path) -> None:
     assert "Aspirin prevents" in json.dumps(json.loads(done.stdout))
 
 
+@pytest.mark.models
+def test_library_is_changed_and_exported_without_posix(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("Statins lower cholesterol.")
+    commands = [
+        ("library", "add", "lib", "notes.txt"),
+        ("library", "add", "lib", "notes.txt", "--replace"),
+        ("ask", "lib", "What do statins lower?", "-o", "answer.md"),
+        ("ask", "lib", "What do statins lower?", "-o", "answer.md"),
+        ("library", "export", "lib", "-o", "lib.jsonl"),
+        ("library", "delete", "lib", "file:notes.txt"),
+        ("library", "repair", "lib"),
+        ("library", "check", "lib"),
+    ]
+    for number, command in enumerate(commands):
+        done = run(RUN, *command, cwd=tmp_path)
+        assert done.returncode == 0, (command, done.stderr[-2000:])
+        (tmp_path / "notes.txt").write_text(f"Statins lower cholesterol. {number}")
+
+
 SLOW_PARSER = """
 import sys
 from pathlib import Path
@@ -166,3 +207,5 @@ def test_simulation_fails_as_windows_does(tmp_path: Path) -> None:
     done = run("os.fsync(os.open(sys.argv[1], os.O_RDONLY))", str(tmp_path / "file"))
     assert "Bad file descriptor" in done.stderr
     assert "AttributeError" in run("os.geteuid()").stderr
+    remove_open_file = "from pathlib import Path; path = Path(sys.argv[1]); file = path.open(); path.unlink()"
+    assert "being used by another process" in run(remove_open_file, str(tmp_path / "file")).stderr

@@ -1,11 +1,11 @@
 """One OpenAI-compatible endpoint on loopback for all programs of `benchmarks/first_fifteen_minutes.py`.
 
-    python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b --port 8377 --log requests.jsonl --replies replies
+    python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b --port 8377 --folder build/fifteen
 
-Chat completions are forwarded unchanged to llama.cpp, and their replies kept in the folder `replies`. The same request
-gets the same reply again, after `--seconds`: so every program waits equally long for each call, whatever else the
-machine does. Embeddings of any model name come from all-MiniLM-L6-v2. Each request is one line of the log: path,
-seconds, status, and tokens.
+Chat completions are forwarded unchanged to llama.cpp, and their replies kept in `replies` of the folder. The same
+request gets the same reply again, after `--seconds`: so every program waits equally long for each call, whatever else
+the machine does. Embeddings of any model name come from all-MiniLM-L6-v2. Each request is one line of `requests.jsonl`:
+path, seconds, status, and tokens.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 import json
 import time
 from base64 import b64encode
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,9 @@ def start_llama(path: Path, name: str, threads: int) -> Any:
 class Endpoint:
     """The routes, and the log of their requests."""
 
-    def __init__(self, address: str, options: argparse.Namespace) -> None:
-        self._address, self._name, self._log = address, options.model, options.log
-        self._replies, self._seconds = options.replies, options.seconds
+    def __init__(self, addresses: Mapping[str, str], options: argparse.Namespace) -> None:
+        self._addresses, self._log = addresses, options.folder / "requests.jsonl"
+        self._replies, self._seconds = options.folder / "replies", options.seconds
         self._replies.mkdir(parents=True, exist_ok=True)
         self._tasks: dict[Path, asyncio.Task[tuple[int, str, bytes]]] = {}
         self._encoder = load_encoder("minilm", load_settings().home)
@@ -62,7 +63,8 @@ class Endpoint:
         began = time.perf_counter()
         body = await request.read()
         asked = json.loads(body) if body else {}
-        if asked.get("model", self._name) != self._name:
+        address = self._addresses.get(asked.get("model", next(iter(self._addresses))))
+        if address is None:
             message = f"The model `{asked['model']}` does not exist or you do not have access to it."
             error = {"message": message, "type": "invalid_request_error", "param": None, "code": "model_not_found"}
             self._write(request, began, 404, {})
@@ -71,25 +73,25 @@ class Endpoint:
         if kept.exists():
             return await self._send_again(request, kept, began)
         if not request.path.endswith("/chat/completions"):
-            status, kind, text = await self._fetch(request.method, request.path, body)
+            status, kind, text = await self._fetch(request.method, address + request.path, body)
             self._write(request, began, status, {})
             return web.Response(body=text, status=status, headers={"Content-Type": kind})
         # A client that gives up and asks again gets the reply to its first request.
         if kept not in self._tasks:
-            self._tasks[kept] = asyncio.create_task(self._keep(request.path, body, kept))
+            self._tasks[kept] = asyncio.create_task(self._keep(address + request.path, body, kept))
         status, kind, text = await asyncio.shield(self._tasks[kept])
         self._write(request, began, status, _find_usage(text))
         return web.Response(body=text, status=status, headers={"Content-Type": kind})
 
-    async def _keep(self, path: str, body: bytes, kept: Path) -> tuple[int, str, bytes]:
-        status, kind, text = await self._fetch("POST", path, body)
+    async def _keep(self, url: str, body: bytes, kept: Path) -> tuple[int, str, bytes]:
+        status, kind, text = await self._fetch("POST", url, body)
         if status == 200:
             kept.write_bytes(kind.encode() + b"\n" + text)
         return status, kind, text
 
-    async def _fetch(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
+    async def _fetch(self, method: str, url: str, body: bytes) -> tuple[int, str, bytes]:
         headers = {"Content-Type": "application/json"}
-        url, limit = self._address + path, aiohttp.ClientTimeout(None)
+        limit = aiohttp.ClientTimeout(None)
         async with (
             aiohttp.ClientSession(timeout=limit) as client,
             client.request(method, url, data=body, headers=headers) as reply,
@@ -141,17 +143,18 @@ def _find_usage(text: bytes) -> dict[str, Any]:
 def main() -> None:
     """Serve until it is stopped."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="name of an embedded chat model, as in `epicrisis models list`")
+    parser.add_argument("models", nargs="+", help="names of embedded chat models, as in `epicrisis models list`")
     parser.add_argument("--port", type=int, default=8377)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--log", type=Path, required=True)
-    parser.add_argument("--replies", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=1.0, help="time of a call whose reply is known")
     options = parser.parse_args()
-    files = find_model(options.model, "chat", load_settings().home).files
-    weights = next(path for name, path in files.items() if name.endswith(".gguf"))
-    llama = start_llama(weights, options.model, options.threads)
-    endpoint = Endpoint(llama.listening_address, options)
+    servers = {}
+    for name in options.models:
+        files = find_model(name, "chat", load_settings().home).files
+        weights = next(path for file, path in files.items() if file.endswith(".gguf"))
+        servers[name] = start_llama(weights, name, options.threads)
+    endpoint = Endpoint({name: server.listening_address for name, server in servers.items()}, options)
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/embeddings", endpoint.embed)
     app.router.add_route("*", "/{path:.*}", endpoint.forward)

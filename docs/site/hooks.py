@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,8 @@ from mkdocs.structure.files import File, Files
 sys.path.insert(0, str(Path(__file__).parent))
 from reference import make_pages
 
+# `jupyter_nbconvert_config.json` joins the pieces in which a command of a notebook prints, or lines are torn apart.
+os.environ["JUPYTER_CONFIG_DIR"] = str(Path(__file__).parent)
 ROOT = Path(__file__).parents[2]
 COPIES = {
     "benchmarks/RESULTS.md": "benchmarks.md",
@@ -23,6 +26,7 @@ COPIES = {
 }
 """Pages of the site that lie elsewhere in the repository."""
 LINK = re.compile(r"(\[[^\]]*\])\(([^)#:\s]+)(#[^)\s]*)?\)")
+NOTEBOOK_LINK = re.compile(r'href="([^":#]+\.(?:md|ipynb))(?=[#"])')
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -41,6 +45,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if path in COPIES.values():
         return markdown
     return _move_links(markdown, PurePosixPath("docs") / path, path)
+
+
+def on_page_content(html: str, page: Any, files: Files, **_: Any) -> str:
+    """Return the page with links between sources turned to pages where MkDocs does not: in notebooks."""
+    if not page.file.src_uri.endswith(".ipynb"):
+        return html
+
+    def turn(match: re.Match[str]) -> str:
+        target = files.get_file_from_path(_resolve(PurePosixPath(page.file.src_uri).parent / match[1]))
+        return match[0] if target is None else f'href="{target.url_relative_to(page.file)}'
+
+    return NOTEBOOK_LINK.sub(turn, html)
 
 
 def _move_links(text: str, source: PurePosixPath, path: str) -> str:

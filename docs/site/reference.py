@@ -1,4 +1,4 @@
-"""Reference pages of the documentation site, made from the code: commands, settings, HTTP API and errors."""
+"""Reference pages of the site, made from the code: commands, settings, file formats, HTTP API and errors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,35 @@ import typer
 from epicrisis import errors
 from epicrisis.cli.app import app
 from epicrisis.configuration import setting_rows
+from epicrisis.corpus import readers
 from epicrisis.server.app import create_app
 from epicrisis.server.errors import STATUS, find_status
 from epicrisis.server.resources import Resources
+
+FORMAT_MEANINGS = {
+    "jsonl": "JSON lines: one document a line, with id, text, title, date and metadata",
+    "medrag": "MedRAG's corpora: JSON lines, one snippet a line",
+    "statpearls": "chapters of StatPearls (NXML), cut as MedRAG does",
+    "retraction-watch": "the list of Retraction Watch (CSV): marks articles of the library",
+    "pubmed": "PubMed's XML: baseline, update files, results of E-utilities",
+    "medcpt": "NCBI's folders of PubMed articles with their MedCPT vectors",
+    "pubmedqa": "PubMedQA's JSON: each question's abstract",
+    "text": "text and Markdown",
+    "pdf": "PDF with a text layer; pages without one need tesseract",
+    "html": "web pages",
+    "nxml": "full texts of journals in JATS (PMC)",
+    "office": "Word, PowerPoint, OpenDocument, RTF (extra `office`)",
+    "spreadsheet": "spreadsheets",
+    "references": "files of reference managers: nbib, RIS, BibTeX, CSL-JSON",
+    "notes": "patients' notes in CSV: MIMIC, or columns named by `--column`",
+    "fhir": "patients' notes in FHIR R4 and R5: bundles and NDJSON",
+}
+SHARED_ENDINGS = {
+    "xml": ("pubmed", "nxml"),
+    "csv": ("notes", "retraction-watch"),
+    "json": ("fhir", "references", "pubmedqa"),
+}
+"""Formats whose files have the same endings: the beginning of the file decides."""
 
 
 def make_pages() -> Mapping[str, str]:
@@ -20,6 +46,7 @@ def make_pages() -> Mapping[str, str]:
     return {
         "reference/commands.md": "\n".join(_describe_commands()),
         "reference/settings.md": "\n".join(_describe_settings()),
+        "reference/file-formats.md": "\n".join(_describe_file_formats()),
         "reference/http-api.md": "\n".join(_describe_http_api()),
         "reference/errors.md": "\n".join(_describe_errors()),
     }
@@ -90,6 +117,24 @@ def _describe_settings() -> Iterator[str]:
     yield from make_table(("Setting", "Default", "Unit", "Meaning"), rows)
 
 
+def _describe_file_formats() -> Iterator[str]:
+    yield "# File formats\n"
+    yield "`epicrisis library add` knows a file by its ending, and by its beginning where several formats share one."
+    yield "`--format NAME` reads a file with any ending as this format. [Files of every kind](../file-formats.md) says"
+    yield "what of each becomes text and what is left out, [clinical notes](../note-formats.md) the same of notes."
+    suffixes: dict[str, list[str]] = {}
+    for suffix, ending in readers.FORMAT_BY_SUFFIX.items():
+        for name in SHARED_ENDINGS.get(ending, (ending,)):
+            suffixes.setdefault(name, []).append(f"`{suffix}`")
+    rows = []
+    for name in readers.FORMATS:
+        # A format without a meaning ends the build.
+        rows.append((f"`{name}`", ", ".join(suffixes.pop(name, ())) or "only with `--format`", FORMAT_MEANINGS[name]))
+    if suffixes:
+        raise LookupError(f"no format reads {suffixes}: change SHARED_ENDINGS")
+    yield from make_table(("Format", "Endings", "Files"), rows)
+
+
 def _describe_http_api() -> Iterator[str]:
     schema = create_app(Resources({})).openapi()
     yield "# HTTP API\n"
@@ -99,7 +144,7 @@ def _describe_http_api() -> Iterator[str]:
         for method, operation in methods.items():
             yield f"\n## {method.upper()} {path}\n"
             yield operation.get("description") or operation.get("summary", "")
-            rows = []
+            rows: list[tuple[str, ...]] = []
             for parameter in operation.get("parameters", ()):
                 place = f"{parameter['in']}{', required' if parameter.get('required') else ''}"
                 rows.append((f"`{parameter['name']}`", place, parameter.get("description", "")))
@@ -108,16 +153,25 @@ def _describe_http_api() -> Iterator[str]:
                 yield from make_table(("Field", "Place", "Meaning"), rows)
 
 
-def _describe_body(schema: Mapping[str, Any], operation: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _describe_body(schema: Mapping[str, Any], operation: Mapping[str, Any]) -> list[tuple[str, ...]]:
     content = operation.get("requestBody", {}).get("content", {})
     body = content.get("application/json", {}).get("schema", {})
     name = body.get("$ref", "").rpartition("/")[2]
     model = schema.get("components", {}).get("schemas", {}).get(name, {})
-    rows = []
+    return list(_describe_fields(schema, model))
+
+
+def _describe_fields(
+    schema: Mapping[str, Any], model: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, ...]]:
+    """Yield name, place and meaning of every field of a body, with the fields of those that are objects."""
     for field, value in model.get("properties", {}).items():
         place = "body, required" if field in model.get("required", ()) else "body"
-        rows.append((f"`{field}`", place, value.get("description", "")))
-    return rows
+        references = [option["$ref"] for option in (value, *value.get("anyOf", ())) if "$ref" in option]
+        child = schema["components"]["schemas"][references[0].rpartition("/")[2]] if references else {}
+        meaning = value.get("description") or child.get("description", "").partition("\n")[0]
+        yield f"`{prefix}{field}`", place, meaning
+        yield from _describe_fields(schema, child, f"{prefix}{field}.")
 
 
 def _describe_errors() -> Iterator[str]:

@@ -14,13 +14,14 @@ from itertools import chain, islice
 from pathlib import Path
 
 from epicrisis.components import load_ingest_encoder
+from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import DeletedDocument, FileDocument, FileFingerprint, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.library.ingest import DEFAULT_OVERLAP, add_documents, check_vectors, content_hash, open_or_create
+from epicrisis.library.ingest import add_documents, check_vectors, content_hash, open_or_create
 from epicrisis.library.ingest_batches import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import complete_manifest

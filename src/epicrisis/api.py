@@ -17,19 +17,13 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from epicrisis.additions import AddOptions, add_files
 from epicrisis.answers import Answer, Answered, Event, Notice
 from epicrisis.components import LibrarySearch, load_ingest_encoder, open_library_search
-from epicrisis.configuration import load_settings, merge_tables
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.note_times import check_time_format
-from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.errors import InputError, LibraryError, SettingsError
-from epicrisis.library.ingest import DEFAULT_OVERLAP, open_or_create
-from epicrisis.library.ingest_batches import IngestProgress, IngestReport
+from epicrisis.configuration import check_settings, choose_strategy, load_settings, merge_tables
+from epicrisis.corpus.chunking import DEFAULT_OVERLAP
+from epicrisis.errors import InputError, LibraryError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import complete_manifest, read_manifest
 from epicrisis.library.patients import PatientRecord, Roster, holds_patients
@@ -39,13 +33,12 @@ from epicrisis.pipeline import Pipeline
 from epicrisis.privacy import local_path
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
 from epicrisis.remote_libraries import library_folder
-from epicrisis.settings import ROLES, ModelSettings, Settings
+from epicrisis.settings import Settings
 from epicrisis.types import Document, Question, Ranking, SentenceRanking, SplitterName
 
-NO_MODEL = (
-    "no chat model is named, so these are the best sentences of the library and no written answer; --model URL or "
-    "--model FILE.gguf names one"
-)
+if TYPE_CHECKING:
+    from epicrisis.library.ingest_batches import IngestProgress, IngestReport
+
 _OBJECT_KEYS: Mapping[str, OwnKind] = {"encoder": "encoder", "store": "store"}
 """Settings that may be objects of the program."""
 T = TypeVar("T")
@@ -102,6 +95,8 @@ class Library:
 
         Raises LibraryError if there is one already, InputError for impossible numbers, ModelMissing and StorageError.
         """
+        from epicrisis.library.ingest import open_or_create
+
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
         folder = library_folder(path).absolute()
@@ -129,6 +124,12 @@ class Library:
         The arguments are the options of `epicrisis library add`; `columns` maps roles to columns of a CSV file, such as
         `{"patient": "subject_id", "time": ["charttime"]}`. Raises InputError and LibraryBusy.
         """
+        from epicrisis.additions import AddOptions, add_files
+        from epicrisis.corpus.note_documents import NoteCleaning
+        from epicrisis.corpus.note_tables import read_columns
+        from epicrisis.corpus.note_times import check_time_format
+        from epicrisis.corpus.removal_log import RemovalLog
+
         if not sources:
             raise InputError("nothing to add: give a file, a folder or a Document")
         paths: list[Path] = []
@@ -144,7 +145,7 @@ class Library:
             format=format,
             replace=replace,
             literature=literature,
-            columns=_read_columns(columns),
+            columns=read_columns(columns),
             collection=collection,
             cleaning=NoteCleaning(keep_boilerplate, time_format, RemovalLog(keep_texts=True), keep_superseded),
         )
@@ -426,20 +427,6 @@ def _register(pool: ModelPool, kind: OwnKind, model: str | Path | ChatModel | En
     return name
 
 
-def _read_columns(columns: Mapping[str, Any] | None) -> NoteColumns | None:
-    """Return the columns of notes. Raises InputError for an unknown role."""
-    if not columns:
-        return None
-    names = {role.replace("-", "_"): value for role, value in columns.items()}
-    time = names.pop("time", ())
-    try:
-        return NoteColumns(time=(time,) if isinstance(time, str) else tuple(time), **names)
-    except TypeError:
-        raise InputError(
-            f"columns {', '.join(columns)}: `epicrisis library add --help` lists the roles of --column"
-        ) from None
-
-
 def _build_question(
     question: str | Question, options: Sequence[str] | Mapping[str, str] | None, patient: str | None
 ) -> Question:
@@ -467,32 +454,3 @@ def build_question(
     if options is not None and not isinstance(options, Mapping):
         options = dict(zip(string.ascii_uppercase, options, strict=False))
     return Question(text=text, options=dict(options or {}), form="choice" if options else "open", patient=patient)
-
-
-def has_name(model: ModelSettings | None) -> bool:
-    """Return whether a settings file, a preset, the environment or an option names this chat model."""
-    return model is not None and "name" in model.model_fields_set
-
-
-def choose_strategy(settings: Settings) -> tuple[Settings, tuple[Notice, ...]]:
-    """Return the settings, with the strategy `evidence` and a notice if they name neither a strategy nor a chat model.
-
-    The default chat model is too small to be trusted with an answer that nobody asked it for.
-    """
-    names_model = any(has_name(getattr(settings.models, role)) for role in ROLES)
-    if names_model or "strategy" in settings.model_fields_set:
-        return settings, ()
-    return settings.model_copy(update={"strategy": "evidence"}), (Notice("no-model", NO_MODEL),)
-
-
-def check_settings(settings: Settings) -> Settings:
-    """Return the settings. Raises SettingsError for settings without effect on a question.
-
-    This is no check of the settings alone, as experiments limit whole notes whatever `unit` is.
-    """
-    if settings.note_tokens is not None and (settings.unit != "note" or settings.strategy == "full-context"):
-        raise SettingsError(
-            "setting note_tokens: it only limits whole notes found by a search: use the setting unit = note and the "
-            "strategy rag or brief-context, or leave out note_tokens"
-        )
-    return settings

@@ -23,7 +23,6 @@ from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_mani
 from epicrisis.library.patients import Roster, check_same_documents
 from epicrisis.library.word_index import analyze_words
 from epicrisis.model_pool import ModelPool
-from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
@@ -383,6 +382,8 @@ def load_ingest_encoder(
         if settings.encoder is not None or not precomputed:
             raise
         dimensions = manifest.dimensions if manifest else PRECOMPUTED_DIMENSIONS
+        from epicrisis.models.encoders import PrecomputedEncoder
+
         return PrecomputedEncoder(f"{PRECOMPUTED}{name}", name, dimensions), name
 
 

@@ -20,15 +20,20 @@ from typing import Any, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from epicrisis.answers import Notice
 from epicrisis.errors import SettingsError
 from epicrisis.privacy import strip_secrets
-from epicrisis.settings import API_KEY_VARIABLE, Settings
+from epicrisis.settings import API_KEY_VARIABLE, ROLES, ModelSettings, Settings
 
 # Variables with another use: the folder of test data, the settings file, and strict tests.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
 _SECRET_KEYS = {"api_key_env", "api_key_file", "extra"}
 """These may contain an API key by mistake, so no message repeats their values."""
 _DEFAULTS = Settings()
+NO_MODEL = (
+    "no chat model is named, so these are the best sentences of the library and no written answer; --model URL or "
+    "--model FILE.gguf names one"
+)
 
 
 def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
@@ -249,3 +254,32 @@ def _format_default(value: object) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(f'"{item}"' for item in value) + "]"
     return str(value)
+
+
+def has_name(model: ModelSettings | None) -> bool:
+    """Return whether a settings file, a preset, the environment or an option names this chat model."""
+    return model is not None and "name" in model.model_fields_set
+
+
+def choose_strategy(settings: Settings) -> tuple[Settings, tuple[Notice, ...]]:
+    """Return the settings, with the strategy `evidence` and a notice if they name neither a strategy nor a chat model.
+
+    The default chat model is too small to be trusted unless the user chose it.
+    """
+    names_model = any(has_name(getattr(settings.models, role)) for role in ROLES)
+    if names_model or "strategy" in settings.model_fields_set:
+        return settings, ()
+    return settings.model_copy(update={"strategy": "evidence"}), (Notice("no-model", NO_MODEL),)
+
+
+def check_settings(settings: Settings) -> Settings:
+    """Return the settings. Raises SettingsError for settings without effect on a question.
+
+    This is no check of the settings alone, as experiments limit whole notes regardless of `unit`.
+    """
+    if settings.note_tokens is not None and (settings.unit != "note" or settings.strategy == "full-context"):
+        raise SettingsError(
+            "setting note_tokens: it only limits whole notes found by a search: use the setting unit = note and the "
+            "strategy rag or brief-context, or leave out note_tokens"
+        )
+    return settings

@@ -110,7 +110,7 @@ def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Sc
 
 
 def rank_sentences(settings: Settings, ranker: SentenceRanker, text: str, ranking: Ranking, k: int) -> SentenceRanking:
-    """Return the best `k` sentences of the passages of a ranking, whatever order its hits are in."""
+    """Return the best `k` sentences of the passages of a ranking in any order."""
     if not settings.prefer:
         sentences = ranker.rank(text, ranking.passages, k, ranking.ranks)
     else:

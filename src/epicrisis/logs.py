@@ -35,7 +35,7 @@ _FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "function_c
 
 
 class LogFile(logging.Handler):
-    """A log file. It writes only the lines of this module, whatever else the logger receives."""
+    """A log file. It writes only the lines of this module, and nothing else that the logger receives."""
 
     def __init__(self, path: Path, with_text: bool) -> None:
         super().__init__()

@@ -11,7 +11,6 @@ from epicrisis.answers import Notice
 from epicrisis.errors import ModelMissing
 from epicrisis.extensions import find_package, list_extensions, make_extension
 from epicrisis.models.catalogue import load_catalogue
-from epicrisis.models.encoders import load_cached_encoder, load_encoder
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
 from epicrisis.settings import ModelSettings, RerankSettings, Settings
 
@@ -35,7 +34,7 @@ class ModelPool:
     """
 
     def __init__(self, *, remembers: bool = False) -> None:
-        self._load_encoder = load_cached_encoder if remembers else load_encoder
+        self._remembers = remembers
         self._own: dict[tuple[str, str], Any] = {}
         self._unchecked: dict[tuple[OwnKind, str], None] = {}
         self._stores: list[PassageStore] = []
@@ -84,8 +83,11 @@ class ModelPool:
 
     def load_encoder(self, name: str, settings: Settings) -> Encoder:
         """Return the encoder with this name. Raises UserError as `load_encoder` does."""
+        from epicrisis.models.encoders import load_cached_encoder, load_encoder
+
         self._note_extension("encoder", name)
-        return self._own.get(("encoder", name)) or self.load(self._load_encoder, name, settings)
+        load = load_cached_encoder if self._remembers else load_encoder
+        return self._own.get(("encoder", name)) or self.load(load, name, settings)
 
     def load_reranker(self, rerank: RerankSettings, settings: Settings) -> tuple[str, Reranker] | None:
         """Return the name and the reranker of the settings, or None without one.

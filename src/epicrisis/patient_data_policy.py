@@ -25,6 +25,9 @@ def protect_patient_data(settings: Settings, *libraries: Path | str | None) -> S
     unless the library's folder allows remote use. `allow_remote` records that permission in the folder. Raises
     SettingsError if the settings name another machine without permission, and the errors of reading the folders.
     """
+    if settings.local_only:
+        # Libraries on object storage are read from here on.
+        set_local_only(True)
     if settings.store is not None and libraries:
         settings = _protect_own_store(settings)
     return _protect_folders(settings, _folders_with_notes(settings, libraries))

@@ -50,6 +50,10 @@ _LIBRARIES = (
     "huggingface_hub",
     "mcp",
     "authlib",
+    "boto3",
+    "botocore",
+    "s3transfer",
+    "urllib3",
     "psycopg",
 )
 _LOOKUP_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}
@@ -86,6 +90,11 @@ def set_local_only(on: bool) -> None:
     if on:
         _install_guard()
     _state["local_only"] = on
+
+
+def is_local_only() -> bool:
+    """Return whether `--local-only` is on in this process."""
+    return _state["local_only"]
 
 
 def _install_guard() -> None:
@@ -199,7 +208,7 @@ def open_private(path: Path, flags: int) -> int:
     """Return a descriptor of a file that only its owner can read and write from the first byte on.
 
     Creates the file and its folders if needed; the new name is durable. An existing file of this user loses the rights
-    of others, whatever the umask; a file of another user keeps its mode. Raises OSError.
+    of others, for any umask; a file of another user keeps its mode. Raises OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = not path.exists()
@@ -248,7 +257,7 @@ def _restrict(path: Path) -> None:
 def silence_dependency_logs() -> None:
     """Stop the dependencies from logging requests, since these may contain patient data.
 
-    Their loggers reach only handlers attached to them directly, whatever level is set later.
+    Their loggers reach only handlers attached to them directly, regardless of levels set later.
     """
     for name in _LIBRARIES:
         logger = logging.getLogger(name)

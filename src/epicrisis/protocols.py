@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError
 from epicrisis.types import CharacterSpan, Document, Origin, Passage, Scope
 
-Vectors: TypeAlias = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Vectors: TypeAlias = "npt.NDArray[np.float32]"
 
 
 class Encoder(Protocol):

@@ -236,7 +236,7 @@ def _text(metadata: Metadata, key: str) -> str:
 
 
 def _list_texts(metadata: Metadata, key: str) -> tuple[str, ...]:
-    """Return the texts of a list, or the one text that stands for a list."""
+    """Return the texts of a list, or a single text as a list of one."""
     values = metadata.get(key)
     if isinstance(values, str):
         values = [values]

@@ -19,13 +19,16 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from epicrisis.errors import InputError
 from epicrisis.privacy import local_path, open_private
 
-SCHEMES = ("postgresql", "postgres")
-"""The schemes of libraries outside the file system."""
+SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "s3": "s3"}
+"""The schemes of libraries outside the file system, and how each is written here."""
 ADDRESS_FILE = "address"
 """The file of the folder with the URL of the library, without its password."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}")
 _SECRETS = frozenset(("password", "sslpassword"))
 _NAME = re.compile(r"[^\w.-]+")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_KEY = re.compile(r"[A-Za-z0-9!_.*'()-]+")
+"""A part of a key that needs no escape in any S3 server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,10 @@ class LibraryAddress:
 
     @property
     def name(self) -> str:
-        """A short name: that of the database, and of the schema if the URL names one."""
+        """A short name: that of the database, and of the schema if the URL names one; on S3 the end of the key."""
         parts = urlsplit(self.url)
+        if parts.scheme == "s3":
+            return PurePath(parts.netloc, parts.path.strip("/")).name
         schema = dict(parse_qsl(parts.query)).get("schema", "")
         names = filter(None, (unquote(parts.path).strip("/"), schema))
         return _NAME.sub("-", "-".join(names)) or parts.scheme
@@ -75,7 +80,8 @@ def library_folder(library: str | PurePath) -> Path:
     if match is None or match[1].lower() not in SCHEMES:
         return local_path(library)
     # A path has lost one of the two slashes.
-    address = _parse("postgresql", str(library)[match.end() :])
+    scheme, rest = SCHEMES[match[1].lower()], str(library)[match.end() :]
+    address = _parse_bucket(rest) if scheme == "s3" else _parse(scheme, rest)
     digest = hashlib.sha256(address.public.encode()).hexdigest()[:12]
     folder = _data_folder() / "remote" / digest / address.name
     _addresses[folder] = address
@@ -93,6 +99,11 @@ def find_address(folder: Path) -> LibraryAddress | None:
         return LibraryAddress(path.read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{path} cannot be read: name the library by its URL") from None
+
+
+def is_remote(folder: Path) -> bool:
+    """Return whether this folder stands for a library outside the file system."""
+    return find_address(folder) is not None
 
 
 def record_address(folder: Path, address: LibraryAddress) -> None:
@@ -126,6 +137,16 @@ def _parse(scheme: str, rest: str) -> LibraryAddress:
             "/ @ # ? and % of a user or password as %2F %40 %23 %3F and %25"
         )
     return LibraryAddress(url)
+
+
+def _parse_bucket(rest: str) -> LibraryAddress:
+    bucket, *keys = re.split(r"[/\\]", rest.rstrip("/\\"))
+    if not _BUCKET.fullmatch(bucket) or not all(_KEY.fullmatch(key) and key.strip(".") for key in keys):
+        raise InputError(
+            "the URL of the library (s3://...) cannot be read: write s3://BUCKET/FOLDER, with letters, digits and "
+            "!_.*'()- in the names of folders"
+        )
+    return LibraryAddress("/".join((f"s3://{bucket}", *keys)))
 
 
 def _data_folder() -> Path:

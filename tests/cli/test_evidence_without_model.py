@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import epicrisis
-from epicrisis.api import NO_MODEL, choose_strategy
-from epicrisis.configuration import load_settings
+from epicrisis.configuration import NO_MODEL, choose_strategy, load_settings
 from epicrisis.errors import ModelMissing
 from epicrisis.models.chat import loading
 from tests.cli.conftest import Run

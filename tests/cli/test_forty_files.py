@@ -33,7 +33,7 @@ def test_forty_files_are_read_or_refused_with_a_line(tmp_path: Path, run: Run, m
         "2 files read as cp1252, not as UTF-8",
         "1 page without text: ",
         "2 pieces of hidden text left out",
-        "1 reference without an abstract and without a file beside them",
+        "1 reference without an abstract and a PDF beside it",
     ):
         assert f"note: {line}" in result.stderr
     assert "running-line" in result.stdout

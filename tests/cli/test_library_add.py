@@ -24,7 +24,7 @@ def test_add_with_repeated_file_names_and_ids_keeps_documents_apart(tmp_path: Pa
     assert run("library", "add", library, first).exit_code == 0
     result = run("library", "add", library, second, copy)
     assert result.exit_code == 0
-    assert result.stdout.startswith("1 document added, 0 replaced, 1 unchanged")
+    assert result.stdout.startswith("1 document added, 1 unchanged")
     renamed_note, copy_note = (line for line in result.stderr.splitlines() if line.startswith("note: "))
     assert renamed_note.startswith(f"note: {second}: file:report.md is another file, so this one is file:report.md~")
     assert copy_note == f"note: {copy}: already there as file:report.md"

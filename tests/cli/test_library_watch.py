@@ -41,7 +41,7 @@ def test_watch_adds_what_appears_survives_bad_files_and_ends_with_a_summary(
 
         wait_for("first.txt: 1 document added")
         (inbox / "bad.xyz").write_text("Nothing to read.")
-        wait_for("bad.xyz: 0 documents added, 0 replaced, 0 unchanged, 1 skipped")
+        wait_for("bad.xyz: 0 documents added, 1 skipped")
         (inbox / "deep").mkdir()
         (inbox / "deep/second.md").write_text("# Zinc\n\nZinc shortens colds.")
         wait_for("second.md: 1 document added")
@@ -50,14 +50,22 @@ def test_watch_adds_what_appears_survives_bad_files_and_ends_with_a_summary(
         (inbox / "deep/second.md").unlink()
         (inbox / "third.txt").write_text("Iron.")
         wait_for("third.txt: 1 document added")
+        (inbox / "latin.txt").write_bytes("Müller hat Übelkeit und Fieber.".encode("cp1252"))
+        wait_for("note: 1 file read as cp1252")
+        words = library / "words"
+        words.rename(tmp_path / "words")
+        (inbox / "late.txt").write_text("Vitamin K.")
+        wait_for("warning: 1 file not added:")
+        (tmp_path / "words").rename(words)
+        wait_for("late.txt: 1 document added")
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
     lines = output.splitlines()
-    assert lines[0] == "stopped watching: 3 documents added, 1 replaced, 0 unchanged, 1 skipped"
+    assert lines[0] == "stopped watching: 5 documents added, 1 replaced, 1 skipped"
     assert lines[1].startswith("1 file no longer there; their documents stay")
-    assert '"documents": 3' in run("library", "info", library, "--json").stdout
+    assert '"documents": 5' in run("library", "info", library, "--json").stdout
 
 
 @pytest.mark.parametrize(("sources", "part"), [([], "nothing to add"), (["missing"], "is not a folder")])

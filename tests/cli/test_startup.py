@@ -1,7 +1,7 @@
 """What the commands import before they answer. Seconds depend on the machine; the imported modules do not.
 
-Importing `lancedb` costs 0.95 s of CPU, `openai` 0.4 s, `fastapi` 0.2 s, the patterns of time expressions 0.1 s. A
-module that is not allowed here belongs inside the function that needs it.
+Importing `lancedb` costs 0.95 s of CPU, `openai` 0.4 s, `fastapi` 0.2 s, `numpy` and all modules of commands 0.1 s each.
+A module that is not allowed here belongs inside the function that needs it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ HEAVY = frozenset(
         "vl_convert",
         "xllamacpp",
         "epicrisis.answering",
+        "epicrisis.cli.ask",
+        "epicrisis.cli.doctor",
+        "epicrisis.cli.library",
+        "epicrisis.corpus.readers",
+        "epicrisis.evaluation",
+        "epicrisis.library.ingest",
         "epicrisis.models.chat",
         "epicrisis.pipeline",
         "epicrisis.plan",
@@ -81,17 +87,32 @@ def list_heavy_modules(*arguments: object) -> frozenset[str]:
     return HEAVY.intersection(modules)
 
 
-def test_help_imports_only_what_draws_it() -> None:
-    assert list_heavy_modules("--help") == {"rich"}
+def test_help_of_a_command_imports_only_what_draws_it() -> None:
+    assert list_heavy_modules("search", "--help") <= {"pydantic", "rich", "epicrisis.cli.ask"}
+
+
+def test_help_of_the_program_imports_commands_without_what_they_need() -> None:
+    modules = {"epicrisis.cli.ask", "epicrisis.cli.doctor", "epicrisis.evaluation"}
+    assert list_heavy_modules("--help") == {"rich"} | modules
 
 
 def test_commands_on_a_library_import_only_what_they_need(small_library: Path) -> None:
-    allowed = {"numpy", "pydantic", "tantivy"}
-    assert list_heavy_modules("library", "info", small_library) <= allowed
-    allowed |= {"rich"}
+    allowed = {"pydantic", "tantivy"}
+    assert list_heavy_modules("library", "info", small_library) <= allowed | {"epicrisis.cli.library"}
+    allowed |= {"rich", "epicrisis.cli.ask"}
     assert list_heavy_modules("search", small_library, "aspirin", "--by", "bm25") <= allowed
-    allowed |= {"onnxruntime", "tokenizers"}
+    allowed |= {"numpy", "onnxruntime", "tokenizers"}
     assert list_heavy_modules("search", small_library, "aspirin") <= allowed
+
+
+def test_question_imports_only_what_answers_it(small_library: Path) -> None:
+    allowed = {"numpy", "onnxruntime", "pydantic", "rich", "tantivy", "tokenizers", "epicrisis.answering"}
+    allowed |= {"epicrisis.cli.ask", "epicrisis.models.chat", "epicrisis.pipeline", "epicrisis.report.answer_warnings"}
+    assert list_heavy_modules("ask", small_library, "Does aspirin help?") <= allowed
+    with serving() as endpoint:
+        endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
+        question = ("ask", small_library, "Does aspirin help?", "--strategy", "rag", "--model", f"{endpoint.url}/v1#m")
+        assert list_heavy_modules(*question) <= allowed | {"httpx2", "jinja2", "jsonschema_rs"}
 
 
 def test_second_question_to_an_endpoint_sends_no_probe(small_library: Path, run: Run) -> None:

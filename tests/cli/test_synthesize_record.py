@@ -31,7 +31,7 @@ def test_synthesize_record_with_too_few_questions_has_note(run: Run, tmp_path: P
     arguments = ("--patients", 1, "--tokens", 9000, "--stays", 1, "--questions-each", 500)
     result = run("synthesize-record", "-o", tmp_path / "a", "--seed", 7, *arguments)
     assert result.exit_code == 0, result.output
-    assert "fict7-001: 1 stays" in result.output
+    assert "fict7-001: 1 stay," in result.output
     assert "fewer than 500 questions" in result.output
 
 

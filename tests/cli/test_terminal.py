@@ -15,7 +15,7 @@ from typer.testing import Result
 
 from epicrisis.answers import Answer, Answered, AnswerStarted, Citation, PreflightChecked, TextDelta
 from epicrisis.cli.event_display import EventDisplay
-from epicrisis.cli.terminal import open_console
+from epicrisis.cli.terminal import open_console, say
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.printable import GUTTER
 from epicrisis.testing.encoders import HashingEncoder
@@ -300,3 +300,31 @@ def test_preflight_of_many_documents_shows_first_ids() -> None:
     verdict = Preflight(True, 0.4, 9, 0.2, 16, top, (), "one stands out", signal="dense-gap")
     EventDisplay(Console(file=out, width=200)).show(PreflightChecked(verdict))
     assert out.getvalue().splitlines()[1] == f"  dense: {', '.join(top[:5])} and 4 more"
+
+
+class _Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_long_line_is_broken_between_words_in_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    path, line = (
+        "/a/" + "long" * 12,
+        f"warning: 2 pieces of hidden text were left out ({'/a/' + 'long' * 12}; --option x)",
+    )
+    terminal, pipe = _Terminal(), io.StringIO()
+    monkeypatch.setattr("sys.stderr", terminal)
+    say(line, err=True)
+    monkeypatch.setattr("sys.stderr", pipe)
+    say(line, err=True)
+    assert pipe.getvalue() == f"{line}\n"
+    first, *others = terminal.getvalue().splitlines()
+    assert first == "warning: 2 pieces of hidden text were"
+    assert all(other.startswith("    ") for other in others)
+    assert " ".join(map(str.strip, terminal.getvalue().splitlines())) == line
+    assert path in terminal.getvalue()

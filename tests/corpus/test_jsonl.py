@@ -106,7 +106,8 @@ def test_malformed_line_is_reported_and_others_are_kept(tmp_path: Path, line: by
     assert isinstance(first, Document)
     assert isinstance(last, Document)
     assert (first.id, last.id) == ("a", "b")
-    assert broken == Skipped(str(tmp_path / "lines.jsonl"), "line 2", reason)
+    cure = "" if ";" in reason else "; correct the line"
+    assert broken == Skipped(str(tmp_path / "lines.jsonl"), "line 2", reason + cure)
 
 
 def test_skip_reason_contains_no_document_text(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_pdf_hyphenated_word_is_joined_only_if_certain(tmp_path: Path) -> None:
 
 def test_pdf_without_text_is_reported(tmp_path: Path) -> None:
     assert reason(tmp_path / "a.pdf", made_pdf([[], []])) == (
-        f"no text on any of its 2 pages, only pictures perhaps: {ocr.INSTALL}"
+        f"no text on any page, only pictures perhaps: {ocr.INSTALL}"
     )
 
 
@@ -223,9 +223,9 @@ def test_html_encodings_are_detected(tmp_path: Path, data: bytes) -> None:
         (b"<meta charset=hex>x", "names an unknown encoding; save it as UTF-8"),
         (b"<meta charset=punycode>" + b"x" * 500_000, "names an unknown encoding; save it as UTF-8"),
         (b"<meta charset=unicode_escape>x", "names an unknown encoding; save it as UTF-8"),
-        (b"", "holds no text"),
-        (b"<html><script>x</script>", "holds no text"),
-        (b"<frameset><frame src=x></frameset>", "holds no text"),
+        (b"", "holds no text; leave it out"),
+        (b"<html><script>x</script>", "holds no text; leave it out"),
+        (b"<frameset><frame src=x></frameset>", "holds no text; leave it out"),
         (b"<div>" * 10_001 + b"x", "elements nested deeper than 10,000; save it as text"),
         (b"<x></y>" * 257_000, "elements nested deeper than 10,000; save it as text"),
         (b"<b>" * 9_000 + b"</a>" * 200_000, "too many end tags for such deeply nested elements; save it as text"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,7 +92,7 @@ def test_unreadable_files_in_folder_are_reported(tmp_path: Path) -> None:
     }
     assert reasons["latin.txt"] == "two encodings are mixed, one of them UTF-8; save all of it as UTF-8"
     assert reasons["nul.txt"] == "contains a NUL character: not a text file"
-    assert reasons["blank.txt"] == "holds no text"
+    assert reasons["blank.txt"] == "holds no text; leave it out"
     assert reasons["empty.txt"].startswith("the file is empty")
     assert "save it as PDF" in reasons["scan.dcm"]
     assert "other XML" in reasons["other.xml"]
@@ -162,7 +164,7 @@ def test_file_without_permission_raises(tmp_path: Path) -> None:
         read_sources([file])
     assert [item.path for item in _skipped([tmp_path])] == [str(file)]
     file.parent.chmod(0)
-    with pytest.raises(InputError, match="check the folder's permissions"):
+    with pytest.raises(InputError, match="check its permissions"):
         read_sources([tmp_path])
     file.parent.chmod(0o700)
 
@@ -252,3 +254,39 @@ def test_truncated_file_is_not_complete(tmp_path: Path) -> None:
         assert not any(isinstance(item, FileFingerprint) for item in items)
         assert isinstance(items[-1], Skipped)
         assert items[-1].where.startswith("after")
+
+
+def test_links_that_lead_nowhere_are_skipped_with_the_cure(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("text")
+    (tmp_path / "self.txt").symlink_to("self.txt")
+    (tmp_path / "gone.pdf").symlink_to("missing.pdf")
+    (tmp_path / "loop").symlink_to(".")
+    (tmp_path / "library.bib").write_text("@article{a, title={T}, abstract={A}, file={x\0y/note.txt}}")
+    for with_origins in (False, True):
+        items = list(read_sources([tmp_path], with_origins=with_origins))
+        reasons = {Path(item.path).name: item.reason for item in items if isinstance(item, Skipped)}
+        cure = "a link to a file that is not there; correct or remove the link"
+        assert reasons.items() >= {"self.txt": cure, "gone.pdf": cure}.items()
+
+
+def test_folder_that_cannot_be_listed_is_skipped_unless_it_is_the_outermost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "note.txt").write_text("text")
+    refused = {str(tmp_path / "closed")}
+    scandir = os.scandir
+
+    def refuse(path: Any = ".") -> Any:
+        if str(path) in refused:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    items = list(read_sources([tmp_path]))
+    assert [item.text for item in items if isinstance(item, Document)] == ["text"]
+    (skipped,) = [item for item in items if isinstance(item, Skipped)]
+    assert skipped == Skipped(str(tmp_path / "closed"), "", "Permission denied; check its permissions, or leave it out")
+    refused.add(str(tmp_path))
+    with pytest.raises(InputError, match="Permission denied; check its permissions"):
+        read_sources([tmp_path])

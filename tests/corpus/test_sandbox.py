@@ -138,7 +138,7 @@ def test_file_over_memory_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.M
     reason = reason_of("html", page)
     assert "memory" in reason or "rejects" in reason
     reason = reason_of("pdf", put(tmp_path, "b.pdf", slow_pdf))
-    assert "memory" in reason or reason.startswith("no text on any of its 1 pages")
+    assert "memory" in reason or reason.startswith("no text on any page")
     (item,) = sandbox.read_file("html", put(tmp_path, "c.html", b"<p>x"), "c.html")
     assert isinstance(item, Document)
 

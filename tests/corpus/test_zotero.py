@@ -258,3 +258,14 @@ def test_database_is_copied_again_if_it_changes_meanwhile(
     monkeypatch.setattr("epicrisis.corpus.zotero.shutil.copyfile", copy_and_write)
     assert len(read_entries(zotero.path)) == 2
     assert len(copies) == 2
+
+
+def test_database_that_computes_for_ever_is_refused(zotero: ZoteroLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epicrisis.corpus.zotero.MAX_SECONDS", 0.2)
+    zotero.database.executescript(
+        "DROP TABLE tags; CREATE VIEW tags AS WITH RECURSIVE n(tagID) AS (SELECT 1 UNION ALL SELECT tagID + 1 FROM n) "
+        "SELECT tagID, 'x' AS name FROM n; DROP TABLE itemTags; CREATE VIEW itemTags AS SELECT tagID, 1 AS itemID FROM "
+        "tags;"
+    )
+    with pytest.raises(ValueError, match="cannot be read \\(interrupted\\)"):
+        read_entries(zotero.path)

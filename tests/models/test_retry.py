@@ -76,8 +76,8 @@ def test_retry_retryable_failures_are_repeated_and_counted() -> None:
 
 
 def test_retry_exhausted_error_has_total_usage_and_number_of_tries() -> None:
-    inner = make_failing_model(*(EndpointUnreachable(f"try {number}") for number in range(5)))
-    with pytest.raises(EndpointUnreachable, match=r"^try 2 \(tried 3 times\)$") as caught:
+    inner = make_failing_model(*(EndpointBusy(f"try {number}") for number in range(5)))
+    with pytest.raises(EndpointBusy, match=r"^try 2 \(tried 3 times\)$") as caught:
         complete(RetryingModel(inner, 3))
     assert (caught.value.usage.calls, caught.value.usage.failed_calls) == (3, 3)
     assert len(inner.requests) == 3
@@ -294,3 +294,23 @@ def test_retry_cancellation_ends_pause() -> None:
 
     assert run_in_virtual_time(cancelled()) == 1
     assert len(inner.requests) == 1
+
+
+def test_retry_absent_endpoint_is_tried_twice_and_fully_once_it_has_answered() -> None:
+    error = EndpointUnreachable("nothing there")
+    steps: Iterator[ChatError | str] = iter([error, error, "yes", *[error] * 9])
+
+    def script(_: ChatRequest) -> str:
+        step = next(steps)
+        if isinstance(step, ChatError):
+            raise step
+        return step
+
+    inner = ScriptedModel(script)
+    model = RetryingModel(inner, 4)
+    numbers: list[int] = []
+    for _ in range(3):
+        before = len(inner.requests)
+        measure_call(model)
+        numbers.append(len(inner.requests) - before)
+    assert numbers == [2, 1, 4]

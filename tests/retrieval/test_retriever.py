@@ -61,6 +61,17 @@ def test_search_mode_ranks_relevant_passage_first(retriever: Retriever, by: Sear
     check_ranking(ranking)
 
 
+@pytest.mark.parametrize("by", get_args(SearchMode))
+def test_passage_deleted_after_search_is_left_out_with_note(by: SearchMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = HashingEncoder()
+    store = store_of(TEXTS, encoder)
+    fetch = store.fetch
+    monkeypatch.setattr(store, "fetch", lambda ids, scope: fetch([id_ for id_ in ids if id_ != "stroke#0"], scope))
+    ranking = Retriever(store, encoder).rank(QUESTION, 2, by, EVERYTHING)
+    assert ranking.ids == ("bleeding#0",)
+    assert any(note.startswith("1 passage that the search found was left out") for note in ranking.notes)
+
+
 def test_ranking_names_method_and_scores(retriever: Retriever) -> None:
     fingerprint = HashingEncoder().fingerprint
     assert retriever.rank(QUESTION, 2, "bm25", EVERYTHING).parameters == {"k": 2}

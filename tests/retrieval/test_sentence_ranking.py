@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -86,6 +88,19 @@ def test_headings_are_left_out_and_k_is_kept() -> None:
 )
 def test_short_statements_of_notes_are_no_headings(text: str, expected: bool) -> None:
     assert is_statement(text) is expected
+
+
+def test_title_repeated_in_the_text_is_left_out() -> None:
+    title = "Aspirin and stroke: a trial"
+    passage = replace(passage_of("ASPIRIN AND STROKE: A TRIAL\nIt lowered the rate of stroke."), title=title)
+    texts = [hit.sentence.text for hit in ranker().rank("Does aspirin prevent stroke?", [passage], 3)]
+    assert texts == ["It lowered the rate of stroke."]
+
+
+def test_title_without_further_text_is_evidence() -> None:
+    title = "Aspirin prevents stroke in women"
+    passage = replace(passage_of(title), title=title)
+    assert len(ranker().rank("Does aspirin prevent stroke?", [passage], 3).hits) == 1
 
 
 def test_part_of_sentence_at_cut_of_passage_is_left_out() -> None:

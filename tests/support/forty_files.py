@@ -22,10 +22,10 @@ REFUSED = {
     "mixed.txt": "two encodings are mixed, one of them UTF-8; save all of it as UTF-8",
     "nothing.ris": "no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is",
     "old.doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx",
-    "picture.png": "its ending is not one of",
-    "scan.pdf": "no text on any of its 1 pages, only pictures perhaps",
-    "table.csv": "or it is other XML, CSV or JSON",
-    "wrong.xml": "or it is other XML, CSV or JSON",
+    "picture.png": "a picture; save it as PDF",
+    "scan.pdf": "no text on any page, only pictures perhaps",
+    "table.csv": "other XML, CSV or JSON than",
+    "wrong.xml": "other XML, CSV or JSON than",
 }
 """The files that are refused, and the beginning or a part of the line that says why and what to do."""
 _TEXT = "Aspirin lowered the risk of stroke in women of the trial number {}, who took it for ten years."

@@ -22,6 +22,11 @@ ADMIN = "postgres"
 READER, WRITER, OWNER = "ward_app", "importer", "library_owner"
 """Users of the database: one may read, one also add and delete, one creates libraries."""
 PASSWORDS = {READER: "read er%2F", WRITER: "write/r", OWNER: "own:er@"}
+CLOSE_INDEX_FUNCTIONS = (
+    "REVOKE EXECUTE ON FUNCTION bm25_dump_index(text), bm25_dump_index(text, text), bm25_spill_index(text), "
+    "bm25_force_merge(text), bm25_summarize_index(text), bm25_debug_pageviz(text, text) FROM PUBLIC"
+)
+"""As docs/postgresql.md has it for administrators."""
 _CONFIGURATION = """
 shared_preload_libraries = 'pg_textsearch'
 listen_addresses = '127.0.0.1'
@@ -146,6 +151,8 @@ class PostgresqlServer:
         """Create a database with extensions, in which OWNER may create libraries."""
         self.execute(f"CREATE DATABASE {name}", f"GRANT CREATE ON DATABASE {name} TO {OWNER}")
         self.execute(*(f"CREATE EXTENSION {extension}" for extension in extensions), database=name)
+        if "pg_textsearch" in extensions:
+            self.execute(CLOSE_INDEX_FUNCTIONS, database=name)
 
 
 def find_free_port() -> int:

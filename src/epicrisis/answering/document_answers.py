@@ -81,7 +81,7 @@ async def build_documents_request(
 ) -> DocumentsRequest:
     """Return the request for an answer (`rag`), a finding (`map`) or a span of passages.
 
-    Passages without a sentence to number are quoted, whatever `citing` says. The prompts of a paper neither quote nor
+    Passages without a sentence to number are quoted regardless of `citing`. The prompts of a paper neither quote nor
     number.
     """
     prompts = context.paper_prompts if template == "rag" else context.map_reduce_prompts
@@ -301,7 +301,7 @@ def withhold_unverified(answer: Answer) -> Answer:
 def denies_answer(text: str) -> bool:
     """Return whether a claim says only that the documents do not answer the question.
 
-    A claim that goes on with what they say instead ("but they suggest...") is an answer.
+    A claim that also states what they say instead ("but they suggest...") is an answer.
     """
     return _DENIAL.match(text) is not None and _INSTEAD.search(text) is None
 

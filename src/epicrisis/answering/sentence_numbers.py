@@ -1,7 +1,7 @@
 """Sentences with numbers in a prompt, and the sentences behind the numbers that a reply names.
 
 The encoder, or words without one, select the sentences that carry a number, because small chat models choose evidence
-badly. A reply that names the first numbers whatever the sentences say is detected (`is_degenerate`).
+badly. A reply that names the first numbers independently of the sentences is detected (`is_degenerate`).
 """
 
 from __future__ import annotations

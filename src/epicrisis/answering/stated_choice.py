@@ -90,10 +90,10 @@ class ChoiceReader:
         self._letters = {letter.lower(): letter for letter in options}
 
     def read_words(self, words: str) -> str | None:
-        """Return the option that a few words stand for (`B`, `(B) no`, `B: no` or `no`), or None.
+        """Return the option that a few words name (`B`, `(B) no`, `B: no` or `no`), or None.
 
         A letter takes precedence over an option of the same text (blood group A). A letter with the text of another
-        option stands for none, and so does a text that two options share except for capitals.
+        option names none, and so does a text that two options share except for capitals.
         """
         letter = self._match(words)
         return None if letter is None else first_same_option(self._options, letter)

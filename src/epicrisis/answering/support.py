@@ -86,7 +86,7 @@ def gather_evidence(claim: Claim, citations: Mapping[int, Citation], question: s
 def check_by_rules(claim: Claim, evidence: ClaimEvidence) -> Claim:
     """Return the claim with the state that can be told without a model: `not-checked` if the rules find nothing.
 
-    A claim that has a state already, such as a sentence shown as it stands, is unchanged.
+    A claim that has a state already, such as a quoted sentence, is unchanged.
     """
     if claim.support != "not-checked":
         return claim

@@ -29,7 +29,7 @@ _JSON_BEGINNING = '{\n  "question": {'
 
 
 def check_answer_file(path: Path) -> bool:
-    """Return whether the file is one of records, which are appended. Other files are written anew.
+    """Return whether the file is one of records, which are appended. Other files are replaced.
 
     Raises InputError before any call of a model if the answer could not be written there.
     """

@@ -63,7 +63,8 @@ class AnswerProgress:
         if self._votes:
             pieces.append(counted(self._votes, "vote"))
         tokens = self._usage.prompt_tokens + self._usage.completion_tokens + self._pieces
-        pieces.append(counted(tokens, "token"))
+        if tokens:
+            pieces.append(counted(tokens, "token"))
         return ", ".join(pieces)
 
     def __rich__(self) -> Text:

@@ -1,43 +1,168 @@
-"""The program `epicrisis` and its commands. Heavy imports happen inside the commands, so that `--help` is fast."""
+"""The program `epicrisis` and its commands.
+
+A start imports the module of the one command that is named, and heavy packages are imported inside its function.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer import Option
 
 from epicrisis import __version__
-from epicrisis.cli import (
-    ask,
-    calibrate,
-    doctor,
-    evaluate,
-    examples,
-    experiment,
-    grade,
-    grade_run,
-    library,
-    library_add,
-    library_documents,
-    mcp,
-    models,
-    plan,
-    preflight,
-    questions,
-    serve,
-    users,
-)
 from epicrisis.cli.command import OK, Command, PlainGroup
 from epicrisis.cli.interruption import INTERRUPTED
 from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS, SERVER = "Ask", "Libraries", "Evaluate", "Models and settings", "Server"
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    ASK: {"ask": "ask.ask", "search": "ask.search", "plan": "plan.plan"},
+    SERVER: {"serve": "serve.serve", "mcp": "mcp.mcp"},
+    EVALUATE: {
+        "evaluate": "evaluate.evaluate",
+        "rescore": "evaluate.rescore",
+        "sample-size": "evaluate.sample_size",
+        "experiment": "experiment.experiment",
+        "probe": "experiment.probe",
+        "compare": "evaluate.compare",
+        "report": "evaluate.report",
+        "synthesize-record": "questions.synthesize_record",
+    },
+    MODELS: {"settings": "models.settings", "doctor": "doctor.doctor"},
+}
+"""Names of commands by panel, and their functions below `epicrisis.cli`."""
+GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
+    "library": (
+        LIBRARIES,
+        "Create, fill, inspect and repair libraries of documents.",
+        {
+            "add": "library_add.add",
+            "info": "library.info",
+            "list": "library_documents.list_contents",
+            "show": "library_documents.show",
+            "patients": "library.patients",
+            "delete": "library.delete",
+            "export": "library_documents.export",
+            "check": "library.check",
+            "optimize": "library.optimize",
+            "copy": "library.copy",
+            "repair": "library.repair",
+            "forbid-remote": "library.forbid_remote",
+        },
+    ),
+    "grade": (
+        EVALUATE,
+        "Grade open answers: by metrics, by models, by people.",
+        {
+            "run": "grade_run.grade_runs",
+            "correctness": "grade.correctness",
+            "pairs": "grade.pairs",
+            "preference": "grade.preference",
+            "verdicts": "grade.verdicts",
+            "calibrate": "grade.calibrate",
+        },
+    ),
+    "preflight": (
+        EVALUATE,
+        "Fit the check that decides whether one prompt is enough.",
+        {"calibrate": "preflight.calibrate"},
+    ),
+    "calibrate": (
+        EVALUATE,
+        "Fit the confidence of answers to how often they are right.",
+        {"confidence": "calibrate.confidence"},
+    ),
+    "questions": (
+        EVALUATE,
+        "List, download and generate question sets.",
+        {"list": "questions.list_sets", "pull": "questions.pull", "generate": "questions.generate"},
+    ),
+    "examples": (
+        EVALUATE,
+        "Create, fill and inspect libraries of solved questions.",
+        {"build": "examples.build", "add": "examples.add", "info": "examples.info"},
+    ),
+    "users": (
+        SERVER,
+        "Add, list and remove users of the server.",
+        {"add": "users.add", "list": "users.list_users", "remove": "users.remove"},
+    ),
+    "audit": (SERVER, "Verify the access log of the server.", {"verify": "users.verify"}),
+    "models": (
+        MODELS,
+        "List, download and recommend models.",
+        {"list": "models.list_models", "pull": "models.pull", "recommend": "models.recommend"},
+    ),
+    "cache": (
+        MODELS,
+        "Inspect and clear cached replies of chat models.",
+        {"info": "models.info", "clear": "models.clear"},
+    ),
+}
+"""Panel, purpose and commands of each group."""
 
 
-class OneLineErrors(PlainGroup):
-    """Commands whose usage errors are one printable line with a hint at the command's help."""
+class LazyCommands(Mapping[str, Any]):
+    """Commands by name. Each is imported when it is looked up, since all together take a tenth of a second."""
+
+    def __init__(self, loaders: Mapping[str, Callable[[], Any]]) -> None:
+        self._loaders = loaders
+        self._commands: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._commands:
+            self._commands[name] = self._loaders[name]()
+        return self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaders)
+
+    def __len__(self) -> int:
+        return len(self._loaders)
+
+
+def _load_command(name: str, function: str, panel: str | None = None) -> Any:
+    module, _, attribute = function.rpartition(".")
+    command: Command = getattr(import_module(f"epicrisis.cli.{module}"), attribute)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    command.add_to(app, name, panel)
+    return typer.main.get_command(app)
+
+
+def _make_group(name: str) -> Any:
+    panel, purpose, functions = GROUPS[name]
+    loaders = {command: partial(_load_command, command, function) for command, function in functions.items()}
+    commands: Any = LazyCommands(loaders)
+    return PlainGroup(
+        name=name,
+        commands=commands,
+        help=purpose,
+        no_args_is_help=True,
+        rich_help_panel=panel,
+        rich_markup_mode="rich",
+    )
+
+
+class Program(PlainGroup):
+    """All commands. Usage errors are one printable line with a hint at the command's help."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        loaders: dict[str, Callable[[], Any]] = {}
+        for panel in (ASK, LIBRARIES, EVALUATE, MODELS, SERVER):
+            for name, function in COMMANDS.get(panel, {}).items():
+                loaders[name] = partial(_load_command, name, function, panel)
+            for name, (group_panel, _, _) in GROUPS.items():
+                if group_panel == panel:
+                    loaders[name] = partial(_make_group, name)
+        commands: Any = LazyCommands(loaders)
+        self.commands = commands
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run the program and exit with its code."""
@@ -54,17 +179,9 @@ class OneLineErrors(PlainGroup):
             sys.exit(error.exit_code)
         sys.exit(code if isinstance(code, int) else OK)
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands, panel by panel."""
-        panels = (ASK, LIBRARIES, EVALUATE, MODELS, SERVER)
-        return sorted(
-            super().list_commands(ctx),
-            key=lambda name: panels.index(getattr(self.commands[name], "rich_help_panel", ASK)),
-        )
-
 
 app = typer.Typer(
-    cls=OneLineErrors,
+    cls=Program,
     name="epicrisis",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -89,73 +206,8 @@ def _program(
     """Answer medical questions from long evidence, with checked quotations. Not a medical device."""
 
 
-COMMANDS: dict[str, tuple[Command, ...]] = {
-    ASK: (ask.ask, ask.search, plan.plan),
-    SERVER: (serve.serve, mcp.mcp),
-    EVALUATE: (
-        evaluate.evaluate,
-        evaluate.rescore,
-        evaluate.sample_size,
-        experiment.experiment,
-        experiment.probe,
-        evaluate.compare,
-        evaluate.report,
-        questions.synthesize_record,
-    ),
-    MODELS: (models.settings, doctor.doctor),
-}
-GROUPS: dict[str, tuple[str, str, tuple[Command, ...]]] = {
-    "library": (
-        LIBRARIES,
-        "Create, fill, inspect and repair libraries of documents.",
-        (
-            library_add.add,
-            library.info,
-            library_documents.list_contents,
-            library_documents.show,
-            library.patients,
-            library.delete,
-            library_documents.export,
-            library.check,
-            library.optimize,
-            library.repair,
-            library.forbid_remote,
-        ),
-    ),
-    "grade": (
-        EVALUATE,
-        "Grade open answers: by metrics, by models, by people.",
-        (grade_run.grade_runs, grade.correctness, grade.pairs, grade.preference, grade.verdicts, grade.calibrate),
-    ),
-    "preflight": (EVALUATE, "Fit the check that decides whether one prompt is enough.", (preflight.calibrate,)),
-    "calibrate": (EVALUATE, "Fit the confidence of answers to how often they are right.", (calibrate.confidence,)),
-    "questions": (
-        EVALUATE,
-        "List, download and generate question sets.",
-        (questions.list_sets, questions.pull, questions.generate),
-    ),
-    "examples": (
-        EVALUATE,
-        "Create, fill and inspect libraries of solved questions.",
-        (examples.build, examples.add, examples.info),
-    ),
-    "users": (SERVER, "Add, list and remove users of the server.", (users.add, users.list_users, users.remove)),
-    "audit": (SERVER, "Verify the access log of the server.", (users.verify,)),
-    "models": (MODELS, "List, download and recommend models.", (models.list_models, models.pull, models.recommend)),
-    "cache": (MODELS, "Inspect and clear cached replies of chat models.", (models.info, models.clear)),
-}
-for panel, commands in COMMANDS.items():
-    for entry in commands:
-        entry.add_to(app, panel)
-for group_name, (panel, purpose, commands) in GROUPS.items():
-    group = typer.Typer(cls=PlainGroup, no_args_is_help=True, help=purpose)
-    # With a callback a group of one command keeps its name.
-    group.callback()(lambda: None)
-    app.add_typer(group, name=group_name, rich_help_panel=panel)
-    for entry in commands:
-        entry.add_to(group)
-
-
 def main() -> None:
     """Run the program."""
+    # Plugins of other packages would see all that is validated, and all installed packages are searched for them.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     app(prog_name="epicrisis")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -87,7 +86,7 @@ def ask(
 
     Without --model and --strategy, show the sentences of the library that bear on the question (strategy evidence).
     """
-    from epicrisis.api import check_settings, choose_strategy
+    from epicrisis.configuration import check_settings, choose_strategy
 
     if verbose + quiet + json > 1:
         fail("--verbose, --quiet and --json are different outputs: give one of them")
@@ -130,6 +129,8 @@ def _answer_one(
     style: CitationStyle | None,
 ) -> None:
     """Answer a question, print the answer as `view` says, and write it to `output`, if any."""
+    import asyncio
+
     from epicrisis.cli.answer_output import check_answer_file, write_answer_file
     from epicrisis.cli.event_display import EventDisplay
 
@@ -190,6 +191,8 @@ def _open_records(file: Path, pipeline: Pipeline) -> RecordStore:
 def _answer_file(
     settings: Settings, library: Path, questions: list[Question], skipped: int, output: Path, yes: bool, json: bool
 ) -> None:
+    import asyncio
+
     from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.planning import confirmation_question

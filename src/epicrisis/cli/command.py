@@ -78,18 +78,16 @@ class Command:
 
     function: Callable[..., None]
     shared: tuple[SharedOption, ...]
-    name: str | None
-    """None if it is the name of the function."""
     examples: Sequence[str]
 
-    def add_to(self, app: typer.Typer, panel: str | None = None) -> None:
+    def add_to(self, app: typer.Typer, name: str, panel: str | None = None) -> None:
         """Add the command to `app`. Errors of the program end it with one line on standard error and an exit code."""
         callback = _with_one_line_errors(_with_shared_options(self.function, self.shared))
         # The lines of a paragraph are joined, so that the help fits terminals of any width.
         paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(self.function) or "").split("\n\n")]
         epilog = "\n\n".join(["Examples:" if len(self.examples) > 1 else "Example:", *self.examples])
         help_text = "\n\n".join(paragraphs)
-        app.command(self.name, cls=PlainCommand, help=help_text, epilog=epilog, rich_help_panel=panel)(callback)
+        app.command(name, cls=PlainCommand, help=help_text, epilog=epilog, rich_help_panel=panel)(callback)
 
 
 class _WithPlainSwitches:
@@ -112,11 +110,9 @@ class PlainGroup(_WithPlainSwitches, TyperGroup):
     """A group of commands with plain switches in its help."""
 
 
-def command(
-    *shared: SharedOption, name: str | None = None, examples: Sequence[str]
-) -> Callable[[Callable[..., None]], Command]:
+def command(*shared: SharedOption, examples: Sequence[str]) -> Callable[[Callable[..., None]], Command]:
     """Return a decorator that makes a function a command with `shared` options and `examples` in its help."""
-    return lambda function: Command(function, shared, name, examples)
+    return lambda function: Command(function, shared, examples)
 
 
 def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedOption]) -> Callable[..., None]:

@@ -58,7 +58,7 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
-    from epicrisis.api import choose_strategy
+    from epicrisis.configuration import choose_strategy
     from epicrisis.library.library_parts import REPLIES
     from epicrisis.models.model_files import list_installed_models
     from epicrisis.pipeline import WITHOUT_MODEL

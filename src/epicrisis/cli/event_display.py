@@ -142,13 +142,16 @@ class EventDisplay:
             self._print(Text(f"{GUTTER}{line}", style=style))
 
     def _print(self, line: Text) -> None:
-        """Print one line. On a terminal it wraps, and further lines begin with the gutter."""
+        """Print one line. On a terminal it wraps, and further lines begin with the gutter, as far right as the line."""
         if not self._console.is_terminal:
             self._console.print(line, soft_wrap=True)
             return
-        room = max(self._console.width - len(GUTTER), 20)
+        indentation = len(line.plain) - len(line.plain.lstrip(" "))
+        gutter = " " * max(0, indentation - len(GUTTER) + len(GUTTER.lstrip(" "))) + GUTTER
+        room = max(self._console.width - len(gutter), 20)
         for place, part in enumerate(line.wrap(self._console, room)):
-            self._console.print(Text(GUTTER if place else "") + part, soft_wrap=True)
+            part.rstrip()
+            self._console.print(Text(gutter if place else "") + part, soft_wrap=True)
 
     def _preflight(self, verdict: Preflight) -> None:
         self._say("[bold]Preflight[/bold]: ", verdict.reason)

@@ -39,7 +39,6 @@ Names = list[str] | None
     SEED,
     *BUDGET,
     *COMMON,
-    name="run",
     examples=[
         "epicrisis grade run runs/ehr",
         "epicrisis grade run runs/ehr --judge URL#one --judge URL#two --nli FOLDER --bertscore minilm",

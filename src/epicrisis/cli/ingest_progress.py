@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -51,3 +51,12 @@ def show_ingest(description: str, *, quiet: bool) -> Iterator[IngestDisplay]:
     """Show the progress of an addition during the block, if not `quiet`."""
     with open_progress("counts", "file", quiet=quiet, transient=True, counts=False) as progress:
         yield IngestDisplay(progress, description)
+
+
+def describe_counts(added: int, counts: Mapping[str, int]) -> str:
+    """Return what an addition did, without zeros: `3 documents added, 1 replaced, 2 skipped`."""
+    parts = [count_noun(added, "document") + " added"]
+    for name, count in counts.items():
+        if count:
+            parts.append(f"{count:,} {name}")
+    return ", ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ from typer import Argument, Option
 
 from epicrisis.cli.command import command, fail
 from epicrisis.cli.library_documents import find_file_documents
-from epicrisis.cli.options import Json, LibraryPath
+from epicrisis.cli.options import Json, LibraryPath, parse_library
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.run_progress import confirm
 from epicrisis.cli.terminal import counted, say, say_lines, show_json
@@ -131,7 +132,7 @@ def delete(
         forget_patients(store, owners)
         if file is not None:
             with LibraryInventory.open(store) as inventory:
-                inventory.forget_sources(inventory.sources_of_file(str(file.expanduser().resolve())))
+                inventory.forget_sources(inventory.sources_of_file(os.path.realpath(file.expanduser())))
     deleted = [document for document in ids if document in existing]
     unknown = [document for document in ids if document not in existing]
     if json:
@@ -208,6 +209,40 @@ def optimize(
             f"the index does not reach recall {report.asked}, so it is not used: searches stay exact and slower. "
             "Accept a lower recall with --recall, or keep exact search"
         )
+
+
+@command(
+    examples=[
+        "epicrisis library copy ~/pubmed postgresql://library_owner@db.example.org/pubmed",
+        "epicrisis library copy postgresql://library_owner@db.example.org/pubmed ~/pubmed-copy",
+    ]
+)
+def copy(
+    source: Annotated[Path, Argument(metavar="SOURCE", parser=parse_library, help="The library: folder or URL.")],
+    destination: Annotated[
+        Path, Argument(metavar="DESTINATION", parser=parse_library, help="New folder or URL, or an earlier copy.")
+    ],
+    json: Json = False,
+) -> None:
+    """Copy a library into a database or folder, and compare both at the end. No passage is encoded again.
+
+    After an interruption, run the same command again: it continues. Later calls bring the copy up to date.
+    """
+    from epicrisis.library.copying import copy_library
+
+    with open_progress("step", quiet=json, transient=True) as progress:
+        task = progress.add_task("Copying", total=None, step="")
+        report = copy_library(
+            source,
+            destination,
+            lambda done, total, step: progress.update(task, completed=done, total=total, step=step),
+        )
+    if json:
+        show_json(report)
+    else:
+        documents, passages = count_noun(report.documents, "document"), count_noun(report.passages, "passage")
+        say(f"{show_library(destination)}: {documents}, {passages}, the same as {show_library(source)}")
+        say(f"{report.copied} copied and {report.deleted} deleted in {report.seconds:.1f} s")
 
 
 @command(examples=["epicrisis library repair ~/lib"])

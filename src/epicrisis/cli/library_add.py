@@ -11,11 +11,11 @@ from typer import Argument, Option
 
 from epicrisis.cli.article_options import Dois, FullText, Limit, Pmids, Searches, fetch_items, read_request
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.ingest_progress import show_ingest
+from epicrisis.cli.ingest_progress import describe_counts, show_ingest
 from epicrisis.cli.library_watch import watch_folders
 from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, SETTING, Json, LibraryPath
-from epicrisis.cli.run_progress import say_report_skipped
-from epicrisis.cli.terminal import counted, say, say_lines, show_json
+from epicrisis.cli.run_progress import say_remarks, say_report_skipped
+from epicrisis.cli.terminal import counted, say_lines, show_json
 from epicrisis.errors import InputError
 from epicrisis.printable import count_noun
 from epicrisis.privacy import local_path, set_local_only
@@ -174,10 +174,7 @@ def _show_report(report: IngestReport, path: Path, json: bool) -> None:
         show_json(report)
     else:
         say_lines(_report_lines(report, path))
-    for remark in report.remarks:
-        say(f"note: {remark}", err=True)
-    if report.more_remarks:
-        say(f"note: {count_noun(report.more_remarks, 'more file')} already in the library, or renamed", err=True)
+    say_remarks(report)
     say_report_skipped(report, path)
 
 
@@ -208,11 +205,15 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     """Yield the counts of an addition, and what a reader must know about them."""
     from epicrisis.library.vector_search import OUTGROWN
 
-    yield (
-        f"{count_noun(report.added, 'document')} added, {report.replaced} replaced, {report.unchanged} unchanged, "
-        f"{report.outdated} older than the library's, {report.deleted} deleted, {report.skipped} skipped; "
-        f"{count_noun(report.passages, 'passage')} in {report.seconds:.1f} s"
-    )
+    counts = {
+        "replaced": report.replaced,
+        "unchanged": report.unchanged,
+        "older than the library's": report.outdated,
+        "deleted": report.deleted,
+        "skipped": report.skipped,
+    }
+    line = describe_counts(report.added, counts)
+    yield f"{line}; {count_noun(report.passages, 'passage')} in {report.seconds:.1f} s"
     if report.statements:
         nameless = f", {report.nameless} of them without a PMID or DOI" if report.nameless else ""
         yield f"{report.statements} entries on retractions, concerns and corrections read{nameless}"

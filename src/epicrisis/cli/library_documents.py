@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +30,6 @@ _File = Annotated[Path | None, Option("--file", help="List the documents of this
 
 
 @command(
-    name="list",
     examples=[
         "epicrisis library list ~/lib",
         "epicrisis library list ~/lib --documents --limit 200",
@@ -77,7 +77,7 @@ def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[s
     }
     lines = [f"{counted(len(files), 'file')}, {counted(documents, 'document')}, {counted(passages, 'passage')}"]
     if files:
-        lines.append(f"{'documents':>10}  {'passages':>10}  {'added':<10}  file")
+        lines.append(f"{'documents':>9}  {'passages':>8}  {'added':<10}  file")
     lines += map(_describe_file, files[:limit])
     lines += _left_out(len(files), limit, "file")
     if unrecorded:
@@ -90,7 +90,15 @@ def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[s
 def _describe_file(file: LibraryFile) -> str:
     documents = "-" if file.documents is None else f"{file.documents:,}"
     passages = "-" if file.passages is None else f"{file.passages:,}"
-    return f"{documents:>10}  {passages:>10}  {file.added[:10] or 'unknown':<10}  {file.path}"
+    return f"{documents:>9}  {passages:>8}  {file.added[:10] or 'unknown':<10}  {_shorten_path(file.path)}"
+
+
+def _shorten_path(path: str) -> str:
+    """Return a path from the current folder or the home folder, if it lies there."""
+    for folder, prefix in ((str(Path.cwd()), ""), (os.environ.get("HOME", "/"), "~/")):
+        if folder != "/" and path.startswith(f"{folder}/"):
+            return prefix + path.removeprefix(f"{folder}/")
+    return path
 
 
 def _left_out(total: int, limit: int, noun: str) -> Iterator[str]:
@@ -354,7 +362,7 @@ def find_file_documents(store: LibraryStore, file: Path) -> list[str]:
     """
     from epicrisis.library.inventory import LibraryInventory
 
-    path = str(file.expanduser().resolve())
+    path = os.path.realpath(file.expanduser())
     with LibraryInventory.open(store) as inventory:
         ids = inventory.documents_of_file(path)
     if not ids and file.is_file():

@@ -9,10 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.cli.ingest_progress import show_ingest
-from epicrisis.cli.run_progress import say_skipped
+from epicrisis.cli.ingest_progress import describe_counts, show_ingest
+from epicrisis.cli.run_progress import say_remarks, say_skipped
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.errors import EpicrisisError, InputError, LibraryBusy
+from epicrisis.errors import EpicrisisError, InputError, LibraryBusy, LibraryError, StorageError
 from epicrisis.printable import count_noun
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class _Watcher:
         self._watch = FolderWatch(folders, SCAN_SECONDS)
         self._totals = dict.fromkeys(_COUNTS, 0)
         self._has_added = False
+        self._closed: set[Path] = set()
+        self._last_error = ""
 
     def run(self) -> None:
         """Scan and add until Ctrl-C."""
@@ -77,24 +79,49 @@ class _Watcher:
         while True:
             started = time.monotonic()
             ready = self._watch.scan()
+            self._say_closed()
             pause = max(SCAN_SECONDS, _PAUSE_PER_SCAN * (time.monotonic() - started))
             if ready:
                 self._try(ready)
             time.sleep(pause)
 
+    def _say_closed(self) -> None:
+        """Warn once of each folder that cannot be listed."""
+        from epicrisis.corpus.reader_base import os_error_reason
+
+        for folder, error in self._watch.closed.items():
+            if folder not in self._closed:
+                _say_now(f"warning: {folder}: {os_error_reason(error)}; check the folder's permissions, or mount it")
+        self._closed = set(self._watch.closed)
+
     def _try(self, ready: Sequence[Path]) -> None:
-        """Add the files that are ready. Raises the errors of the first addition, and prints later ones."""
+        """Add the files that are ready. Raises the errors of the first addition, and prints later ones.
+
+        Files that the library could not take are tried again. Of several files of which one is refused, each is tried
+        alone.
+        """
         try:
             report = self._add(ready)
         except LibraryBusy:
             _say_now("another program writes to the library: trying again")
             return
+        except (LibraryError, StorageError) as error:
+            if not self._has_added:
+                raise
+            if error.message != self._last_error:
+                _say_now(f"warning: {count_noun(len(ready), 'file')} not added: {error.message}; trying again")
+            self._last_error = error.message
+            return
         except EpicrisisError as error:
             if not self._has_added:
                 raise
-            _say_now(f"warning: {count_noun(len(ready), 'file')} not added: {error.message}")
+            if len(ready) > 1:
+                for path in ready:
+                    self._try([path])
+                return
+            _say_now(f"warning: {ready[0].name} not added: {error.message}")
         else:
-            self._has_added = True
+            self._has_added, self._last_error = True, ""
             self._say_report(ready, report)
         self._watch.take(ready)
 
@@ -121,10 +148,9 @@ class _Watcher:
         for name in _COUNTS:
             self._totals[name] += getattr(report, name)
         others = f" and {len(ready) - 1:,} more" if len(ready) > 1 else ""
-        _say_now(
-            f"{ready[0].name}{others}: {count_noun(report.added, 'document')} added, {report.replaced:,} replaced, "
-            f"{report.unchanged:,} unchanged, {report.skipped:,} skipped"
-        )
+        counts = {"replaced": report.replaced, "unchanged": report.unchanged, "skipped": report.skipped}
+        _say_now(f"{ready[0].name}{others}: {describe_counts(report.added, counts)}")
+        say_remarks(report)
         say_skipped(report.reasons, self._library / SKIPPED_FILE)
 
     def say_end(self) -> None:
@@ -133,10 +159,8 @@ class _Watcher:
         if self._json:
             show_json({**totals, "waiting": waiting, "gone": sorted(map(str, gone))})
             return
-        say(
-            f"stopped watching: {count_noun(totals['added'], 'document')} added, {totals['replaced']:,} replaced, "
-            f"{totals['unchanged']:,} unchanged, {totals['skipped']:,} skipped"
-        )
+        counts = {name: totals[name] for name in ("replaced", "unchanged", "skipped")}
+        say(f"stopped watching: {describe_counts(totals['added'], counts)}")
         if waiting:
             say(f"{count_noun(waiting, 'file')} not added yet: the same command continues with them")
         if gone:

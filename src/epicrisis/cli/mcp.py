@@ -43,7 +43,7 @@ def mcp(library: LibraryPath, patient: Patients = None, folder: LogFolder = None
     Name this command in the settings of the assistant. The tools are search, ask and evidence. Without --model and
     --strategy, ask gives the sentences of the library alone.
     """
-    from epicrisis.api import check_settings, choose_strategy
+    from epicrisis.configuration import check_settings, choose_strategy
     from epicrisis.privacy import local_path
 
     settings, notices = choose_strategy(check_settings(flags.settings()))

@@ -27,7 +27,7 @@ CacheOwner = Annotated[
 ]
 
 
-@command(CONFIG, name="list", examples=["epicrisis models list --json"])
+@command(CONFIG, examples=["epicrisis models list --json"])
 def list_models(*, flags: Flags, json: Json = False) -> None:
     """List the models of the catalogue: kind, size, licence, and whether they are installed."""
     from epicrisis.models.catalogue import load_catalogue
@@ -47,11 +47,12 @@ def list_models(*, flags: Flags, json: Json = False) -> None:
     if json:
         show_json(rows)
         return
+    width = max(len(row["name"]) for row in rows)
     for row in rows:
         state = "installed" if row["here"] else "not pulled"
         size = "unpinned" if row["bytes"] is None else f"{row['bytes'] / 1e6:.0f} MB"
-        say(f"{row['name']:<22} {row['kind']:<13} {size:>10}  {state:<11} {row['licence']}")
-        say(f"{'':<22} {row['description']}")
+        say(f"{row['name']:<{width}} {size:>10}  {state:<11} {row['kind']:<14} {row['licence']}")
+        say(f"    {row['description']}")
     say("unpinned: downloaded from the hub in its current version; later downloads must have the same hashes")
 
 

@@ -10,7 +10,8 @@ from typer import Argument, BadParameter, Option
 
 from epicrisis.cli.command import SharedOption
 from epicrisis.errors import InputError
-from epicrisis.remote_libraries import library_folder
+from epicrisis.privacy import set_local_only
+from epicrisis.remote_libraries import is_remote, library_folder
 from epicrisis.types import CitationStyle, SearchMode, StrategyName
 
 SEARCHING = "Search"
@@ -24,13 +25,19 @@ SETTINGS = "Settings and privacy"
 def parse_library(text: str) -> Path:
     """Return the folder of a library, named by this folder or by a URL. Raises BadParameter for a wrong URL."""
     try:
-        return library_folder(text)
+        folder = library_folder(text)
     except InputError as error:
         raise BadParameter(error.message) from None
+    if is_remote(folder):
+        from epicrisis.configuration import load_settings
+
+        if load_settings().local_only:
+            set_local_only(True)
+    return folder
 
 
 LibraryPath = Annotated[
-    Path, Argument(metavar="LIBRARY", parser=parse_library, help="Folder of the library, or postgresql://...")
+    Path, Argument(metavar="LIBRARY", parser=parse_library, help="Folder of the library, postgresql://... or s3://...")
 ]
 LibraryOption = Annotated[
     Path | None,
@@ -38,7 +45,7 @@ LibraryOption = Annotated[
         "--library",
         metavar="FOLDER",
         parser=parse_library,
-        help="Folder of the library, or postgresql://... Strategies without documents need none.",
+        help="Folder of the library, postgresql://... or s3://... Strategies without documents need none.",
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON for programs instead of text.")]

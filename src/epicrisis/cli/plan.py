@@ -97,7 +97,7 @@ def _show(plan: CostPlan) -> None:
         dollars = ["unknown"] * 3
         if strategy.usd is not None:
             dollars = ["none"] * 3 if strategy.usd.most == 0 else _column(strategy.usd, format_dollars)
-        times = ["not measured", "(--time)", ""]
+        times = ["not", "measured", "(--time)"]
         if strategy.seconds is not None:
             times = _column(strategy.seconds, _duration)
         counts = (strategy.calls, strategy.prompt_tokens, strategy.completion_tokens)

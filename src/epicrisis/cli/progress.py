@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 60.0
 """Seconds between two lines on the progress of a command without a terminal."""
+_WIDE_ENOUGH_FOR_BARS = 72
+"""Columns of a terminal. In a narrower one, the words have the place of the bar."""
 _SPEED_SECONDS = 600
 """Seconds over which the rate is measured: a call of a chat model may take a minute."""
 
@@ -63,27 +65,29 @@ def say_each_minute(describe: Callable[[], Iterable[str]]) -> Iterator[None]:
 
 
 def say_above(progress: Progress, line: str) -> None:
-    """Write one line above the bars of a progress display."""
-    progress.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+    """Write one line above the bars of a progress display, wrapped to the terminal."""
+    is_pipe = not progress.console.is_terminal
+    progress.console.print(printable(line), markup=False, highlight=False, soft_wrap=is_pipe)
 
 
 @contextmanager
 def _show(
     amounts: Sequence[Callable[[Task], str]], fields: Sequence[str], quiet: bool, transient: bool
 ) -> Iterator[Progress]:
-    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn
     from rich.table import Column
     from rich.text import Text
 
     class PhraseColumn(ProgressColumn):
-        """Shows what a function says about a task."""
+        """Shows what a function says about a task. Only a phrase that may be long is cut in a narrow terminal."""
 
-        def __init__(self, phrase: Callable[[Task], str]) -> None:
-            super().__init__(Column(no_wrap=True))
+        def __init__(self, phrase: Callable[[Task], str], *, long: bool = False) -> None:
+            # rich narrows columns that may wrap before the others; the text itself never wraps.
+            super().__init__(Column(no_wrap=not long))
             self._phrase = phrase
 
         def render(self, task: Task) -> Text:
-            return Text(self._phrase(task))
+            return Text(self._phrase(task), no_wrap=True, overflow="ellipsis")
 
     def describe() -> Iterator[str]:
         tasks = list(progress.tasks)
@@ -92,12 +96,13 @@ def _show(
             phrases = [*(amount(task) for amount in amounts), *(str(task.fields[name]) for name in fields)]
             yield f"{task.description}: {', '.join(filter(None, (*phrases, _time_of(task))))}"
 
-    columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False), BarColumn(14)]
+    console = open_console(stderr=True)
+    columns: list[ProgressColumn] = [PhraseColumn(lambda task: task.description)]
+    if console.width >= _WIDE_ENOUGH_FOR_BARS:
+        columns.append(BarColumn(14))
     columns += map(PhraseColumn, (*amounts, _time_of))
     for name in fields:
-        cut_off = Column(no_wrap=True, overflow="ellipsis")
-        columns.append(TextColumn(f"{{task.fields[{name}]}}", markup=False, table_column=cut_off))
-    console = open_console(stderr=True)
+        columns.append(PhraseColumn(lambda task, name=name: str(task.fields[name]), long=True))  # type: ignore[misc]
     progress = Progress(
         *columns,
         console=console,

@@ -15,7 +15,7 @@ from epicrisis.cli.progress import open_download_progress, open_progress, say_ab
 from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, say_lines, show_json
 from epicrisis.errors import InputError
-from epicrisis.printable import count_noun
+from epicrisis.printable import agree, count_noun
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -25,7 +25,7 @@ _EXAMPLE_PAIRS = 3
 """Near-duplicates shown on the screen; --json shows all."""
 
 
-@command(SETTING, CONFIG, name="list", examples=["epicrisis questions list --json"])
+@command(SETTING, CONFIG, examples=["epicrisis questions list --json"])
 def list_sets(*, flags: Flags, json: Json = False) -> None:
     """List the known question sets: size, licence, source, and whether they are installed."""
     from epicrisis.evaluation.datasets.download import is_downloaded
@@ -48,7 +48,7 @@ def list_sets(*, flags: Flags, json: Json = False) -> None:
     for row in rows:
         state = "installed" if row["here"] else "not pulled"
         say(f"{row['name']:<{width}} {row['questions']:>6,} questions  {state:<11} {row['licence']}")
-        say_lines(f"{'':<{width}} {line}" for line in (row["description"], *row["sources"]))
+        say_lines(f"    {line}" for line in (row["description"], *row["sources"]))
 
 
 @command(SETTING, CONFIG, LOCAL_ONLY, examples=["epicrisis questions pull mirage/pubmedqa medq"])
@@ -202,10 +202,15 @@ def synthesize_record(
         return
     for record in records:
         say(
-            f"{record.patient}: {record.stays} stays, {record.notes} notes, {record.characters} characters, "
-            f"about {count_noun(record.tokens, 'token')}, {count_noun(record.questions, 'question')}"
+            f"{record.patient}: {count_noun(record.stays, 'stay')}, {count_noun(record.notes, 'note')}, "
+            f"{record.characters:,} characters, about {count_noun(record.tokens, 'token')}, "
+            f"{count_noun(record.questions, 'question')}"
         )
     short = sum(record.questions < questions_each for record in records)
     if short:
-        say(f"{short} records have fewer than {questions_each} questions with a known answer; longer ones have more")
+        have = agree(short, "has", "have")
+        say(
+            f"{count_noun(short, 'record')} {have} fewer than {questions_each} questions with a known answer; "
+            "longer ones have more"
+        )
     say(f"in {output}: notes.csv, questions.jsonl, README.md (all fictional)")

@@ -164,6 +164,14 @@ def say_skipped(reasons: Iterable[SkippedReason], listed_in: Path | None = None)
         say(f"warning: {count_noun(count, 'item')} {agree(count, 'was', 'were')} skipped{where}", err=True)
 
 
+def say_remarks(report: IngestReport) -> None:
+    """Write what a reader should know of files that were read on standard error."""
+    for remark in report.remarks:
+        say(f"note: {remark}", err=True)
+    if report.more_remarks:
+        say(f"note: {count_noun(report.more_remarks, 'more file')} already in the library, or renamed", err=True)
+
+
 def say_report_skipped(report: IngestReport, library: Path) -> None:
     """Warn about the skipped items of an addition. End the command with an error if nothing else was read."""
     from epicrisis.library.skipped_items import SKIPPED_FILE

@@ -30,7 +30,7 @@ _HOST_NAME = re.compile(r"[a-z0-9._-]+(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5}
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 Libraries = Annotated[
     list[Path],
-    Argument(metavar="LIBRARY...", parser=parse_library, help="Folders of the libraries, or postgresql://..."),
+    Argument(metavar="LIBRARY...", parser=parse_library, help="Folders of the libraries, postgresql://... or s3://..."),
 ]
 Host = Annotated[str, Option("--host", help="Address to listen on. Others than this machine need TLS and users.")]
 Port = Annotated[int, Option("--port", min=1, max=65535, help="Port to listen on.")]
@@ -89,7 +89,7 @@ def serve(
     Without --model and --strategy, answers are the sentences of the library that bear on the question. A library of
     patients' notes, and an address other than this machine, need users (`epicrisis users add`).
     """
-    from epicrisis.api import check_settings, choose_strategy
+    from epicrisis.configuration import check_settings, choose_strategy
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.guards import GuardOptions
     from epicrisis.server.public_address import PublicAddress, split_port
@@ -182,7 +182,7 @@ def check_files(certificate: Path | None, key: Path | None) -> None:
 async def _serve(
     settings: Settings, notices: Sequence[Notice], libraries: Sequence[Path], address: Address, options: ServerOptions
 ) -> None:
-    """Serve until the process is told to stop. Running questions finish before it ends."""
+    """Serve until a signal stops the process. Running questions finish before it ends."""
     from epicrisis.server.app import create_app
     from epicrisis.server.process import GracefulServer, make_config
     from epicrisis.server.resources import Resources

@@ -1,8 +1,9 @@
 """The one place where text goes to the screen: every line is made printable, from any source.
 
 Commands write with `say`, `say_lines`, `say_text` and `show_json`, errors included. `cli.progress` draws bars on the
-console of `open_console`. A test checks that no other module writes to the screen. Tables and findings are as wide as
-the terminal; in a pipe, each row is one line. Plots of intervals use ASCII characters where the encoding is not UTF-8.
+console of `open_console`. A test checks that no other module writes to the screen. Lines, tables and findings are at
+most as wide as the terminal; in a pipe, each row is one line. Plots of intervals use ASCII characters where the
+encoding is not UTF-8.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,8 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from epicrisis.printable import printable, printable_json
-from epicrisis.serialization import to_json
+from epicrisis.printable import GUTTER, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,9 +31,19 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.analysis.table import Table
 
 
+_UNDIVIDED_SPACE = "\xa0"
+"""No white space for `textwrap`."""
+
+
 def say(text: str = "", *, err: bool = False) -> None:
-    """Write one line on standard output, or on standard error. Line breaks in the text become spaces."""
-    _write(printable(text), err)
+    """Write one line on standard output, or on standard error. Line breaks in the text become spaces.
+
+    A line that is wider than the terminal is divided between words, and its further lines are indented.
+    """
+    line = printable(text)
+    stream = sys.stderr if err else sys.stdout
+    width = _terminal_width(stream) if stream.isatty() else 0
+    _write(_wrap_line(line, width) if 0 < width < len(line) else line, err)
 
 
 def say_lines(lines: Iterable[str], *, err: bool = False) -> None:
@@ -48,6 +59,8 @@ def say_text(text: str) -> None:
 
 def show_json(value: object) -> None:
     """Print any value of the library as JSON, with control characters escaped, so that it stays the same data."""
+    from epicrisis.serialization import to_json
+
     say_text(printable_json(json.dumps(to_json(value), ensure_ascii=False, indent=2)))
 
 
@@ -55,6 +68,36 @@ def _write(text: str, err: bool) -> None:
     """Write the text with a question mark for each character missing in the stream's encoding."""
     encoding = (sys.stderr if err else sys.stdout).encoding or "utf-8"
     typer.echo(text.encode(encoding, "replace").decode(encoding), err=err)
+
+
+def _terminal_width(stream: TextIO) -> int:
+    """Return the columns of the terminal that `stream` writes to, or 0 if they are unknown."""
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
+        return 0
+
+
+def _wrap_line(line: str, width: int) -> str:
+    """Return a printable line in lines of this width. Links, and code in backticks that fits, are never divided."""
+    if line.startswith(GUTTER):
+        leading = indent = GUTTER
+    else:
+        leading = line[: len(line) - len(line.lstrip())]
+        indent = f"{leading}    "
+    pieces = line.removeprefix(leading).split("`")
+    for number in range(1, len(pieces), 2):
+        if len(pieces[number]) + len(indent) + 4 < width:
+            pieces[number] = pieces[number].replace(" ", _UNDIVIDED_SPACE)
+    wrapped = textwrap.fill(
+        "`".join(pieces),
+        width,
+        initial_indent=leading,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrapped.replace(_UNDIVIDED_SPACE, " ")
 
 
 def counted(count: int, noun: str) -> str:
@@ -143,6 +186,8 @@ def show_findings(findings: Findings, *, ascii_only: bool = False, with_interval
 
 def show_data(value: object) -> None:
     """Print any value as JSON. Figures without a value (NaN) become null."""
+    from epicrisis.serialization import to_json
+
     show_json(_without_nan(to_json(value)))
 
 

@@ -54,7 +54,7 @@ def add(
     say(key)
 
 
-@command(name="list", examples=["epicrisis users list"])
+@command(examples=["epicrisis users list"])
 def list_users(folder: ServerFolder = None, json: Json = False) -> None:
     """List the users of the server with their roles."""
     from epicrisis.server.users import USERS_FILE, UserStore

@@ -15,6 +15,9 @@ from epicrisis.types import Document, Passage
 
 TextSpan: TypeAlias = tuple[int, int]
 
+DEFAULT_OVERLAP = 32
+"""Default maximum of tokens shared by adjacent passages of a new library."""
+
 _NEWLINE = "\n\r\v\f\x85\u2028\u2029"
 # Each alternative begins at one fixed character and ends greedily, so the search is linear in the text's length.
 _BOUNDARY = re.compile(rf"(?P<mark>[.!?…])[\"'”’»)\]]{{0,4}}(?P<gap>\s+)|[{_NEWLINE}]\s*")

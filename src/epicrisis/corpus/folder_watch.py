@@ -34,11 +34,14 @@ class FolderWatch:
         self._taken: dict[Path, _Stamp] = {}
         self.gone: set[Path] = set()
         """The files that were taken and are no longer there."""
+        self.closed: dict[Path, OSError] = {}
+        """The folders that the last scan could not list."""
 
     def scan(self) -> list[Path]:
         """Return the files that are ready and not taken yet, sorted. They count as taken once `take` is called."""
         present: dict[Path, _Stamp] = {}
         ready = []
+        self.closed = {}
         for path, stamp in self._list_files():
             present[path] = stamp
             is_first = path not in self._last
@@ -61,7 +64,7 @@ class FolderWatch:
 
     def _list_files(self) -> Iterator[tuple[Path, _Stamp]]:
         for folder in self._folders:
-            for parent, folders, names in os.walk(folder):
+            for parent, folders, names in os.walk(folder, onerror=self._note_closed):
                 folders[:] = [name for name in folders if not name.startswith(".")]
                 for name in names:
                     if not name.startswith("."):
@@ -69,3 +72,6 @@ class FolderWatch:
                         with suppress(OSError):
                             status = os.stat(Path(parent, name))
                             yield Path(parent, name), _Stamp(status.st_size, status.st_mtime_ns)
+
+    def _note_closed(self, error: OSError) -> None:
+        self.closed[Path(error.filename)] = error

@@ -82,12 +82,12 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
     else its first heading, else the file's stem. Runs of white space become one space; blocks and line breaks begin a
     new line. A table's row is one line with ` | ` between its cells, unless a cell has several lines. A numeric
     superscript after a digit is preceded by `^` (`10^9`, `10^-3`), a subscript by `_`. The encoding is that of the byte
-    order mark, else the declared one, else UTF-8, else it is told from the text. See `html_metadata` for metadata.
+    order mark, else the declared one, else UTF-8, else it is detected from the text. See `html_metadata` for metadata.
     """
     try:
         page = _parse_page(read_limited(path, MAX_FILE_BYTES))
         if not page.text:
-            raise ValueError("holds no text")
+            raise ValueError("holds no text; leave it out")
     except ValueError as error:
         yield skip(path, "", str(error))
         return

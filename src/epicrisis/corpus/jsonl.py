@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -37,7 +38,10 @@ def read_documents(path: Path) -> Iterator[Document | Skipped]:
     `patient` are optional. Every other key goes into the metadata, with the members of a `metadata` object; if both
     have a key, the line's own value is used.
     """
-    return convert_objects(path, read_objects(path), _build_document)
+    for item in convert_objects(path, read_objects(path), _build_document):
+        if isinstance(item, Skipped) and item.where.startswith("line ") and ";" not in item.reason:
+            item = replace(item, reason=f"{item.reason}; correct the line")
+        yield item
 
 
 def _build_document(number: int, value: dict[str, Any]) -> Document:

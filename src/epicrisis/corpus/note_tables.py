@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from epicrisis.corpus.csv_rows import CsvLayout, CsvRow, read_header, read_rows
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, NoteSource, build_items, normalize_id
@@ -53,6 +54,23 @@ MIMIC_NOTE_TYPES = {
     "AR": "radiology report addendum",
 }
 """The note types of MIMIC-IV in words."""
+
+
+def read_columns(columns: Mapping[str, Any] | None) -> NoteColumns | None:
+    """Return columns named by their roles in the options of `epicrisis library add`, or None without any.
+
+    Raises InputError for an unknown role.
+    """
+    if not columns:
+        return None
+    names = {role.replace("-", "_"): value for role, value in columns.items()}
+    time = names.pop("time", ())
+    try:
+        return NoteColumns(time=(time,) if isinstance(time, str) else tuple(time), **names)
+    except TypeError:
+        raise InputError(
+            f"columns {', '.join(columns)}: `epicrisis library add --help` lists the roles of --column"
+        ) from None
 
 
 def has_known_header(path: Path) -> bool:

@@ -68,7 +68,7 @@ def read_spreadsheet(path: Path, name: str) -> Iterator[Document | Skipped]:
     except ValueError as error:
         yield skip(path, "", str(error))
     else:
-        yield _make_document(name, "", text) if text.lines else skip(path, "", "holds no text")
+        yield _make_document(name, "", text) if text.lines else skip(path, "", "holds no text; leave it out")
 
 
 def _read_sheets(data: bytes) -> SectionedText:

@@ -73,7 +73,7 @@ def read_document(
         texts = _clean_texts(page_texts)
         empty = [number for number, text in enumerate(page_texts, 1) if text is not None and not text.strip()]
         if not any(texts):
-            raise ValueError(f"no text on any of its {len(texts)} pages, only pictures perhaps: {_describe_ocr()}")
+            raise ValueError(f"no text on any page, only pictures perhaps: {_describe_ocr()}")
     except ValueError as error:
         yield skip(path, "", str(error))
         return

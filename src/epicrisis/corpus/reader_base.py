@@ -23,6 +23,15 @@ from epicrisis.types import Document, Origin
 
 if TYPE_CHECKING:
     from epicrisis.protocols import Vectors
+_UNKNOWN_ENDING = "its ending is not one that `epicrisis library add --help` names; save it as PDF, .docx or text"
+_UNKNOWN_CONTENT = "other XML, CSV or JSON than `epicrisis library add --help` names; save it as PDF, .docx or text"
+_PICTURE = "a picture; save it as PDF, whose pages are read by OCR where tesseract is installed"
+CURES = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp"), _PICTURE),
+    ".doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx *.doc",
+    ".ppt": "PowerPoint's old format; convert it: soffice --headless --convert-to pptx *.ppt",
+}
+"""What to do with files that no reader takes, by their ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +272,29 @@ def describe_read_error(error: Exception) -> str:
     """Return why a file breaks off and what to do, as one phrase."""
     cause = os_error_reason(error) if isinstance(error, OSError) else str(error)
     return f"the file breaks off ({cause}); fetch it again or recreate it"
+
+
+def real_path(path: Path) -> Path:
+    """Return the absolute path without links. `Path.resolve` fails at links that lead to each other."""
+    return Path(os.path.realpath(path))
+
+
+def describe_unread(path: Path, *, is_known: bool) -> str:
+    """Return why no reader takes a file, or why a folder cannot be listed, and what to do.
+
+    `is_known`: its ending is that of a format, so its content is that of no format.
+    """
+    try:
+        if path.is_dir():
+            os.scandir(path).close()
+        elif path.is_symlink() and not path.exists():
+            return "a link to a file that is not there; correct or remove the link"
+        elif path.is_file():
+            path.open("rb").close()
+    except OSError as error:
+        return f"{os_error_reason(error)}; check its permissions, or leave it out"
+    unknown = _UNKNOWN_CONTENT if is_known else _UNKNOWN_ENDING
+    return describe_damage(path) or CURES.get(path.suffix.lower(), unknown)
 
 
 def describe_damage(path: Path, *, include_truncated: bool = True) -> str:

@@ -26,6 +26,7 @@ from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encodi
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import (
+    CURES,
     FileDocument,
     FileFingerprint,
     FileRemark,
@@ -35,12 +36,13 @@ from epicrisis.corpus.reader_base import (
     append_fingerprint,
     check_file,
     describe_damage,
+    describe_unread,
     fingerprint_file,
     is_folder,
-    os_error_reason,
     path_error,
     printable_path,
     read_limited,
+    real_path,
     skip,
 )
 from epicrisis.corpus.reading_progress import ReadingProgress
@@ -70,7 +72,7 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemar
     if "\0" in text:
         yield skip(path, "", "contains a NUL character: not a text file")
     elif not text.strip():
-        yield skip(path, "", "holds no text")
+        yield skip(path, "", "holds no text; leave it out")
     else:
         heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
@@ -115,7 +117,7 @@ _READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
 FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", "fhir")
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
-_FORMAT_BY_SUFFIX = {
+FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".jsonl", ".jsonl.gz"), "jsonl"),
     **dict.fromkeys((".txt", ".md", ".markdown"), "text"),
     ".pdf": "pdf",
@@ -128,19 +130,10 @@ _FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
     **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
-SUFFIXES = tuple(_FORMAT_BY_SUFFIX)
+SUFFIXES = tuple(FORMAT_BY_SUFFIX)
 """The endings of files that can be read."""
 _DEFAULT_FORMATS = {_CSV: "notes", _JSON: "pubmedqa"}
 """Formats of a file named by the user whose beginning does not decide."""
-
-_UNKNOWN_FORMAT = (
-    "its ending is not one of those that `epicrisis library add --help` names, or it is other XML, CSV or JSON; save "
-    "it as PDF, .docx or text"
-)
-_OLD_FORMATS = {
-    ".doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx *.doc",
-    ".ppt": "PowerPoint's old format; convert it: soffice --headless --convert-to pptx *.ppt",
-}
 
 _Reader: TypeAlias = Callable[[], Iterator[ReaderItem]]
 _NotesReader: TypeAlias = Callable[[Path, str], _Reader]
@@ -169,8 +162,8 @@ def read_sources(
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
-    A part that cannot be read is `Skipped`, in its place. The last item of a completely read file is its fingerprint.
-    A folder stands for every visible file below it in the order of the paths; files with other suffixes, and empty
+    A part that cannot be read becomes a `Skipped`. The last item of a completely read file is its fingerprint.
+    A folder means every visible file below it in the order of the paths; files with other suffixes, and empty
     files, are skipped. Entries of reference managers that describe no other file come last.
 
     * `format`: one of `FORMATS`, for files with any suffix; `medcpt` takes folders of NCBI's chunks.
@@ -228,7 +221,7 @@ def detect_format(path: Path) -> str | None:
 
 def find_suffix(name: str) -> str | None:
     """Return the ending of a file's name that decides on its format, such as `.xml.gz`, or None for an unknown one."""
-    return next(filter(name.lower().endswith, sorted(_FORMAT_BY_SUFFIX, key=len, reverse=True)), None)
+    return next(filter(name.lower().endswith, sorted(FORMAT_BY_SUFFIX, key=len, reverse=True)), None)
 
 
 def _find_files(
@@ -247,10 +240,10 @@ def _find_files(
     for path in paths:
         for file in _list_source(path, format, names, only, collection):
             if file.format in _READERS_WITH_NAME:
-                key = str(file.path.resolve()) if with_origins else file.name
+                key = str(real_path(file.path)) if with_origins else file.name
                 if key not in path_by_key:
                     path_by_key[key] = file.path
-                elif path_by_key[key].resolve() == file.path.resolve():
+                elif real_path(path_by_key[key]) == real_path(file.path):
                     continue
                 else:
                     both = (
@@ -296,10 +289,10 @@ def _describe_file(path: Path, override: str | None, names: Mapping[Path, str]) 
     """Return a file named by the user. Raises InputError if it cannot be opened, or its format is unknown."""
     check_file(path)
     format = _detect_format(path, override, _DEFAULT_FORMATS)
-    if path.suffix.lower() in _OLD_FORMATS and format is None:
-        raise path_error(path, _OLD_FORMATS[path.suffix.lower()])
+    if path.suffix.lower() in CURES and format is None:
+        raise path_error(path, CURES[path.suffix.lower()])
     if format is None:
-        reason = f"its ending is not one of {', '.join(_FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
+        reason = f"its ending is not one of {', '.join(FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
         raise path_error(path, f"{reason}; rename it, or give its format ({', '.join(FORMATS)})")
     return _SourceFile(path, names.get(path, path.name), format)
 
@@ -359,7 +352,7 @@ def _add_origins(file: _SourceFile, reader: _Reader) -> Iterator[ReaderItem]:
         if not isinstance(item, Document):
             yield item
             continue
-        origin = Origin(str(file.path.resolve()))
+        origin = Origin(str(real_path(file.path)))
         if file.format in (*_READERS_WITH_NAME, _REFERENCES) and (
             item.id == file_id or item.id.startswith(f"{file_id}#")
         ):
@@ -387,8 +380,8 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
-    suffixes = filter(path.name.lower().endswith, _FORMAT_BY_SUFFIX)
-    format = override or _FORMAT_BY_SUFFIX.get(next(suffixes, "")) or _find_own_format(path)
+    suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
+    format = override or FORMAT_BY_SUFFIX.get(next(suffixes, "")) or _find_own_format(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -406,21 +399,29 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
             return format if fhir.is_fhir(path) or not path.stat().st_size else None
-        if format is None and path.suffix.lower() in _OLD_FORMATS and path.is_file():
+        if format is None and path.suffix.lower() in CURES and path.is_file():
             return "office" if office.is_newer_format(path) else None
     except OSError:
-        return None
+        # Its reader says why it cannot be opened.
+        return format if format in _READERS_WITH_NAME else None
     return format
 
 
 def _list_folder(folder: Path, override: str | None, only: Collection[Path] | None) -> list[_SourceFile]:
-    """Return every visible file below the folder by name, or `only` these. Raises InputError if none can be read."""
+    """Return every visible file below the folder by name, or `only` these. Raises InputError if none can be read.
 
-    def refuse(error: OSError) -> None:
-        raise path_error(error.filename, f"{os_error_reason(error)}; check the folder's permissions") from error
-
+    A folder that cannot be listed is among them, to be skipped with its reason.
+    """
     files: list[_SourceFile] = []
-    for parent, folders, names in os.walk(folder, onerror=refuse):
+    closed: list[Path] = []
+
+    def note(error: OSError) -> None:
+        path = Path(error.filename)
+        closed.append(path)
+        if only is None:
+            files.append(_SourceFile(path, path.relative_to(folder).as_posix(), None))
+
+    for parent, folders, names in os.walk(folder, onerror=note):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = Path(parent, name)
@@ -428,7 +429,9 @@ def _list_folder(folder: Path, override: str | None, only: Collection[Path] | No
                 format = _detect_format(path, override, {})
                 files.append(_SourceFile(path, path.relative_to(folder).as_posix(), format))
     if only is None and not any(file.format for file in files):
-        suffixes = ", ".join(_FORMAT_BY_SUFFIX)
+        if closed:
+            raise path_error(closed[0], describe_unread(closed[0], is_known=False))
+        suffixes = ", ".join(FORMAT_BY_SUFFIX)
         raise path_error(folder, f"no file below it that can be read ({suffixes}); check the path")
     return sorted(files, key=lambda file: file.name)
 
@@ -454,9 +457,8 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
     path, name, format = file
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
-    if format is None:
-        reason = describe_damage(path) or _OLD_FORMATS.get(path.suffix.lower(), _UNKNOWN_FORMAT)
-        return partial(_skip, path, reason)
+    if format is None or (path.is_symlink() and not path.exists()):
+        return partial(_skip, path, describe_unread(path, is_known=find_suffix(name) is not None))
     try:
         check_file(path)
     except InputError as error:

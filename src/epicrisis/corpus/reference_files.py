@@ -14,12 +14,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import sandbox, zotero
 from epicrisis.corpus.encodings import encoding_remark
-from epicrisis.corpus.reader_base import FileRemark, ReaderItem, fingerprint_file, printable_path, skip
+from epicrisis.corpus.reader_base import FileRemark, ReaderItem, fingerprint_file, printable_path, real_path, skip
 from epicrisis.corpus.reference_entries import ReferenceEntry
 from epicrisis.types import Document
 
@@ -40,7 +41,7 @@ class ReferenceFiles:
     def __init__(self, files: Sequence[tuple[Path, str]], others: Sequence[Path], collection: str = "") -> None:
         self._names = dict(files)
         self._collection = collection
-        self._others = [path.resolve() for path in others]
+        self._others = [real_path(path) for path in others]
         self._rest: dict[Path, dict[int, ReferenceEntry]] | None = None
         self._titles: dict[Path, list[str]] = {}
         self._faults: dict[Path, list[ReaderItem]] = {}
@@ -49,10 +50,10 @@ class ReferenceFiles:
         """Return the document of a file with the metadata of the entry that describes it, if there is one."""
         if document.patient is not None or not self._names:
             return document
-        place = path.resolve()
+        place = real_path(path)
         for reference_path, entries in self._read().items():
             # Zotero names files in other folders, too.
-            if reference_path.resolve().parent not in place.parents and reference_path.name != zotero.DATABASE:
+            if real_path(reference_path).parent not in place.parents and reference_path.name != zotero.DATABASE:
                 continue
             number = self._find_entry(reference_path, entries, place, document)
             if number is not None:
@@ -70,7 +71,7 @@ class ReferenceFiles:
             else:
                 without_abstract += 1
         if without_abstract:
-            text = "without an abstract and without a file beside them, not added: put their PDFs into the same folder"
+            text = "without an abstract and a PDF beside it, not added: put the PDF into the same folder"
             yield FileRemark(name, "reference", text, without_abstract)
         if path in self._read():
             yield fingerprint_file(path)
@@ -126,8 +127,9 @@ class ReferenceFiles:
         """Return whether a path in an entry is this file: the path itself, or else the only file of that name."""
         if Path(file).name != place.name:
             return False
-        if (reference_path.resolve().parent / file).resolve() == place:
-            return True
+        with suppress(ValueError):  # a NUL character
+            if real_path(real_path(reference_path).parent / file) == place:
+                return True
         same_name = [path for path in self._others if path.name == place.name]
         return len(same_name) == 1
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -23,6 +24,9 @@ from epicrisis.temporary_folders import TemporaryFolder
 
 DATABASE = "zotero.sqlite"
 """The file in Zotero's data folder, such as `~/Zotero`. The folder `storage` beside it holds the attached files."""
+MAX_SECONDS = 120
+"""The longest time for reading the database. One with 10,000 items takes a second."""
+_STEPS_PER_LOOK = 100_000
 _MAGIC = b"SQLite format 3\0"
 _STORED, _LINKED = "storage:", "attachments:"
 _PRESENT = (
@@ -148,6 +152,9 @@ def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         _copy_database(path, folder.path)
         with closing(sqlite3.connect(folder.path / path.name)) as database:
+            # A view of a foreign file could compute for ever.
+            deadline = time.monotonic() + MAX_SECONDS
+            database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
             yield database
     except OSError as error:
         raise ValueError(f"{os_error_reason(error)}; check the file and its permissions") from error

@@ -156,18 +156,33 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def list_current_files(folder: Path) -> set[str]:
+    """Return the names of the data files of the newest version: the table, the manifest and the index's report."""
+    return _select_current(folder, _list_data_files(folder))
+
+
+def table_version(names: Iterable[str]) -> int:
+    """Return the version of the table with these data files, -1 without one."""
+    newest = _find_newest(names)
+    return -1 if newest is None else _version_number(newest)
+
+
+def _find_newest(names: Iterable[str]) -> str | None:
+    """Return the file that describes the newest version of the table, or None."""
+    return max((name for name in names if name.startswith(_VERSIONS)), key=_version_number, default=None)
+
+
+def _version_number(name: str) -> int:
+    """Return the version described by a file. Lance names these files so that the newest sorts first."""
+    stem = Path(name).stem
+    if not stem.isdecimal():
+        return -1
+    return _LAST_VERSION - int(stem) if len(stem) == len(str(_LAST_VERSION)) else int(stem)
+
+
 def _select_current(folder: Path, names: Iterable[str]) -> set[str]:
     """Return the data files that the newest version of the library may read."""
-
-    def version_number(name: str) -> int:
-        """Return the version described by a file. Lance names these files so that the newest sorts first."""
-        stem = Path(name).stem
-        if not stem.isdecimal():
-            return -1
-        return _LAST_VERSION - int(stem) if len(stem) == len(str(_LAST_VERSION)) else int(stem)
-
-    versions = [name for name in names if name.startswith(_VERSIONS)]
-    newest = max(versions, key=version_number, default=None)
+    newest = _find_newest(names)
     with translate_errors(folder):
         try:
             description = (folder / newest).read_bytes() if newest else b""

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.corpus import reader_base as readers
+from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.corpus.reader_base import FileDocument, ReaderItem
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
 from epicrisis.library import ingest_batches
@@ -29,8 +30,6 @@ from epicrisis.protocols import Encoder, Vectors
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Origin, SplitterName
 
-DEFAULT_OVERLAP = 32
-"""Default maximum of tokens shared by adjacent passages of a new library."""
 _SAME_ID_OTHER_TEXT = "same id, different text"
 _PROGRESS_EVERY = 500
 _COMPARED_VECTORS = 4

@@ -12,9 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from epicrisis.errors import LibraryDamaged, LibraryError
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.manifest import sync_path
@@ -28,6 +25,8 @@ from epicrisis.library.passage_table import (
 from epicrisis.types import RETRACTION_FACETS, Passage
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 TABLE = "passages"
@@ -141,6 +140,8 @@ class LanceTable(PassageTable):
 
     def read_vectors(self, column: pa.Array) -> npt.NDArray[np.float16]:
         """Return the vectors of an Arrow column as an array `(n, d)`."""
+        import numpy as np
+
         flat = column.flatten().to_numpy(zero_copy_only=False)
         return np.asarray(flat.reshape(-1, self.dimensions))
 

@@ -19,11 +19,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from filelock import FileLock
 
 from epicrisis.corpus.reader_base import ArticleStatement
-from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
+from epicrisis.errors import LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import library_parts as parts
 from epicrisis.library import manifest as manifests
 from epicrisis.library import tables
@@ -34,7 +33,7 @@ from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
-from epicrisis.library.remote_store import check_in_folder, is_in_database, load_database_engine
+from epicrisis.library.remote_store import check_in_folder, load_engine
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -43,7 +42,7 @@ from epicrisis.library.retraction_marking import (
 )
 from epicrisis.library.tables import TableEngine
 from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, read_search_parameters, refresh_index
-from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch
+from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch, check_query_vector
 from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import restrict_to_owner
 from epicrisis.protocols import ScoredId, StoredDocument, Vectors
@@ -108,9 +107,13 @@ class LibraryStore:
         manifest = manifests.build_manifest(
             encoder_fingerprint, encoder_name, dimensions, max_tokens=max_tokens, overlap=overlap, splitter=splitter
         )
-        if is_in_database(folder):
-            library: LibraryStore = load_database_engine().create_library(folder, manifest)
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.create_library(folder, manifest)
             return library
+        return cls._create(folder, manifest, engine)
+
+    @classmethod
+    def _create(cls, folder: Path, manifest: LibraryManifest, engine: TableEngine) -> Self:
         parts.check_vacant(folder)
         with translate_errors(folder):
             # The library may hold patients' records, so only its owner gets access.
@@ -136,8 +139,8 @@ class LibraryStore:
         manifest = manifests.read_manifest(folder)
         if encoder_fingerprint is not None:
             manifests.check_encoder(folder, manifest, encoder_fingerprint)
-        if is_in_database(folder):
-            library: LibraryStore = load_database_engine().open_library(folder, write=write)
+        if (module := load_engine(folder)) is not None:
+            library: LibraryStore = module.open_library(folder, write=write)
             return library
         lock = parts.acquire_lock(folder) if write else None
         try:
@@ -346,6 +349,9 @@ class LibraryStore:
             self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
         return report
 
+    def prepare_bulk(self) -> None:
+        """Prepare for many additions, which end with `optimize`. A library in a folder needs no preparation."""
+
     def move_if_large(self, on_step: Callable[[str], None]) -> bool:
         """Move more than EXACT_LIMIT passages to LanceDB. Return whether they stay, as the extra `large` is missing.
 
@@ -375,12 +381,7 @@ class LibraryStore:
     def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
         """Search by vector, see PassageStore. Raise InputError for a vector of another dimension or not finite."""
         check_scope(scope)
-        vector = np.ascontiguousarray(vector, dtype=np.float32)
-        if vector.shape != (self.manifest.dimensions,) or not np.isfinite(vector).all():
-            raise InputError(
-                f"the query's vector must be {self.manifest.dimensions} finite numbers, got shape {vector.shape}: "
-                f"encode it with {self.manifest.encoder_name}"
-            )
+        vector = check_query_vector(vector, self.manifest)
         if k < 1:
             return ()
         with self._thread_lock, self._parts.reopen_if_moved().snapshot():
@@ -476,6 +477,9 @@ class LibraryStore:
         check_in_folder(
             folder, "library repair", "restore a database from its backup, and rebuild indexes with REINDEX"
         )
+        if (module := load_engine(folder)) is not None:
+            report: LibraryInfo = module.repair_library(folder)
+            return report
         manifests.read_manifest(folder)
         lock = parts.acquire_lock(folder)
         try:

@@ -23,8 +23,7 @@ from epicrisis.library.manifest import LibraryManifest, sync_path
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.vector_index import IndexReport, read_report
-from epicrisis.library.vector_matrix import MatrixSearch
-from epicrisis.library.vector_search import EXACT_LIMIT
+from epicrisis.library.vector_search import EXACT_LIMIT, MatrixSearch
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.printable import agree, count_noun
 from epicrisis.protocols import ScoredId
@@ -144,6 +143,8 @@ class LibraryParts:
         self.vectors: MatrixSearch = tables.make_vector_search(folder, table)
         self.words = words
         self.journal = journal
+        self.before_read: Callable[[], object] = lambda: None
+        """Called before each search. A copy of a library on object storage looks for a newer version."""
 
     def close(self) -> None:
         try:
@@ -161,6 +162,7 @@ class LibraryParts:
 
     def reopen_if_moved(self) -> PassageTable:
         """Return the table, opened again if a writer has moved it to the other engine."""
+        self.before_read()
         if self.table.is_moved():
             self.use_table(tables.open_table(self.folder, self.table.dimensions))
         return self.table

@@ -17,9 +17,10 @@ from typing import Any, get_args
 
 from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.library.remote_store import is_in_database, load_database_engine
+from epicrisis.library.remote_store import is_in_database, load_database_engine, load_object_storage
 from epicrisis.printable import quote_for_shell
 from epicrisis.privacy import HAS_OWNERS
+from epicrisis.remote_libraries import show_library
 from epicrisis.types import SplitterName
 
 FORMAT = 3
@@ -127,9 +128,10 @@ def read_manifest(folder: Path) -> LibraryManifest:
         manifest: LibraryManifest = load_database_engine().read_manifest(folder)
         return manifest
     path = folder / NAME
-    if not path.exists():
-        command = f"epicrisis library add {quote_for_shell(folder)} FILES"
-        raise LibraryMissing(f"no library at {folder}: check the path, or create one with `{command}`")
+    if not _refresh(folder) or not path.exists():
+        name = show_library(folder)
+        command = f"epicrisis library add {quote_for_shell(name)} FILES"
+        raise LibraryMissing(f"no library at {name}: check the path, or create one with `{command}`")
     with translate_errors(folder):
         data = path.read_bytes()
     try:
@@ -150,12 +152,18 @@ def read_manifest(folder: Path) -> LibraryManifest:
     return LibraryManifest(**values)
 
 
+def _refresh(folder: Path) -> bool:
+    """Bring the copy of a library on object storage to its newest version. Return False if it is missing there."""
+    module = load_object_storage(folder)
+    return module is None or bool(module.refresh_replica(folder))
+
+
 def complete_manifest(folder: Path) -> LibraryManifest | None:
     """Return the manifest of the library in `folder`, or None without a library or after an interrupted creation.
 
     Raise LibraryDamaged if the manifest cannot be read.
     """
-    if not is_in_database(folder) and not (folder / NAME).is_file():
+    if not is_in_database(folder) and not (_refresh(folder) and (folder / NAME).is_file()):
         return None
     try:
         manifest = read_manifest(folder)

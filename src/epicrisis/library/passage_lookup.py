@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from epicrisis.library.checked_store import CheckedStore
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import check_scope
-from epicrisis.library.vector_matrix import scope_condition
+from epicrisis.library.vector_search import scope_condition
 from epicrisis.types import Passage, Scope
 
 

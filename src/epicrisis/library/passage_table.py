@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
@@ -135,6 +133,8 @@ class PassageTable(ABC):
 
     def write(self, documents: Sequence[StoredDocument], replaced: Iterable[str]) -> None:
         """Write all documents with one commit. It also removes the old passages of the `replaced` document ids."""
+        import numpy as np
+
         columns: Columns = {name: [] for name in ALL_COLUMNS}
         for document in documents:
             for passage in document.passages:
@@ -161,6 +161,9 @@ class PassageTable(ABC):
                 columns[name] += values
         if not vectors:
             return
+
+        import numpy as np
+
         columns["vector"] = np.concatenate(vectors)
         for row, document_id in enumerate(columns["document_id"]):
             metadata = replace_marks(json.loads(columns["metadata"][row]), marks[document_id])
@@ -228,7 +231,7 @@ class PassageTable(ABC):
     def _read_vectors(self, condition: str, limit: int | None) -> list[tuple[str, str, Vectors]]:
         rows: list[tuple[str, str, Vectors]] = []
         for columns in self.read_columns(["title", "text", "vector"], condition, limit):
-            vectors = columns["vector"].astype(np.float32)
+            vectors = columns["vector"].astype("float32")
             rows += zip(columns["title"], columns["text"], vectors, strict=True)
         return rows
 
@@ -332,6 +335,8 @@ def find_fault(item: Document | Passage) -> str | None:
 
 def find_vector_fault(vector: Vectors, dimensions: int) -> str | None:
     """Return why a precomputed vector cannot be stored, or None."""
+    import numpy as np
+
     if vector.shape != (dimensions,):
         return f"its vector has {vector.size} numbers, not {dimensions}: create a separate library for these"
     if not (np.abs(vector) <= np.finfo(np.float16).max).all():
@@ -341,6 +346,8 @@ def find_vector_fault(vector: Vectors, dimensions: int) -> str | None:
 
 def check_documents(documents: Sequence[StoredDocument], dimensions: int) -> None:
     """Raise ValueError, with the document's id, unless all documents fit this library."""
+    import numpy as np
+
     if len({document.id for document in documents}) < len(documents):
         raise ValueError("a batch contains a document twice")
     for document in documents:

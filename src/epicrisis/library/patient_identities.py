@@ -162,6 +162,16 @@ def is_literature_declared(folder: Path) -> bool:
     return open_identities(folder).is_declared(_LITERATURE)
 
 
+def copy_identities(source: Path, destination: Path) -> None:
+    """Make the identities and declarations of one library those of another, which is open for writing."""
+    ours, theirs = dict(open_identities(source).read(None)), dict(open_identities(destination).read(None))
+    if changed := [(patient, text) for patient, text in ours.items() if theirs.get(patient) != text]:
+        open_identities(destination).write(changed)
+    forget_identities(destination, theirs.keys() - ours.keys())
+    if is_literature_declared(source):
+        declare_literature(destination)
+
+
 def open_identities(folder: Path) -> IdentityTable:
     """Open the table of identities of a library. Nothing is read yet."""
     if is_in_database(folder):

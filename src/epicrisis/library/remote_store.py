@@ -13,6 +13,7 @@ from epicrisis.errors import LibraryError
 from epicrisis.remote_libraries import find_address
 
 _POSTGRESQL = "epicrisis.library.postgresql.engine"
+_OBJECT_STORAGE = "epicrisis.library.shared_library"
 
 
 def is_in_database(folder: Path) -> bool:
@@ -24,6 +25,17 @@ def is_in_database(folder: Path) -> bool:
 def load_database_engine() -> Any:
     """Return the module `library.postgresql.engine`, whose functions take the folder of a library in PostgreSQL."""
     return import_module(_POSTGRESQL)
+
+
+def load_object_storage(folder: Path) -> Any:
+    """Return the module `library.shared_library` if this folder stands for a library on object storage, or None."""
+    address = find_address(folder)
+    return import_module(_OBJECT_STORAGE) if address is not None and address.scheme == "s3" else None
+
+
+def load_engine(folder: Path) -> Any:
+    """Return the module that creates and opens the library for which this folder stands. None if it is the library."""
+    return load_database_engine() if is_in_database(folder) else load_object_storage(folder)
 
 
 def check_in_folder(folder: Path, command: str, advice: str) -> None:

@@ -17,8 +17,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from epicrisis.errors import LibraryDamaged
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.passage_table import (
@@ -197,6 +195,8 @@ class SqliteTable(PassageTable):
             lists = {text: json.loads(text) for text in set(batch["facets"])}
             columns["facets"] = [lists[text] for text in batch["facets"]]
         if "vector" in names:
+            import numpy as np
+
             numbers = np.frombuffer(b"".join(batch["vector"]), dtype="<f2")
             columns["vector"] = numbers.reshape(-1, self.dimensions)
         return columns

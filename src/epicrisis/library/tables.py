@@ -21,8 +21,7 @@ from epicrisis.library.manifest import sync_path
 from epicrisis.library.passage_table import ALL_COLUMNS, PassageTable
 from epicrisis.library.remote_store import is_in_database, load_database_engine
 from epicrisis.library.sqlite_table import SqliteTable
-from epicrisis.library.vector_matrix import MatrixSearch
-from epicrisis.library.vector_search import VectorSearch
+from epicrisis.library.vector_search import MatrixSearch, VectorSearch
 
 TableEngine: TypeAlias = Literal["sqlite", "lance"]
 NAMES = (sqlite_table.NAME, lance_table.NAME)
@@ -68,7 +67,7 @@ def copy_to_lance(folder: Path, table: PassageTable, on_step: Callable[[str], No
         done += len(columns["id"])
         on_step(f"moving {passages:,} passages to LanceDB, for large libraries: {done / passages:.0%}")
     on_step("comparing the moved passages")
-    if _compute_digest(copy) != _compute_digest(table):
+    if compute_digest(copy) != compute_digest(table):
         raise LibraryDamaged(
             f"{folder}: the copy of the passages in LanceDB differs, so the library stays as it is: check the disk, "
             "then run `epicrisis library optimize`"
@@ -85,7 +84,7 @@ def remove_sqlite(folder: Path) -> None:
         sync_path(folder)
 
 
-def _compute_digest(table: PassageTable) -> tuple[int, int]:
+def compute_digest(table: PassageTable) -> tuple[int, int]:
     """Return the number of rows and the sum of the SHA-256 of all rows, in any order."""
     rows = total = 0
     for columns in table.read_columns(ALL_COLUMNS):

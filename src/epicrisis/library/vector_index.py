@@ -15,12 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.manifest import sync_path
-from epicrisis.library.vector_matrix import IndexSearchParameters
-from epicrisis.library.vector_search import EXACT_LIMIT, MIN_INDEX_SHARE, VectorSearch
+from epicrisis.library.vector_search import EXACT_LIMIT, MIN_INDEX_SHARE, IndexSearchParameters, VectorSearch
 from epicrisis.protocols import Vectors
 
 NAME = "index.json"
@@ -175,6 +172,8 @@ class _Sample:
         self, search: VectorSearch, parameters: IndexSearchParameters, condition: str, share: float, exact: Vectors
     ) -> float:
         """Measure the recall of searches with the condition, which a `share` of the rows meets."""
+        import numpy as np
+
         correct = total = 0
         for id_, vector, scores in zip(self.ids, self.vectors, exact, strict=True):
             hits = search.approximate(vector, K + 1, condition, share, parameters)
@@ -188,6 +187,8 @@ class _Sample:
 
 
 def _draw_sample(search: VectorSearch, passages: int) -> _Sample:
+    import numpy as np
+
     offsets = np.random.default_rng(_SEED).choice(passages, min(QUERIES, passages), replace=False)
     ids, vectors = search.rows_at(sorted(map(int, offsets)))
     since = search.newest(_TENTH)
@@ -220,4 +221,6 @@ def _draw_sample(search: VectorSearch, passages: int) -> _Sample:
 
 def _select_highest(best: Vectors, scores: Vectors) -> Vectors:
     """Return the K highest scores of each row of both arrays, in no particular order."""
+    import numpy as np
+
     return np.partition(np.concatenate([best, scores], axis=1), -K, axis=1)[:, -K:]

@@ -1,4 +1,4 @@
-"""Exact search of a library's vectors in memory."""
+"""The vectors of a library in memory, for exact search. Imports numpy, so it is imported at the first such search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.dates import first_day, last_day
-from epicrisis.library.passage_table import Columns, PassageTable, sql_in
+from epicrisis.library.passage_table import Columns
 from epicrisis.protocols import Vectors
 from epicrisis.types import RETRACTION_FACETS, Scope
 
@@ -19,52 +19,7 @@ _SLICE = 4096
 _TRANSPOSED_ROWS = 256
 _MIN_SHARE = 10
 _DIGITS = 9
-_COLUMNS = ("id", "document_id", "patient", "facets", "last_day", "vector")
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSearchParameters:
-    """Parameters of a search in the vector index."""
-
-    probes: int
-    """Number of partitions to search."""
-    refine: int
-    """Full vectors to compare, as a multiple of `k`."""
-
-
-class MatrixSearch:
-    """Exact vector search over the table of one library. Raises StorageError or LibraryDamaged."""
-
-    def __init__(self, table: PassageTable) -> None:
-        self._table = table
-        self._matrix: VectorMatrix | None = None
-
-    def close(self) -> None:
-        """Release the memory of the matrix."""
-        self._matrix = None
-
-    def nearest(
-        self, vector: Vectors, k: int, scope: Scope, parameters: IndexSearchParameters | None
-    ) -> list[tuple[str, float]]:
-        """Return (passage id, inner product) of the `k` best passages in scope, best first, ties by passage id.
-
-        `parameters` are for subclasses with an index.
-        """
-        version = self._table.version
-        if self._matrix is None or self._matrix.version != version:
-            self._matrix = VectorMatrix.build(version, self._table.read_columns(_COLUMNS), self._table.dimensions)
-        return self._matrix.nearest(vector, k, scope)
-
-    def has_patients(self) -> bool:
-        """Return whether any passage of this version of the table belongs to a patient's record."""
-        return self._table.has_notes()
-
-    def unindexed(self) -> int:
-        """Return the number of rows missing from the vector index."""
-        return 0
-
-    def build_filters(self) -> None:
-        """Build the missing indexes of the columns that filters and fetches use."""
+MATRIX_COLUMNS = ("id", "document_id", "patient", "facets", "last_day", "vector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +86,9 @@ class VectorMatrix:
     @classmethod
     def build(cls, version: int, batches: Iterable[Columns], dimensions: int) -> VectorMatrix:
         """Build the matrix from the columns id, document_id, patient, facets, last_day and vector."""
-        values: Columns = {name: [] for name in _COLUMNS}
+        values: Columns = {name: [] for name in MATRIX_COLUMNS}
         for batch in batches:
-            for name in _COLUMNS[:-1]:
+            for name in MATRIX_COLUMNS[:-1]:
                 values[name] += batch[name]
             values["vector"].append(batch["vector"])
         ids = values["id"]
@@ -196,21 +151,3 @@ def score_exactly(columns: Vectors, selection: npt.NDArray[np.intp], vector: Vec
     for first in range(0, len(selection), _SLICE):
         parts.append(exact @ columns[:, selection[first : first + _SLICE]].astype(np.float64))
     return np.asarray(np.round(np.concatenate(parts), _DIGITS) + 0.0, dtype=np.float64)
-
-
-def scope_condition(scope: Scope, table: PassageTable, *, patients: bool = True) -> str:
-    """Return SQL for the passages in scope, empty for all. `patients` tells whether any passage has a patient."""
-    conditions = []
-    if patients:
-        alternative = "" if scope.patient is None else f" OR {sql_in('patient', [scope.patient])}"
-        conditions.append(f"(patient IS NULL{alternative})")
-    if scope.as_of is not None:
-        conditions.append(f"last_day <= {last_day(scope.as_of)}")
-    if scope.since is not None:
-        conditions.append(f"last_day >= {first_day(scope.since)}")
-    conditions += map(table.facet_condition, scope.required_facets())
-    if scope.without_retracted:
-        conditions.append("NOT " + table.facet_condition(RETRACTION_FACETS))
-    if scope.hidden:
-        conditions.append("NOT " + sql_in("document_id", sorted(scope.hidden)))
-    return " AND ".join(conditions)

@@ -1,23 +1,28 @@
-"""Vector search over a Lance table: exact in memory for a small one, by the vector index, or by a scan."""
+"""Vector search over the table of a library: exact in memory for a small one; in Lance also by an index or a scan."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
+from epicrisis.dates import first_day, last_day
+from epicrisis.errors import InputError
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.lance_table import INSTALL, LanceTable
-from epicrisis.library.vector_matrix import IndexSearchParameters, MatrixSearch, scope_condition, score_exactly
+from epicrisis.library.manifest import LibraryManifest
+from epicrisis.library.passage_table import PassageTable, sql_in
 from epicrisis.protocols import Vectors
-from epicrisis.types import Scope
+from epicrisis.types import RETRACTION_FACETS, Scope
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
+
+    from epicrisis.library.vector_matrix import VectorMatrix
 
 EXACT_LIMIT = 100_000
 """Libraries up to this many passages are searched in memory. Larger ones use an index or a scan."""
@@ -30,6 +35,53 @@ MIN_INDEX_SHARE = 0.02
 """Scopes with a smaller share of the passages, or with at most EXACT_LIMIT of them, are scanned."""
 _SCAN_MARGIN = 64
 _INDEX_MARGIN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSearchParameters:
+    """Parameters of a search in the vector index."""
+
+    probes: int
+    """Number of partitions to search."""
+    refine: int
+    """Full vectors to compare, as a multiple of `k`."""
+
+
+class MatrixSearch:
+    """Exact vector search over the table of one library. Raises StorageError or LibraryDamaged."""
+
+    def __init__(self, table: PassageTable) -> None:
+        self._table = table
+        self._matrix: VectorMatrix | None = None
+
+    def close(self) -> None:
+        """Release the memory of the matrix."""
+        self._matrix = None
+
+    def nearest(
+        self, vector: Vectors, k: int, scope: Scope, parameters: IndexSearchParameters | None
+    ) -> list[tuple[str, float]]:
+        """Return (passage id, inner product) of the `k` best passages in scope, best first, ties by passage id.
+
+        `parameters` are for subclasses with an index.
+        """
+        from epicrisis.library.vector_matrix import MATRIX_COLUMNS, VectorMatrix
+
+        version = self._table.version
+        if self._matrix is None or self._matrix.version != version:
+            self._matrix = VectorMatrix.build(version, self._table.read_columns(MATRIX_COLUMNS), self._table.dimensions)
+        return self._matrix.nearest(vector, k, scope)
+
+    def has_patients(self) -> bool:
+        """Return whether any passage of this version of the table belongs to a patient's record."""
+        return self._table.has_notes()
+
+    def unindexed(self) -> int:
+        """Return the number of rows missing from the vector index."""
+        return 0
+
+    def build_filters(self) -> None:
+        """Build the missing indexes of the columns that filters and fetches use."""
 
 
 class VectorSearch(MatrixSearch):
@@ -76,6 +128,10 @@ class VectorSearch(MatrixSearch):
     def _search_lance(
         self, configure: Callable[[Any], Any], vector: Vectors, k: int, margin: int, condition: str
     ) -> list[tuple[str, float]]:
+        import numpy as np
+
+        from epicrisis.library.vector_matrix import score_exactly
+
         limit = k + margin
         while True:
             with translate_errors(self._folder):
@@ -92,7 +148,7 @@ class VectorSearch(MatrixSearch):
             limit *= 4
 
     def _read_vectors(self, rows: pa.Table) -> Vectors:
-        return self._table.read_vectors(rows["vector"].combine_chunks()).astype(np.float32)
+        return self._table.read_vectors(rows["vector"].combine_chunks()).astype("float32")
 
     def has_patients(self) -> bool:
         """Return whether any passage of this version of the table belongs to a patient's record."""
@@ -175,3 +231,34 @@ class VectorSearch(MatrixSearch):
                 rows = pa.Table.from_batches([batch])
                 days = rows["last_day"].fill_null(0).to_numpy()
                 yield rows["id"].to_pylist(), days, self._read_vectors(rows)
+
+
+def check_query_vector(vector: Vectors, manifest: LibraryManifest) -> Vectors:
+    """Return the vector in float32. Raise InputError for one of another dimension, or not finite."""
+    import numpy as np
+
+    vector = np.ascontiguousarray(vector, dtype=np.float32)
+    if vector.shape != (manifest.dimensions,) or not np.isfinite(vector).all():
+        raise InputError(
+            f"the query's vector must be {manifest.dimensions} finite numbers, got shape {vector.shape}: encode it "
+            f"with {manifest.encoder_name}"
+        )
+    return vector
+
+
+def scope_condition(scope: Scope, table: PassageTable, *, patients: bool = True) -> str:
+    """Return SQL for the passages in scope, empty for all. `patients` tells whether any passage has a patient."""
+    conditions = []
+    if patients:
+        alternative = "" if scope.patient is None else f" OR {sql_in('patient', [scope.patient])}"
+        conditions.append(f"(patient IS NULL{alternative})")
+    if scope.as_of is not None:
+        conditions.append(f"last_day <= {last_day(scope.as_of)}")
+    if scope.since is not None:
+        conditions.append(f"last_day >= {first_day(scope.since)}")
+    conditions += map(table.facet_condition, scope.required_facets())
+    if scope.without_retracted:
+        conditions.append("NOT " + table.facet_condition(RETRACTION_FACETS))
+    if scope.hidden:
+        conditions.append("NOT " + sql_in("document_id", sorted(scope.hidden)))
+    return " AND ".join(conditions)

@@ -73,7 +73,7 @@ def to_word(content: AnswerContent, path: Sequence[str] = ()) -> bytes:
 
 
 def is_word_answer(path: Path) -> bool:
-    """Return whether `to_word` wrote the file and nobody has saved it since."""
+    """Return whether `to_word` wrote the file, and no program has saved it since."""
     try:
         with zipfile.ZipFile(path) as file, file.open("docProps/core.xml") as properties:
             return _MARK in properties.read(_MAX_PROPERTIES)

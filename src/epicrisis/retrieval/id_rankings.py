@@ -138,7 +138,7 @@ class IdRanking:
         return replace(self, scores=tuple(scores), parameters={**self.parameters, **counts})
 
     def fetch(self) -> Ranking:
-        """Return the ranking with its passages. Those that were deleted since the search are left out, with a note."""
+        """Return the ranking with its passages. Those that the store does not return are left out, with a note."""
         titled = {} if self.tops is None else self.tops.passage_ids
         ids_by_store: dict[ScopedStore, list[str]] = defaultdict(list)
         for passage_id in dict.fromkeys((*self.ids, *titled.values())):
@@ -150,7 +150,8 @@ class IdRanking:
         notes = self.notes
         if missing := len(self.scores) - len(present):
             was = agree(missing, "was", "were")
-            notes += (f"{count_noun(missing, 'passage')} that the search found {was} no longer in the library",)
+            found = f"{count_noun(missing, 'passage')} that the search found {was} left out"
+            notes += (f"{found}: deleted since, or outside the patient and dates of this question",)
         tops = None
         if self.tops is not None:
             titles = {}

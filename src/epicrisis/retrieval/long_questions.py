@@ -38,7 +38,7 @@ class QuestionFit:
 
     @property
     def cut(self) -> bool:
-        """True if the question is longer than the window, whatever the remedy."""
+        """True if the question is longer than the window, regardless of the remedy."""
         return self.tokens > self.window
 
     @property

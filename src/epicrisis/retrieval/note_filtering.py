@@ -253,7 +253,7 @@ def _admit_range(
 ) -> AdmittedNotes:
     """Select the notes that may describe this time.
 
-    Notes of `always` are admitted whatever their time, and notes of `histories` if they were written later.
+    Notes of `always` are admitted regardless of their time, and notes of `histories` if they were written later.
     `certain_time` is the part of the time that is certainly meant, by default all of it.
     """
     with_date = record.notes_with_date(time, years=_EVER[0] < time[0] and time[1] < _EVER[1])

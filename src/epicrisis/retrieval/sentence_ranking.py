@@ -14,14 +14,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.protocols import Encoder, Reranker
 from epicrisis.retrieval.long_questions import SentenceSplitter
 from epicrisis.types import Passage, Sentence, SentenceHit, SentenceRanking
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 WordAnalyzer: TypeAlias = Callable[[str], Sequence[str]]
 """Return the words of a text as a word index has them: lower case, stemmed, without stop words."""
@@ -66,6 +67,13 @@ def is_statement(text: str) -> bool:
     return len(words) >= MIN_WORDS or (len(words) == MIN_WORDS - 1 and _SHORT_STATEMENT.search(text) is not None)
 
 
+def is_repeated_title(sentence: Sentence) -> bool:
+    """Return whether a sentence is the title of its document, which files often repeat before their text."""
+    words = _WORD.findall(sentence.text.casefold())
+    is_alone = len(sentence.text) >= len(sentence.passage.text.strip())
+    return not is_alone and words == _WORD.findall(sentence.passage.title.casefold())
+
+
 def remove_fragments(sentences: Sequence[Sentence]) -> list[Sentence]:
     """Return the sentences that are no part of another of the same document, in their order.
 
@@ -97,12 +105,14 @@ class SentenceRanker:
         """Return the best `k` sentences of passages.
 
         `ranks` has the rank of each passage by the search, by its id. None: their order is the ranking. Passages that
-        it does not have come after the others, with one rank. Near-duplicates and headings are left out. Sentences with
-        equal scores keep the order of the text.
+        it does not have come after the others, with one rank. Near-duplicates, headings and titles of documents are
+        left out. Sentences with equal scores keep the order of the text.
         """
+        import numpy as np
+
         candidates: list[Sentence] = []
         for sentence in remove_fragments(split_passages(passages, self.split)):
-            if is_statement(sentence.text):
+            if is_statement(sentence.text) and not is_repeated_title(sentence):
                 candidates.append(sentence)
         encoder = None if self.encoder is None else self.encoder.fingerprint
         parameters: dict[str, object] = {"encoder": encoder, "k": k, "sentences": len(candidates)}
@@ -148,6 +158,8 @@ class SentenceRanker:
         self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], ranks: Mapping[str, int]
     ) -> npt.NDArray[np.float32]:
         """Return the score of each sentence, an array of shape `(n,)`."""
+        import numpy as np
+
         ranks_of_passages = [ranks.get(sentence.passage.id, len(ranks)) for sentence in candidates]
         bonus = PASSAGE_WEIGHT / (1 + np.array(ranks_of_passages, dtype=np.float32))
         scores = score_words(self.analyze(question), list(map(self.analyze, texts)))
@@ -171,6 +183,8 @@ def score_words(query: Sequence[str], texts: Sequence[Sequence[str]]) -> npt.NDA
 
     The document frequencies are those of the texts.
     """
+    import numpy as np
+
     counts = list(map(Counter, texts))
     frequency = Counter[str]()
     for count in counts:

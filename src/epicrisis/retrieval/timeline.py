@@ -55,7 +55,7 @@ def resolve(
     them admit; the notes of other expressions are added. No note is left out if the question mentions no time, asks for
     an order of events, compares with something it does not mention, or has a time word that is not understood.
 
-    `find_mentions` is needed for events (`before the surgery`). Notes from `find_dated` are kept whatever their time.
+    `find_mentions` is needed for events (`before the surgery`). Notes from `find_dated` are always kept.
     """
     expressions = find_time_expressions(question)
     explanations: list[str] = []

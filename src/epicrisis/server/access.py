@@ -75,7 +75,7 @@ class AccessControl:
 def check_access(caller: Caller, library: OpenLibrary, patient: str | None, reason: str | None = None) -> None:
     """Raise AccessDenied unless the caller may read this library, and the record of this patient in it.
 
-    A library of notes needs a patient reader, whatever is asked: even its counts tell of patients. A patient who is
+    A library of notes needs a patient reader, for every request: even its counts tell of patients. A patient who is
     not assigned to the caller needs a reason. Raises NotFound for a patient of a library of literature.
     """
     if not library.holds_patients:

@@ -60,7 +60,7 @@ class AnswerRemoved(RequestError):
 
 
 class KeyRequired(RequestError):
-    """The request has no key, or one of nobody."""
+    """The request has no key, or an unknown one."""
 
 
 class AccessDenied(RequestError):
@@ -120,7 +120,7 @@ class ServerBusy(RequestError):
 
 
 class UsersUnreadable(RequestError, exit_code=2):
-    """The file of users is damaged, so nobody is let in."""
+    """The file of users is damaged, so all requests are refused."""
 
 
 class ShuttingDown(RequestError):
@@ -270,7 +270,7 @@ def find_failure_class(failure: Failure | None) -> type[EpicrisisError]:
 
 
 def log_failure(failure: Failure | None) -> None:
-    """Log and count a failed answer, whatever interface asked for it."""
+    """Log and count a failed answer of any interface."""
     kind = find_failure_class(failure)
     log_error(f"failed answer, {kind.__name__}", find_status(kind).code)
 

@@ -197,7 +197,7 @@ class RequestGuard:
             cookie = None if token is not None else find_cookie(headers, PROVIDER_COOKIE)
             caller = None if cookie is None else self._provider.sessions.find(cookie)
         if caller is None:
-            raise KeyRequired("the request has no key, or one of nobody")
+            raise KeyRequired("the request has no key, or an unknown one")
         return caller
 
     async def _prepare_body(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:

@@ -47,7 +47,7 @@ class IdentityProvider:
     def __init__(
         self, settings: IdentityProviderSettings, secret: str | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Raise ModelMissing without the extra `oidc`. Contacts nobody."""
+        """Raise ModelMissing without the extra `oidc`. Contacts no machine."""
         self.settings = settings
         self.documents = ProviderDocuments(settings, clock)
         try:

@@ -125,7 +125,7 @@ def _keep_root_logger() -> Iterator[None]:
 
 
 def _instruct(library: OpenLibrary, patients: frozenset[str]) -> str:
-    """Return what the assistant is told about the server."""
+    """Return the instructions of the server for the assistant."""
     lines = [
         f"Answers medical questions from the documents of the library {library.name}. Not a medical device.",
         "`ask` gives a checked answer, `evidence` the sentences of the library that bear on a question, `search` the "

@@ -88,11 +88,11 @@ class ChatMessage(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """What a stream contains besides the answer."""
+    """What a stream contains in addition to the answer."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    include_usage: bool = False
+    include_usage: bool = Field(False, description="End with the tokens of the answer.")
 
 
 class ChatExtension(RequestBody):
@@ -124,8 +124,10 @@ class ChatBody(RequestBody):
     )
 
     model: str = Field(min_length=1, max_length=400, description="One of GET /v1/models.")
-    messages: Annotated[list[ChatMessage], Field(fail_fast=True)] = Field(min_length=1, max_length=MAX_MESSAGES)
-    stream: bool | None = False
+    messages: Annotated[list[ChatMessage], Field(fail_fast=True)] = Field(
+        min_length=1, max_length=MAX_MESSAGES, description="The conversation. The last message is the question."
+    )
+    stream: bool | None = Field(False, description="Send the answer in pieces, as server-sent events.")
     stream_options: StreamOptions | None = None
     epicrisis: ChatExtension = ChatExtension()
 

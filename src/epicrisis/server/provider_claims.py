@@ -74,7 +74,7 @@ def _read_role(claims: Mapping[str, Any], settings: IdentityProviderSettings, na
 
 
 def _read_patients(claims: Mapping[str, Any], settings: IdentityProviderSettings) -> frozenset[str] | None:
-    """Return the assigned patients. Without the claim nobody is assigned; None without the setting."""
+    """Return the assigned patients. Without the claim no patient is assigned; None without the setting."""
     if settings.patient_claim is None:
         return None
     value = find_claim(claims, settings.patient_claim)

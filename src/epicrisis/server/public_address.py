@@ -1,7 +1,7 @@
 """The address under which clients reach the server, for the links it makes.
 
-It comes from `--host-name`. Headers such as X-Forwarded-Host and X-Forwarded-Proto are never read: whoever can send a
-request can send them too.
+It comes from `--host-name`. Headers such as X-Forwarded-Host and X-Forwarded-Proto are never read, since
+every client can send them.
 """
 
 from __future__ import annotations

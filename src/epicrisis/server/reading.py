@@ -32,7 +32,7 @@ from epicrisis.types import Metadata, Passage, Ranking, Scope, SentenceRanking
 
 P = ParamSpec("P")
 T = TypeVar("T")
-DocumentId = Annotated[str, Field(min_length=1, max_length=2_000)]
+DocumentId = Annotated[str, Field(min_length=1, max_length=2_000, description="Id of a document or passage.")]
 
 
 class SearchBody(RequestBody):
@@ -67,7 +67,7 @@ class PatientBody(RequestBody):
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"patient": "10083814"}]})
 
-    patient: Annotated[str, Field(min_length=1, max_length=200)]
+    patient: Annotated[str, Field(min_length=1, max_length=200, description="Id or record number of the patient.")]
     library: LibraryName = None
     break_glass: AccessReason = None
 

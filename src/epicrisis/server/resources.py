@@ -137,7 +137,8 @@ class Resources:
         """Open the libraries with everything their strategies need. They share encoders, chat models and the budget.
 
         `settings` are those of the server; without a chat model only the strategy evidence is available (see
-        `api.choose_strategy`). Raises SettingsError for two folders of one name, and UserError as `Pipeline.open`.
+        `configuration.choose_strategy`). Raises SettingsError for two folders of one name, and UserError as
+        `Pipeline.open`.
         """
         if not libraries:
             raise SettingsError("there is no library to serve: name the folder of at least one library")

@@ -3,7 +3,7 @@
     review = make_review(request, folders)
 
 Taken away are strategy, model, run, costs and times, warnings and notices, checks of claims and confidence, because
-only some strategies have them. Citations are numbered anew, in the order in which the claims name them.
+only some strategies have them. Citations get new numbers, in the order in which the claims name them.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class ShownClaim:
 
 @dataclass(frozen=True, slots=True)
 class ShownSource:
-    """A source of an answer: the cited sentence, and the article or note it stands in."""
+    """A source of an answer: the cited sentence, and its article or note."""
 
     number: int
     quotation: str
@@ -352,7 +352,7 @@ class ReviewStore:
 
     @contextmanager
     def _locked(self, id_: str) -> Iterator[Path]:
-        """Yield the file of verdicts of a review that exists, which nobody else changes meanwhile."""
+        """Yield the file of verdicts of a review that exists, locked against other writers."""
         self.find(id_)
         path = self._folder / id_ / VERDICTS
         # Not in the folder of the review, which may be deleted while another process waits.

@@ -55,7 +55,7 @@ class ExpiringMap(Generic[T]):
 
 
 class Sessions:
-    """The signed-in users of one server process. Nobody is signed in after a restart."""
+    """The signed-in users of one server process. A restart ends all sessions."""
 
     def __init__(self, minutes: int, clock: Callable[[], float] = time.monotonic) -> None:
         from itsdangerous import Signer
@@ -83,7 +83,7 @@ class Sessions:
             self._callers.remove(id_)
 
     def keep_rights(self, caller: Caller) -> None:
-        """Let the jobs of this user go on with these rights."""
+        """Keep these rights for the jobs of this user."""
         self._owners.set(caller.owner, caller)
 
     def find_owner(self, owner: str) -> Caller | None:

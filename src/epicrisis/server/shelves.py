@@ -106,7 +106,7 @@ class Shelves:
     async def list_documents(
         self, name: str, caller: Caller, document_filter: DocumentFilter, offset: int = 0
     ) -> DocumentPage:
-        """Return a page of the documents of literature. A library of notes lists none, whatever the role.
+        """Return a page of the documents of literature. A library of notes lists none, for any role.
 
         Raises NotFound, AccessDenied and errors of the library.
         """

@@ -1,6 +1,6 @@
 """Add the files of an upload to a library, with the readers and the ingestion of `epicrisis library add`.
 
-Notes of patients are skipped: the page does not take them. Whatever was skipped has a reason and a cure.
+Notes of patients are skipped: the page does not take them. Each skipped file has a reason and a cure.
 """
 
 from __future__ import annotations

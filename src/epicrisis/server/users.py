@@ -201,7 +201,7 @@ def find_caller(request: Request) -> Caller:
     """Return the caller that the guard found. Raises KeyRequired without one."""
     caller = request.scope.get("epicrisis.caller")
     if not isinstance(caller, Caller):
-        raise KeyRequired("the request has no key, or one of nobody")
+        raise KeyRequired("the request has no key, or an unknown one")
     return caller
 
 

@@ -1,6 +1,6 @@
 """Balanced accuracy: the mean over the true labels of the share of cases predicted right, with bootstrap intervals.
 
-A constant prediction has 1 / (number of labels), whatever the shares of the labels (Brodersen et al., ICPR 2010).
+A constant prediction has 1 / (number of labels), for any shares of the labels (Brodersen et al., ICPR 2010).
 """
 
 from __future__ import annotations

@@ -187,9 +187,10 @@ def format_table(table: Table, width: int | None = None) -> str:
 
 
 def wrap_text(line: str, width: int | None) -> str:
-    """Return a sentence in lines of at most this width."""
+    """Return a sentence in lines of at most this width. Further lines of an item (`* ...`) are indented."""
     line = printable(line)
-    return line if width is None else textwrap.fill(line, width, break_on_hyphens=False)
+    indent = "  " if line.startswith("* ") else ""
+    return line if width is None else textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _make_columns(table: Table, width: int | None) -> list[_Column]:
@@ -225,7 +226,7 @@ def draw_forest_plot(table: Table, width: int = 80, *, ascii_only: bool = False)
     for index, column in enumerate(table.columns):
         for row in table.rows:
             if isinstance(difference := row[index], Difference):
-                labels.append(textwrap.wrap(label_row(table, row), width // 3) or [""])
+                labels.append(textwrap.wrap(label_row(table, row), width // 3, break_on_hyphens=False) or [""])
                 differences.append(difference)
         if differences:
             heading = column

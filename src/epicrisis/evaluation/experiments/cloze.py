@@ -1,6 +1,6 @@
 """Questions made from a library's own documents: a sentence with its number left out.
 
-The answer is certain, nobody writes them, and no model is asked. They test only whether a reader finds one sentence
+The answer is certain. Neither people nor models write the questions. They test only whether a reader finds one sentence
 among many passages.
 """
 

@@ -268,7 +268,7 @@ def _possessives(judgings: Mapping[str, Judging]) -> tuple[str, str]:
 
 
 def _criteria_tables(judgings: Mapping[str, Judging]) -> tuple[Table, ...]:
-    """Return the verdicts and the agreement by criterion, or nothing if nobody judged by criteria."""
+    """Return the verdicts and the agreement by criterion, or nothing without verdicts by criteria."""
     by_criterion: dict[str, Judging] = {}
     for model, judging in judgings.items():
         for criterion in human_verdicts.CRITERIA:

@@ -38,7 +38,7 @@ T = TypeVar("T", bound=_Conditional)
 
 
 def read_outcomes(runs: Iterable[RecordedRun]) -> dict[str, list[Outcome]]:
-    """Read the outcomes of each run, by arm, condition and question, whatever ended first."""
+    """Read the outcomes of each run, by arm, condition and question, in any order of completion."""
 
     def place(outcome: Outcome) -> tuple[tuple[float, ...], str]:
         return condition_order(outcome.condition), outcome.question

@@ -4,7 +4,7 @@
     pairs, verdicts = read_review(path)
 
 The page writes it. `epicrisis grade verdicts` reads it in place of a folder of pairs. The table of verdicts (CSV) is
-read beside it, as the file of a reviewer is.
+read with it, as the file of a reviewer is.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def dump_review(pairs: BlindPairs, verdicts: Iterable[HumanVerdict]) -> str:
 def dump_verdict_table(pairs: BlindPairs, verdicts: Iterable[HumanVerdict]) -> str:
     """Return a table with a row for each verdict, as CSV for a spreadsheet.
 
-    The verdict is about answer 1 and answer 2 of its row, whatever place the reviewer saw them in.
+    The verdict is about answer 1 and answer 2 of its row, in any place the reviewer saw them in.
     """
     by_id = {pair.id: pair for pair in pairs.pairs}
     table = io.StringIO(newline="")

@@ -24,7 +24,7 @@ _TABLES = """
 CREATE TABLE library(
     one boolean PRIMARY KEY DEFAULT true CHECK (one), schema_version integer NOT NULL, manifest text NOT NULL,
     version bigint NOT NULL DEFAULT 0, documents bigint NOT NULL DEFAULT 0, passages bigint NOT NULL DEFAULT 0,
-    notes bigint NOT NULL DEFAULT 0
+    notes bigint NOT NULL DEFAULT 0, unbuilt bigint NOT NULL DEFAULT 0
 );
 CREATE TABLE documents(
     id text COLLATE "C" PRIMARY KEY, patient text COLLATE "C", content_hash bytea NOT NULL, passages integer NOT NULL,
@@ -96,6 +96,13 @@ _VISIBLE = {
     "origins": "EXISTS (SELECT FROM documents WHERE documents.id = origins.id)",
 }
 """What a reader sees of the tables with row-level security. Readers see `documents` through its own rule."""
+_INDEX_FUNCTIONS = (
+    "bm25_dump_index",
+    "bm25_spill_index",
+    "bm25_force_merge",
+    "bm25_summarize_index",
+    "bm25_debug_pageviz",
+)
 _READER_ACCESS = """
 GRANT USAGE ON SCHEMA {schema} TO {reader};
 GRANT SELECT ON library, documents, passages, sources, origins, declared TO {reader};
@@ -129,6 +136,34 @@ def migrate(connection: Connection[object], schema: str, extensions: str, versio
             connection.execute(_BOUNDARY.format(table=table, visible=visible).encode())
     grant_access(connection, schema)
     return len(MIGRATIONS)
+
+
+def close_index_functions(connection: Connection[object]) -> str:
+    """Revoke the functions of pg_textsearch that print or change any index. Return the command if this user may not.
+
+    They are for its developers. Everybody may call them, and they show the words of all patients' notes.
+    """
+    import psycopg
+
+    query = (
+        "SELECT string_agg(proc.oid::regprocedure::text, ', ') FROM pg_proc proc, "
+        "aclexplode(coalesce(proacl, acldefault('f', proowner))) AS rights "
+        "WHERE proname = ANY(%s) AND rights.grantee = 0 AND rights.privilege_type = 'EXECUTE'"
+    )
+    row = connection.execute(query, (list(_INDEX_FUNCTIONS),)).fetchone()
+    assert isinstance(row, tuple)
+    if row[0] is None:
+        return ""
+    command = f"REVOKE EXECUTE ON FUNCTION {row[0]} FROM PUBLIC"
+    try:
+        with connection.transaction():
+            connection.execute(command.encode())
+    except psycopg.errors.InsufficientPrivilege:
+        return command
+    # Without the right to revoke, the server only warns.
+    row = connection.execute(query, (list(_INDEX_FUNCTIONS),)).fetchone()
+    assert isinstance(row, tuple)
+    return "" if row[0] is None else command
 
 
 def grant_access(connection: Connection[object], schema: str) -> None:

@@ -197,6 +197,8 @@ class PostgresqlLibrary(LibraryStore):
                     "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('library')"
                 ).fetchone() == (True,):
                     schemas.grant_access(connection, self._database.quoted_schema)
+                    # What a killed rebuild left.
+                    connection.execute(f"DROP INDEX IF EXISTS {schemas.WORD_INDEX}_ccnew".encode())
                 report_step("building the vector index")
                 if rebuild:
                     connection.execute("SELECT drop_vector_index()")
@@ -204,6 +206,11 @@ class PostgresqlLibrary(LibraryStore):
             report_step("reading statistics")
             self._passages.compact()
         return None
+
+    def prepare_bulk(self) -> None:
+        """Drop the vector index, which `optimize` builds in less time than the additions would."""
+        with self._thread_lock, self._database.write() as connection:
+            connection.execute("SELECT drop_vector_index()")
 
     def move_if_large(self, on_step: Callable[[str], None]) -> bool:
         """Return False: the server holds libraries of every size."""

@@ -21,7 +21,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from epicrisis.answers import Failure, Usage
-from epicrisis.errors import BudgetExceeded, ChatError, EndpointBusy, EpicrisisError, SettingsError, StorageError
+from epicrisis.errors import (
+    BudgetExceeded,
+    ChatError,
+    EndpointBusy,
+    EndpointUnreachable,
+    EpicrisisError,
+    SettingsError,
+    StorageError,
+)
 from epicrisis.logs import log_call
 from epicrisis.models.chat import call_costs
 from epicrisis.printable import printable_json
@@ -175,6 +183,8 @@ class RateLimitedModel(Layer):
 T = TypeVar("T")
 MAX_FACTOR = 64
 """Pauses double up to this many times the first."""
+ABSENT_TRIES = 2
+"""Tries of an endpoint that cannot be reached and has never answered."""
 
 
 class RetryingModel(Layer):
@@ -182,8 +192,10 @@ class RetryingModel(Layer):
 
     Each pause is the wait the endpoint asks for (`retry_after`), plus `base_seconds`, doubled each time, times a factor
     from 0.5 to 1.5 that depends only on the request, so simultaneous calls do not return together. A busy endpoint that
-    says when to return does not use up a try. `deadline_seconds` limits the pauses and the seconds of all tries after
-    the first, without the wait for a place. A partly streamed reply is voided by `on_delta(None)` before the next try.
+    says when to return does not use up a try. One that cannot be reached and has never answered is tried twice: it is
+    not there, while one that has answered may be starting again. `deadline_seconds` limits the pauses and the seconds
+    of all tries after the first, without the wait for a place. A partly streamed reply is voided by `on_delta(None)`
+    before the next try.
     """
 
     def __init__(
@@ -199,6 +211,7 @@ class RetryingModel(Layer):
         self._deadline = deadline_seconds
         self._base_seconds = base_seconds
         self._sleep = sleep
+        self._has_answered = False
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         has_output = False
@@ -234,7 +247,9 @@ class RetryingModel(Layer):
         jitter: random.Random | None = None
         while True:
             try:
-                return await call(), failed_usage
+                result = await call()
+                self._has_answered = True
+                return result, failed_usage
             except EpicrisisError as error:
                 failed_usage, failures = failed_usage + error.usage, failures + 1
                 if failures > 1:
@@ -243,7 +258,9 @@ class RetryingModel(Layer):
                 if retry_after is None or not isinstance(error, EndpointBusy):
                     tries += 1
                 retry_after = retry_after or 0.0
-                if not error.retryable or tries >= self._tries or remaining == 0 or retry_after > remaining:
+                is_absent = isinstance(error, EndpointUnreachable) and not self._has_answered
+                most = min(self._tries, ABSENT_TRIES) if is_absent else self._tries
+                if not error.retryable or tries >= most or remaining == 0 or retry_after > remaining:
                     error.usage = failed_usage
                     if error.retryable:
                         message = str(error) if failures == 1 else f"{error} (tried {failures} times)"

@@ -140,7 +140,7 @@ class TypeBar:
 
 @dataclass(frozen=True, slots=True)
 class LibraryView:
-    """Everything the page shows of a library besides its documents."""
+    """Everything the page shows of a library except its documents."""
 
     facts: tuple[tuple[str, str], ...]
     chart: YearChart | None

@@ -137,7 +137,7 @@ def add_step(words: str, *, is_trouble: bool = False) -> str:
 
 
 def describe_step(event: Event) -> tuple[str, bool]:
-    """Return an event in plain words, and whether it tells of a problem. Empty for events nobody needs to see."""
+    """Return an event in plain words, and whether it tells of a problem. Empty for events that are not displayed."""
     match event:
         case Retrieved():
             return f"The search found {_count(len(event.ranking.hits), 'passage')}.", not event.ranking.hits

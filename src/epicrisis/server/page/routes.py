@@ -1,4 +1,4 @@
-"""The routes of the page. Questions arrive only in the body of a POST; an answer has an address that nobody can guess.
+"""The routes of the page. Questions arrive only in the body of a POST; the address of an answer cannot be guessed.
 
     app.include_router(make_page_routes(questions, AnswerStore(folder)))
 

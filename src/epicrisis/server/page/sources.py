@@ -119,7 +119,7 @@ async def open_document(
 ) -> DocumentView:
     """Return the view of a document with the place highlighted, in a PDF file also on its pages.
 
-    The text is that of the library if the same words still stand there, else that of the stored passages, without
+    The text is that of the library if it still has the same words, else that of the stored passages, without
     pages. `library` is None if the server no longer serves it. Raises NotFound if neither has the document.
     """
     current: Sequence[Passage] = ()

@@ -230,7 +230,7 @@ def _quote(message: str, secrets: Sequence[str]) -> str:
             return ""
         if any(line[end - _ECHO_LENGTH : end] in secret for end in ends):
             return ""
-    return f": {line[:_MAX_QUOTE]}"
+    return f": {line[:_MAX_QUOTE].rstrip('.')}"
 
 
 def walk_causes(error: BaseException) -> Iterator[BaseException]:

@@ -4,7 +4,7 @@ OpenAI defines a path for the list of models only; llama.cpp and vLLM have other
 not exist there. A failure that may pass raises, until it has happened too often in a row.
 
 What an earlier process learned is used without asking until `forget`: after the endpoint contradicts it, or when a
-prompt comes near the window, the endpoint is asked anew.
+prompt comes near the window, the endpoint is asked again.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class CompletedReply:
 
 
 def read_whole_reply(raw: object, request: ChatRequest, host: str) -> CompletedReply:
-    """Read a reply that was not streamed. Raise ErrorInReply for an error in its place."""
+    """Read a reply that was not streamed. Raise ErrorInReply for an error instead of a reply."""
     completion = Completion.model_validate(raw)
     choice = completion.get_choice()
     empty = CompletedReply("", "", "", completion.model, completion.usage)

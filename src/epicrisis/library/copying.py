@@ -1,0 +1,230 @@
+"""Copy a library to another place: from a folder into a database, or back, without encoding anything again.
+
+    report = copy_library(library_folder("~/lib"), library_folder("postgresql://owner@db/hospital"))
+
+A copy that was killed continues. At its end all rows of both libraries are compared, and what the journals record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from epicrisis.errors import LibraryDamaged, LibraryError
+from epicrisis.library import patient_identities as registry
+from epicrisis.library.inventory import LibraryInventory
+from epicrisis.library.journal import DocumentRow
+from epicrisis.library.lance_table import has_lance
+from epicrisis.library.library import LibraryStore
+from epicrisis.library.manifest import complete_manifest
+from epicrisis.library.passage_table import ALL_COLUMNS, StoredPassage, sql_in
+from epicrisis.library.tables import compute_digest
+from epicrisis.library.vector_search import EXACT_LIMIT
+from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.remote_libraries import show_library
+
+_BATCH_PASSAGES = 4096
+_CHECK_DOCUMENTS = 1000
+"""Documents whose hashes are compared at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What a copy did. Both libraries hold the same at its end."""
+
+    documents: int
+    passages: int
+    copied: int
+    """Documents copied by this call. The others were copied before."""
+    deleted: int
+    """Documents deleted from the copy, because the source has lost them since."""
+    seconds: float
+
+
+def copy_library(
+    source: Path, destination: Path, on_progress: Callable[[int, int, str], None] | None = None
+) -> CopyReport:
+    """Copy all documents with vectors, files, patients, deletions and statements, and compare both libraries.
+
+    `destination` is new, or an earlier copy of this library, which is brought up to date. `on_progress` receives the
+    documents done, their number, and the step. Raise LibraryError for another library there, if this user of a
+    database may not read everything, or if the source changed meanwhile, and LibraryDamaged if the copy differs.
+    """
+    report = on_progress or (lambda done, total, step: None)
+    started = time.monotonic()
+    if source == destination:
+        raise LibraryError("the copy cannot replace its source: give another destination")
+    with ExitStack() as stack:
+        original = stack.enter_context(LibraryStore.open(source))
+        copy = stack.enter_context(_open_copy(original, source, destination))
+        ours = stack.enter_context(LibraryInventory.open(original))
+        theirs = stack.enter_context(LibraryInventory.open(copy))
+        documents, passages = original.count()
+        if ours.recount() != (documents, passages):
+            raise LibraryError(
+                f"{show_library(source)}: this user of the database sees {ours.recount()[0]:,} of {documents:,} "
+                "documents: copy as a member of epicrisis_writer"
+            )
+        report(0, documents, "copying")
+        _copy_records(source, destination, ours, theirs)
+        copied = _copy_documents(original, copy, ours, lambda done: report(done, documents, "copying"))
+        deleted = _delete_others(copy, ours, theirs)
+        report(documents, documents, "building indexes")
+        copy.optimize(on_step=lambda step: report(documents, documents, step))
+        report(documents, documents, "comparing")
+        _compare(original, copy, ours, theirs)
+        documents, passages = copy.count()
+    return CopyReport(documents, passages, copied, deleted, time.monotonic() - started)
+
+
+def _open_copy(original: LibraryStore, source: Path, destination: Path) -> LibraryStore:
+    """Create the copy, or open an earlier one, for writing."""
+    manifest = original.manifest
+    mark = f"copy of {manifest.library_id}"
+    if complete_manifest(destination) is None:
+        is_large = original.count()[1] > EXACT_LIMIT and has_lance()
+        copy = LibraryStore.create(
+            destination,
+            encoder_fingerprint=manifest.encoder_fingerprint,
+            encoder_name=manifest.encoder_name,
+            dimensions=manifest.dimensions,
+            max_tokens=manifest.max_tokens,
+            overlap=manifest.overlap,
+            splitter=manifest.splitter,
+            engine="lance" if is_large else "sqlite",
+        )
+    else:
+        copy = LibraryStore.open(destination, write=True, encoder_fingerprint=manifest.encoder_fingerprint)
+    try:
+        identities = registry.open_identities(destination)
+        if not identities.is_declared(mark):
+            if copy.count() != (0, 0):
+                raise LibraryError(
+                    f"{show_library(destination)} holds documents and is no copy of {show_library(source)}: choose an "
+                    "empty or new place"
+                )
+            identities.declare(mark, datetime.now(UTC).isoformat(timespec="seconds"))
+        if copy.count() == (0, 0):
+            copy.prepare_bulk()
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
+def _copy_records(source: Path, destination: Path, ours: LibraryInventory, theirs: LibraryInventory) -> None:
+    """Copy what must be there before the passages: patients, deletions, statements."""
+    registry.copy_identities(source, destination)
+    theirs.record_deletions(ours.deletions())
+    if ours.has_statements:
+        theirs.create_statements([])
+        statements = ours.statements()
+        sources = {statement.source for statement in (*statements, *theirs.statements())}
+        theirs.replace_statements(sorted(sources), statements)
+        # The marks are in the metadata of the documents already.
+        theirs.clear_due(sorted(set(theirs.due_targets()) - set(ours.due_targets())))
+
+
+def _copy_documents(
+    original: LibraryStore, copy: LibraryStore, ours: LibraryInventory, on_progress: Callable[[int], None]
+) -> int:
+    """Copy the documents that the copy lacks, or has in another version. Return their number."""
+    done = copied = 0
+    for rows in _split(ours.documents()):
+        ids = [row.id for row in rows]
+        existing = copy.content_hashes(ids)
+        missing = [row for row in rows if existing.get(row.id) != row.content_hash]
+        for batch in _split_by_passages(missing):
+            copy.add(_read_documents(original, batch))
+            copied += len(batch)
+            on_progress(done + len(batch))
+        origins, known = original.origins(ids), copy.origins(ids)
+        if changed := {id_: origin for id_, origin in origins.items() if known.get(id_) != origin}:
+            copy.set_origins(changed)
+        done += len(rows)
+        on_progress(done)
+    for file in ours.sources():
+        copy.add_source(file)
+    return copied
+
+
+def _split(rows: Iterable[DocumentRow]) -> Iterator[list[DocumentRow]]:
+    batch: list[DocumentRow] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == _CHECK_DOCUMENTS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _split_by_passages(rows: Sequence[DocumentRow]) -> Iterator[list[DocumentRow]]:
+    batch: list[DocumentRow] = []
+    for row in rows:
+        batch.append(row)
+        if sum(item.passages for item in batch) >= _BATCH_PASSAGES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _read_documents(original: LibraryStore, rows: Sequence[DocumentRow]) -> list[StoredDocument]:
+    """Return documents with their vectors. Raise LibraryError for one that was deleted meanwhile."""
+    table = original.open_table()
+    passages: dict[str, list[tuple[StoredPassage, Vectors]]] = {row.id: [] for row in rows}
+    for columns in table.read_columns(ALL_COLUMNS, sql_in("document_id", list(passages))):
+        vectors = columns["vector"].astype(np.float32)
+        for stored, vector in zip(table.parse(columns), vectors, strict=True):
+            passages[stored.passage.document_id].append((stored, vector))
+    documents = []
+    for row in rows:
+        pairs = sorted(passages[row.id], key=lambda pair: pair[0].passage.ordinal)
+        if len(pairs) != row.passages or {stored.content_hash for stored, _ in pairs} != {row.content_hash}:
+            raise LibraryError(f"{show_library(original.path)} was changed during the copy: repeat the command")
+        documents.append(
+            StoredDocument(
+                row.id,
+                row.content_hash,
+                tuple(stored.passage for stored, _ in pairs),
+                np.stack([vector for _, vector in pairs]),
+                row.revision,
+            )
+        )
+    return documents
+
+
+def _delete_others(copy: LibraryStore, ours: LibraryInventory, theirs: LibraryInventory) -> int:
+    """Delete the documents of the copy that the source does not have. Return their number."""
+    others: list[str] = []
+    for rows in _split(theirs.documents()):
+        ids = [row.id for row in rows]
+        existing = ours.hashes(ids)
+        others += [id_ for id_ in ids if id_ not in existing]
+    if others:
+        copy.delete(others)
+    return len(others)
+
+
+def _compare(original: LibraryStore, copy: LibraryStore, ours: LibraryInventory, theirs: LibraryInventory) -> None:
+    """Raise LibraryDamaged unless both libraries hold the same rows, and record the same."""
+    records = {
+        "the numbers of documents and passages": original.count() == copy.count(),
+        "the files": ours.sources() == theirs.sources() and ours.origins() == theirs.origins(),
+        "the patients": registry.read_identities(original.path) == registry.read_identities(copy.path),
+        "the deletions": ours.deletions() == theirs.deletions(),
+        "the statements on retractions": set(ours.statements()) == set(theirs.statements()),
+        "the passages": compute_digest(original.open_table()) == compute_digest(copy.open_table()),
+    }
+    if differing := [name for name, is_equal in records.items() if not is_equal]:
+        raise LibraryDamaged(
+            f"{show_library(copy.path)} differs from its source in {', '.join(differing)}: repeat the command; if it "
+            "differs again, check the source with `epicrisis library check`"
+        )

@@ -1,0 +1,398 @@
+"""The copy of a library on object storage that this machine reads: an ordinary library folder.
+
+    refresh_replica(folder)     bring the copy to the newest version; nothing for other folders
+
+Files are downloaded first and put in place in the order in which a writer makes them, so that running searches read the
+copy as they read a folder with a writer at work. `manifest.json` is the last file of a new copy. After a kill the next
+refresh continues.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from epicrisis.errors import EpicrisisError, LibraryDamaged
+from epicrisis.library import lance_table, manifest, vector_index, word_index
+from epicrisis.library.checksums import sha256, table_version
+from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.object_store import ObjectStore, ObjectUnchanged
+from epicrisis.library.shared_version import DATABASES, NAME, SharedFile, SharedVersion, parse_version
+from epicrisis.privacy import open_private, restrict_to_owner
+from epicrisis.remote_libraries import LibraryAddress, find_address, record_address
+
+BLOCK_BYTES = 1 << 20
+"""Size of the blocks of databases."""
+WRITING = "writing"
+"""The folder in which a writer of this machine prepares the next version."""
+REPLIES = "replies.sqlite"
+_STATE = "replica.json"
+_LOCK = "replica.lock"
+_INCOMING = "incoming"
+_BLOCKS = "blocks"
+_FOLDERS = (lance_table.NAME, word_index.NAME)
+_CONNECTIONS = 8
+_FRESH_SECONDS = 2.0
+"""A command asks for the newest version once, although several of its steps begin with a refresh."""
+_POLL_SECONDS = 10.0
+"""How often a long-lived reader asks for a newer version."""
+_LOCK_SECONDS = 5.0
+_RETIRED_SECONDS = 600.0
+"""How long files of earlier versions stay for searches in progress, as after a compaction."""
+_ATTEMPTS = 5
+_VERSIONS = f"{lance_table.NAME}/_versions/"
+_LAST = (f"{word_index.NAME}/{word_index.META}", vector_index.NAME, manifest.NAME)
+_LOGGER = logging.getLogger("epicrisis.server")
+_replicas: dict[Path, Replica] = {}
+
+
+@dataclass(slots=True)
+class _State:
+    """What the copy holds."""
+
+    etag: str
+    version: SharedVersion
+    retired: dict[str, float] = field(default_factory=dict)
+    """Files of no version that are still in the folder, and when they were first seen so, in Unix time."""
+
+
+def find_replica(folder: Path) -> Replica | None:
+    """Return the copy in this folder, or None if the folder stands for no library on object storage."""
+    folder = folder.absolute()
+    if folder not in _replicas:
+        address = find_address(folder)
+        if address is None or address.scheme != "s3":
+            return None
+        _replicas[folder] = Replica(folder, address)
+    return _replicas[folder]
+
+
+def refresh_replica(folder: Path) -> bool:
+    """Bring the copy in this folder to the newest version. Return False if the library is missing on the server.
+
+    Return True without doing anything for other folders, and if this process did it a moment ago. Raise StorageError
+    if the server cannot be reached, and the other errors of `ObjectStore`.
+    """
+    replica = find_replica(folder)
+    return replica is None or replica.refresh()
+
+
+class Replica:
+    """The copy of one library on this machine. It is thread-safe."""
+
+    def __init__(self, folder: Path, address: LibraryAddress) -> None:
+        self.folder = folder
+        self.address = address
+        self.writing = folder / WRITING
+        self._objects: ObjectStore | None = None
+        self._checked = float("-inf")
+        self._exists = False
+        self._has_failed = False
+        self._mutex = threading.Lock()
+        self._poller: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL of the library."""
+        return self.address.public
+
+    @property
+    def objects(self) -> ObjectStore:
+        """The library's objects on the server."""
+        with self._mutex:
+            if self._objects is None:
+                self._objects = ObjectStore(self.url)
+            return self._objects
+
+    def make_folder(self) -> None:
+        """Create the folder, private to its user, with the address in it."""
+        with translate_errors(self.folder):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            record_address(self.folder, self.address)
+
+    def refresh(self, *, force: bool = False, wait: bool = False) -> bool:
+        """Bring the copy to the newest version, see `refresh_replica`.
+
+        If another process does it for long, an older copy stays in use, unless `wait` is True.
+        """
+        if not force and time.monotonic() - self._checked < _FRESH_SECONDS:
+            return self._exists
+        self.make_folder()
+        # Without a complete copy there is nothing to read, however long another process takes to download it.
+        timeout = -1 if wait or self.version() is None else _LOCK_SECONDS
+        try:
+            with FileLock(self.folder / _LOCK, timeout=timeout, thread_local=False):
+                self._exists = self._refresh()
+        except Timeout:
+            self._exists = True
+        self._checked = time.monotonic()
+        return self._exists
+
+    def poll(self) -> None:
+        """Refresh in the background if the last refresh was a while ago. Searches read the copy meanwhile."""
+        if time.monotonic() - self._checked < _POLL_SECONDS:
+            return
+        with self._mutex:
+            if self._poller is None or not self._poller.is_alive():
+                self._poller = threading.Thread(target=self._poll, daemon=True)
+                self._poller.start()
+
+    def _poll(self) -> None:
+        try:
+            self.refresh(force=True)
+            self._has_failed = False
+        except EpicrisisError as error:
+            # One line for each failure of the server, however long it lasts.
+            if not self._has_failed:
+                _LOGGER.warning("searches go on with the copy of this machine: %s", error.message)
+            self._has_failed = True
+        self._checked = time.monotonic()
+
+    def forget_state(self) -> None:
+        """Have the next refresh compare every file with its checksum, and download damaged ones again."""
+        with translate_errors(self.folder):
+            (self.folder / _STATE).unlink(missing_ok=True)
+
+    def version(self) -> SharedVersion | None:
+        """Return the version of the copy, or None without a complete copy."""
+        state = self._read_state()
+        return None if state is None else state.version
+
+    def _refresh(self) -> bool:
+        for _ in range(_ATTEMPTS):
+            state = self._read_state()
+            try:
+                stored = self.objects.read(NAME, "" if state is None else state.etag)
+            except ObjectUnchanged:
+                return True
+            if stored is None:
+                return False
+            version = parse_version(stored.data, self.url)
+            with suppress(FileNotFoundError):
+                self._apply(version, state)
+                retired = self._retire(version, {} if state is None else state.retired)
+                self._write_state(_State(stored.etag, version, retired))
+                return True
+            # A writer has replaced the version, and removed the objects of this one.
+        raise LibraryDamaged(
+            f"{self.url} names objects that do not exist: restore them from a backup of the bucket, or create the "
+            "library again"
+        )
+
+    def _apply(self, version: SharedVersion, state: _State | None) -> None:
+        """Download the missing files of the version and put them in place. Raise FileNotFoundError if one is lost."""
+        if state is not None and not _continues(version, state.version):
+            self._remove()
+            state = None
+        old = {} if state is None else state.version.files
+        incoming = self.folder / _INCOMING
+        with translate_errors(self.folder):
+            for folder in (incoming, self.folder / _BLOCKS):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        missing = [name for name, file in version.files.items() if "#" not in name and not self._has(name, file, old)]
+        changed = {name: self._find_changed_blocks(name, version) for name in DATABASES}
+        self._download({name: version.files[name] for name in missing})
+        for blocks in changed.values():
+            self._download(blocks)
+        with translate_errors(self.folder):
+            for name in sorted(missing, key=_placing_order):
+                if name == manifest.NAME:
+                    break
+                self._place(name, version.files[name])
+            for name in DATABASES:
+                is_current = state is not None and state.version.blocks_of(name) == version.blocks_of(name)
+                if not (is_current and (self.folder / name).exists()):
+                    self._install_database(name, version, changed[name])
+            if state is not None and version.deletions > state.version.deletions:
+                self.remove_replies()
+            if manifest.NAME in missing:
+                self._place(manifest.NAME, version.files[manifest.NAME])
+            shutil.rmtree(incoming, ignore_errors=True)
+            restrict_to_owner(self.folder)
+
+    def _has(self, name: str, file: SharedFile, old: Mapping[str, SharedFile]) -> bool:
+        """Return whether the file is in place. A file of a killed refresh is compared by its content."""
+        path = self.folder / name
+        if not path.is_file() or path.stat().st_size != file.bytes:
+            return False
+        return old.get(name) == file or sha256(path) == file.sha256
+
+    def _find_changed_blocks(self, database: str, version: SharedVersion) -> dict[str, SharedFile]:
+        """Return the blocks of a database that differ from the last downloaded ones."""
+        path = self.folder / _BLOCKS / database
+        digests = []
+        if path.is_file():
+            with path.open("rb") as stream:
+                while block := stream.read(BLOCK_BYTES):
+                    digests.append(hashlib.sha256(block).hexdigest())
+        changed = {}
+        for index, (name, file) in enumerate(version.blocks_of(database).items()):
+            if index >= len(digests) or digests[index] != file.sha256:
+                changed[name] = file
+        return changed
+
+    def _download(self, files: Mapping[str, SharedFile]) -> None:
+        """Download files to the folder of incoming ones, several at a time."""
+        with ThreadPoolExecutor(_CONNECTIONS) as pool:
+            for _ in pool.map(self._download_one, files.keys(), files.values()):
+                pass
+
+    def _download_one(self, name: str, file: SharedFile) -> None:
+        target = self._incoming(file)
+        if target.is_file() and sha256(target) == file.sha256:
+            return
+        part = target.with_suffix(".part")
+        prepared = self.writing / name
+        with suppress(OSError):
+            # A writer of this machine has the files that it has just uploaded.
+            if prepared.is_file() and prepared.stat().st_size == file.bytes and sha256(prepared) == file.sha256:
+                link_or_copy(prepared, target)
+                return
+        self.objects.download(file.key, part)
+        if sha256(part) != file.sha256:
+            raise LibraryDamaged(
+                f"{self.url}/{file.key} differs from its checksum: restore this object from a backup of the bucket"
+            )
+        part.replace(target)
+
+    def _incoming(self, file: SharedFile) -> Path:
+        return self.folder / _INCOMING / file.key.rpartition("/")[2]
+
+    def _place(self, name: str, file: SharedFile) -> None:
+        target = self.folder / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._incoming(file).replace(target)
+
+    def _install_database(self, name: str, version: SharedVersion, changed: Mapping[str, SharedFile]) -> None:
+        """Write the changed blocks, and replace the content of the database in one transaction."""
+        blocks = version.blocks_of(name)
+        source, target = self.folder / _BLOCKS / name, self.folder / name
+        if not blocks:
+            target.unlink(missing_ok=True)
+            source.unlink(missing_ok=True)
+            return
+        with os.fdopen(open_private(source, os.O_RDWR), "r+b") as stream:
+            for index, (block, file) in enumerate(blocks.items()):
+                if block in changed:
+                    stream.seek(index * BLOCK_BYTES)
+                    stream.write(self._incoming(file).read_bytes())
+            stream.truncate(sum(file.bytes for file in blocks.values()))
+        copy = self.folder / _INCOMING / name
+        shutil.copyfile(source, copy)
+        if not target.exists():
+            copy.replace(target)
+            return
+        with closing(sqlite3.connect(copy)) as new, closing(sqlite3.connect(target, timeout=60)) as current:
+            new.backup(current)
+
+    def _retire(self, version: SharedVersion, retired: Mapping[str, float]) -> dict[str, float]:
+        """Remove files that no version has had for a while, and return the others that the version lacks."""
+        now = time.time()
+        remaining = {}
+        for folder in _FOLDERS:
+            for path in (self.folder / folder).rglob("*"):
+                name = path.relative_to(self.folder).as_posix()
+                if not path.is_file() or name in version.files or path.suffix == ".lock":
+                    continue
+                since = min(retired.get(name, now), now)
+                if now - since > _RETIRED_SECONDS:
+                    path.unlink(missing_ok=True)
+                else:
+                    remaining[name] = since
+        return remaining
+
+    def check_out(self) -> None:
+        """Make the folder of a writer anew, with the files of this version. The caller holds the writer's lock."""
+        version = self.version()
+        with translate_errors(self.writing):
+            if self.writing.exists():
+                shutil.rmtree(self.writing)
+            self.writing.mkdir(mode=0o700)
+            if version is None:
+                return
+            for name in version.files:
+                if "#" in name:
+                    continue
+                target = self.writing / name
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                # The engines rewrite the descriptions. The other files never change.
+                if target.suffix == ".json":
+                    shutil.copyfile(self.folder / name, target)
+                else:
+                    link_or_copy(self.folder / name, target)
+            for name in DATABASES:
+                if version.blocks_of(name):
+                    shutil.copyfile(self.folder / _BLOCKS / name, self.writing / name)
+            restrict_to_owner(self.writing)
+
+    def remove_replies(self) -> None:
+        """Remove the cached replies of this machine, since they may quote deleted documents."""
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            (self.folder / f"{REPLIES}{suffix}").unlink(missing_ok=True)
+
+    def _remove(self) -> None:
+        """Remove the copy of another library that had this URL."""
+        with translate_errors(self.folder):
+            (self.folder / _STATE).unlink(missing_ok=True)
+            (self.folder / manifest.NAME).unlink(missing_ok=True)
+            for name in (*_FOLDERS, _BLOCKS, _INCOMING):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+            for name in (*DATABASES, vector_index.NAME):
+                for suffix in ("", "-wal", "-shm"):
+                    (self.folder / f"{name}{suffix}").unlink(missing_ok=True)
+            self.remove_replies()
+
+    def _read_state(self) -> _State | None:
+        try:
+            values: Any = json.loads((self.folder / _STATE).read_bytes())
+            version = parse_version(json.dumps(values["version"]).encode(), self.url)
+            return _State(str(values["etag"]), version, dict(values["retired"]))
+        except (OSError, ValueError, TypeError, KeyError, LibraryDamaged):
+            # Without a state the next refresh compares all files.
+            return None
+
+    def _write_state(self, state: _State) -> None:
+        values = {**dataclasses.asdict(state), "version": json.loads(state.version.to_json())}
+        new = self.folder / f"{_STATE}.new"
+        with translate_errors(self.folder):
+            with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+                json.dump(values, file)
+            new.replace(self.folder / _STATE)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make the content of a file available under another path, as a copy where links are impossible."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _continues(version: SharedVersion, old: SharedVersion) -> bool:
+    """Return whether a version may follow the old one: neither of another library, nor restored from a backup."""
+    is_newer = table_version(version.files) >= table_version(old.files)
+    return version.library_id == old.library_id and version.number >= old.number and is_newer
+
+
+def _placing_order(name: str) -> int:
+    """Return when a file is put in place: data first, then the descriptions that name them."""
+    if name in _LAST:
+        return 2 + _LAST.index(name)
+    return int(name.startswith(_VERSIONS))
