@@ -327,14 +327,8 @@ class RecordingModel(Layer):
     @contextmanager
     def _open(self) -> Iterator[int]:
         """Open the file for one write: calls may end after the model is closed."""
-        # On Windows a descriptor would else change the ends of lines.
-        flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
         try:
-            try:
-                # Half the time of `open_private`, whose checks were made before the first call.
-                file = os.open(self._path, flags) if self._prepared else open_private(self._path, flags)
-            except FileNotFoundError:
-                file = open_private(self._path, flags)
+            file = open_private(self._path, os.O_RDWR | os.O_APPEND)
             try:
                 yield file
             finally:
