@@ -1,7 +1,7 @@
 """The first fifteen minutes with epicrisis, paper-qa and llm: the same tasks, one after the other, on this machine.
 
     python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b --folder build/fifteen &
-    PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen install      # environments by pip, without its cache
+    PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen install   # by pip
     PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen run
     PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen run llm search ask
 
