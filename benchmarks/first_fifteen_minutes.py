@@ -1,15 +1,15 @@
 """The first fifteen minutes with epicrisis, paper-qa and llm: the same tasks, one after the other, on this machine.
 
     python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b --folder build/fifteen &
-    PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen install   # by pip
+    PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen install
     PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen run
     PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen run llm search ask
 
-`install` makes one environment for each program. `run` gives each program an empty home folder and the folder of
-`rivals/mixed_folder.py`, and runs the commands of its own README in a terminal of 80 columns. It prints steps (commands
-typed), seconds, seconds of CPU, calls to the endpoint and the exit code of each task, and writes what the screen
-showed to `screens/PROGRAM-TASK.txt`. With recorded replies each call takes one second: run it twice, and read the
-second.
+`install` makes one environment for each program, by pip without its cache. `run` gives each program an empty home
+folder and the folder of `rivals/mixed_folder.py`, and runs the commands of its own README in a terminal of 80 columns.
+It prints steps (commands typed), seconds, seconds of CPU, calls to the endpoint and the exit code of each task, and
+writes what the screen showed to `screens/PROGRAM-TASK.txt`. With recorded replies each call takes one second: run it
+twice, and read the second.
 """
 
 from __future__ import annotations
