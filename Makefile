@@ -56,10 +56,10 @@ check: $(INSTALLED)  ## formatting, lint, types
 # Two processes, each with whole files of tests: what a file's tests share is made once. A thread each: with two, both
 # wait for one another.
 test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
-	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m "not browser and not postgresql" -n 2 --dist loadfile --no-loadscope-reorder
+	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m "not browser and not postgresql and not s3" -n 2 --dist loadfile --no-loadscope-reorder
 
 fast-test: $(INSTALLED)  ## what needs neither models nor data
-	$(BIN)/python -m pytest -m "not models and not data and not browser and not postgresql"
+	$(BIN)/python -m pytest -m "not models and not data and not browser and not postgresql and not s3"
 
 # Checks of accessibility, for the tests of the page alone.
 AXE_VERSION := 4.14.1

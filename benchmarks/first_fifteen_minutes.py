@@ -1,15 +1,15 @@
 """The first fifteen minutes with epicrisis, paper-qa and llm: the same tasks, one after the other, on this machine.
 
     python benchmarks/rivals/endpoint.py qwen2.5-coder-0.5b --folder build/fifteen &
-    python benchmarks/first_fifteen_minutes.py build/fifteen install      # environments by pip, without its cache
-    python benchmarks/first_fifteen_minutes.py build/fifteen run
-    python benchmarks/first_fifteen_minutes.py build/fifteen run llm search ask
+    PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen install
+    PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen run
+    PYTHONPATH=. python benchmarks/first_fifteen_minutes.py build/fifteen run llm search ask
 
-`install` makes one environment for each program. `run` gives each program an empty home folder and the folder of
-`rivals/mixed_folder.py`, and runs the commands of its own README in a terminal of 80 columns. It prints steps (commands
-typed), seconds, seconds of CPU, calls to the endpoint and the exit code of each task, and writes what the screen
-showed to `screens/PROGRAM-TASK.txt`. With recorded replies each call takes one second: run it twice, and read the
-second.
+`install` makes one environment for each program, by pip without its cache. `run` gives each program an empty home
+folder and the folder of `rivals/mixed_folder.py`, and runs the commands of its own README in a terminal of 80 columns.
+It prints steps (commands typed), seconds, seconds of CPU, calls to the endpoint and the exit code of each task, and
+writes what the screen showed to `screens/PROGRAM-TASK.txt`. With recorded replies each call takes one second: run it
+twice, and read the second.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Task:
 
 
 PQA = "pqa -s fast --embedding openai/text-embedding-3-small --agent.agent_type fake"
-PQA_INDEX = f"{PQA} --llm openai/{MODEL} index ."
+# `index .` would make another index than the one that `ask` looks for.
+PQA_INDEX = f'{PQA} --llm openai/{MODEL} index "$PWD"'
 PQA_ASK = f"{PQA} --llm openai/{MODEL} --summary_llm openai/{MODEL} ask"
 LLM_CONFIG = f"""mkdir -p "$(dirname "$(llm logs path)")"
 cat > "$(dirname "$(llm logs path)")/extra-openai-models.yaml" <<EOF
@@ -101,7 +102,7 @@ TASKS: Mapping[str, Sequence[Task]] = {
         Task("interrupt", [f"cd papers && {PQA_INDEX}"], stop_after=15),
         Task("add", [f"cd papers && {PQA_INDEX}"]),
         Task("add again", [f"cd papers && {PQA_INDEX}"]),
-        Task("search", [f'cd papers && {PQA} search "aspirin pre-eclampsia"']),
+        Task("search", [f'cd papers && {PQA} --llm openai/{MODEL} search "aspirin pre-eclampsia"']),
         Task("ask", [f'cd papers && {PQA_ASK} "{QUESTION}"']),
         Task("second question", [f'cd papers && {PQA_ASK} "{SECOND}"']),
         Task("wrong model", [f'cd papers && {PQA_ASK.replace(MODEL, "qwen9")} "{QUESTION}"']),

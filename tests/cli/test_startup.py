@@ -1,6 +1,6 @@
 """What the commands import before they answer. Seconds depend on the machine; the imported modules do not.
 
-Importing `lancedb` costs 0.95 s of CPU, `openai` 0.4 s, `fastapi` 0.2 s, `numpy` and all modules of commands 0.1 s each.
+Importing `lancedb` costs 0.95 s of CPU, `openai` 0.4 s, `fastapi` 0.2 s, `numpy` or all modules of commands 0.1 s.
 A module that is not allowed here belongs inside the function that needs it.
 """
 

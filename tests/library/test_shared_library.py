@@ -17,6 +17,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from epicrisis import remote_libraries
 from epicrisis.errors import (
     EpicrisisError,
     LibraryBusy,
@@ -29,7 +30,9 @@ from epicrisis.errors import (
 )
 from epicrisis.library import replica as replicas
 from epicrisis.library import shared_writer, writer_lease
+from epicrisis.library.copying import copy_library
 from epicrisis.library.health import check_health
+from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_store import ObjectStore
 from epicrisis.library.shared_version import NAME, parse_version
@@ -182,6 +185,18 @@ def test_reader_downloads_only_what_is_new(url: str, second_machine: Path, monke
     assert set(downloads) <= {block.key for block in version.blocks_of("journal.sqlite").values()}
 
 
+def test_large_download_is_announced(url: str, second_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_library(url).close()
+    sentences: list[str] = []
+    monkeypatch.setattr(remote_libraries, "_listeners", [sentences.append])
+    monkeypatch.setattr(replicas, "_LARGE_BYTES", 1000)
+    for _ in range(2):
+        monkeypatch.setenv("EPICRISIS_HOME", str(second_machine))
+        LibraryStore.open(library_folder(url)).close()
+    assert len(sentences) == 1
+    assert sentences[0].startswith("downloading 0 MB of s3://")
+
+
 def test_new_copy_is_complete_after_a_kill_in_its_download(
     url: str, second_machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,7 +300,7 @@ def test_paused_writer_that_lost_its_lease_commits_nothing(
 
 def test_second_writer_is_told_who_writes(url: str, second_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with create_library(url):
-        with pytest.raises(LibraryBusy, match="another process is writing"):
+        with pytest.raises(LibraryBusy, match=f"another process is writing to {url}: wait"):
             LibraryStore.open(library_folder(url), write=True)
         monkeypatch.setenv("EPICRISIS_HOME", str(second_machine))
         with pytest.raises(LibraryBusy, match=rf"a process on .* is writing to {url}: wait until it ends.* expires in"):
@@ -508,6 +523,26 @@ def test_new_library_at_the_same_url_replaces_the_copy(
     with LibraryStore.open(library_folder(url)) as reader:
         assert ids_of(reader) == ["new#0"]
         require_sound(reader)
+
+
+def test_library_copied_to_the_bucket_and_back_is_the_same(
+    url: str, second_machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = LibraryStore.create(
+        tmp_path / "local", encoder_fingerprint="t", encoder_name="t", dimensions=DIMENSIONS, max_tokens=9, overlap=0
+    )
+    with local:
+        local.add([build_stored_document(f"d{i}", f"aspirin {i}", "stroke") for i in range(12)])
+        local.delete(["d3"])
+        local.add_source(IngestedFile("a" * 64, "a.txt", 5, "2026-01-01T00:00:00+00:00"))
+    report = copy_library(tmp_path / "local", library_folder(url))
+    assert (report.documents, report.passages, report.copied) == (11, 22, 11)
+    assert copy_library(tmp_path / "local", library_folder(url)).copied == 0
+    monkeypatch.setenv("EPICRISIS_HOME", str(second_machine))
+    copy_library(library_folder(url), tmp_path / "back")
+    with LibraryStore.open(tmp_path / "local") as first, LibraryStore.open(tmp_path / "back") as last:
+        assert ids_of(first) == ids_of(last)
+        assert first.sources() == last.sources()
 
 
 def test_restored_backup_replaces_the_copy(url: str, second_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from epicrisis.configuration import load_settings
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import database as databases
 from epicrisis.testing.stores import DIMENSIONS
@@ -63,7 +64,10 @@ def server() -> Iterator[PostgresqlServer]:
 @pytest.fixture
 def database(server: PostgresqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LibraryDatabase]:
     """A new database. Connections to it are closed after the test."""
-    monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "home"))
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "models").symlink_to(load_settings().home / "models")
+    monkeypatch.setenv("EPICRISIS_HOME", str(home))
     name = f"hospital{next(_numbers)}"
     server.create_database(name)
     yield LibraryDatabase(server, name)

@@ -25,7 +25,7 @@ from tests.support.postgresql_server import PostgresqlServer
 pytestmark = [pytest.mark.postgresql, pytest.mark.data]
 
 Recorder: TypeAlias = Callable[[str, object], None]
-PASSAGES, QUESTIONS, DIMENSIONS, K = 12_000, 100, 48, 16
+PASSAGES, QUESTIONS, DIMENSIONS, K = 8_000, 100, 48, 16
 SHARES = {"100 %": 1, "10 %": 10, "1 %": 100, "0.1 %": 1000}
 """Filters: every how many passages each admits one."""
 
@@ -63,11 +63,12 @@ def twins(
             max_tokens=64,
             overlap=8,
         )
+        database.prepare_bulk()
         documents = list(map(build_document, range(len(texts)), texts))
         for first in range(0, len(documents), 4000):
             database.add(documents[first : first + 4000])
             folder.add(documents[first : first + 4000])
-        database.compact()
+        database.optimize()
         yield TwinLibraries(folder, database, questions, np.stack(list(map(project_words, questions))))
         folder.close()
         database.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,6 +74,13 @@ def test_reference_list_is_numbered_or_by_author() -> None:
     sources = make_sources(("Z", {"authors": ["Young, A"]}), ("A", {"authors": ["Adams, B"]}))
     assert [line[:7] for line in write_reference_list(sources, "ama").splitlines()] == ["1. Youn", "2. Adam"]
     assert [line[:5] for line in write_reference_list(sources, "apa").splitlines()] == ["Adams", "Young"]
+
+
+@pytest.mark.parametrize("style", list(STYLE_NAMES))
+def test_reference_list_marks_retracted_article(style: CitationStyle) -> None:
+    (source,) = make_sources(("T", {"authors": ["Young, A"]}))
+    assert "RETRACTED" not in write_reference_list([source], style)
+    assert write_reference_list([replace(source, marks=("retracted",))], style).endswith(" [RETRACTED]\n")
 
 
 @settings(max_examples=15, deadline=None)

@@ -1,4 +1,4 @@
-"""Stores of other packages: the commands of docs/python.md, the server over one, and one that ignores the scope."""
+"""Stores and readers of other packages: the commands of docs/python.md, the server, a store that ignores the scope."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.testing.stores import MemoryStore, build_stored_document
 from epicrisis.types import Passage, Scope
 from tests.server.test_process import wait_until_ready
+from tests.server.test_uploads import list_ids, upload
 from tests.test_python_page import MODULE, PAGE, SECTIONS, install_metadata
 
 SECTION = "Your own encoder, chat model, reranker, file format or store"
@@ -96,6 +97,12 @@ def test_commands_of_python_page_use_own_components_in_library_and_server(place:
     assert (of_patient.status_code, page.status_code) == (404, 404)
     assert "holds no patients" in of_patient.json()["detail"]
     assert "is a store of another package: it can be searched here" in page.text
+
+
+def test_upload_is_read_by_own_reader(place: Path) -> None:
+    status = upload(place, ("pain.our", b"Colchicine lowers the pain of gout."), ("pain.their", b"Nothing."))
+    assert (status["state"], status["result"]["added"], status["result"]["skipped"]) == ("done", 1, 1)
+    assert "file:pain.our" in list_ids(place)
 
 
 class LeakyStore(MemoryStore):

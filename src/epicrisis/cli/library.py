@@ -224,7 +224,7 @@ def copy(
     ],
     json: Json = False,
 ) -> None:
-    """Copy a library into a database or folder, and compare both at the end. No passage is encoded again.
+    """Copy a library into a database, bucket or folder, and compare both at the end. No passage is encoded again.
 
     After an interruption, run the same command again: it continues. Later calls bring the copy up to date.
     """

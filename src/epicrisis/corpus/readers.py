@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -25,6 +25,7 @@ from epicrisis.corpus import (
 from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
+from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
 from epicrisis.corpus.reader_base import (
     CURES,
     FileDocument,
@@ -50,8 +51,7 @@ from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_pub
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
-from epicrisis.extensions import list_extensions, make_extension
-from epicrisis.protocols import FileReader
+from epicrisis.extensions import list_extensions
 from epicrisis.types import Document, Origin
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
@@ -198,30 +198,22 @@ def read_sources(
     return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
 
 
-@cache
-def _find_own_reader(name: str) -> FileReader | None:
-    """Return the reader that an installed package offers for this format, or None."""
-    reader: FileReader | None = make_extension("reader", name)
-    return reader
-
-
-def _find_own_format(path: Path) -> str | None:
-    """Return the format of an installed package for a file with this ending, or None."""
-    for name in list_extensions("reader"):
-        reader = _find_own_reader(name)
-        if reader is not None and path.name.lower().endswith(tuple(reader.suffixes)):
-            return name
-    return None
-
-
 def detect_format(path: Path) -> str | None:
     """Return the format that `read_sources` gives to a file, or None if no reader takes it."""
     return _detect_format(path, None, _DEFAULT_FORMATS)
 
 
+def list_suffixes() -> tuple[str, ...]:
+    """Return the endings of the files that can be read, with those of the readers of other packages."""
+    suffixes = list(SUFFIXES)
+    for _, reader in list_own_readers():
+        suffixes += reader.suffixes
+    return tuple(suffixes)
+
+
 def find_suffix(name: str) -> str | None:
     """Return the ending of a file's name that decides on its format, such as `.xml.gz`, or None for an unknown one."""
-    return next(filter(name.lower().endswith, sorted(FORMAT_BY_SUFFIX, key=len, reverse=True)), None)
+    return next(filter(name.lower().endswith, sorted(list_suffixes(), key=len, reverse=True)), None)
 
 
 def _find_files(
@@ -381,7 +373,7 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
     suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
-    format = override or FORMAT_BY_SUFFIX.get(next(suffixes, "")) or _find_own_format(path)
+    format = override or FORMAT_BY_SUFFIX.get(next(suffixes, "")) or find_own_format(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -471,8 +463,8 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
         return lambda: append_fingerprint(path, _log_removed(file, log, _READERS_WITH_NAME[format](path, name)))
-    if (extension := None if format in _READERS else _find_own_reader(format)) is not None:
-        return lambda: append_fingerprint(path, _read_own(extension, path, name))
+    if (extension := None if format in _READERS else find_own_reader(format)) is not None:
+        return lambda: append_fingerprint(path, read_own(extension, path, name))
     return lambda: append_fingerprint(path, _log_removed(file, log, _READERS[format](path)))
 
 
@@ -483,16 +475,6 @@ def _log_removed(file: _SourceFile, log: RemovalLog, items: Iterable[ReaderItem 
             log.record(log.begin_source(file.path, file.name), item.kind, item.document, item.texts)
         else:
             yield item
-
-
-def _read_own(reader: FileReader, path: Path, name: str) -> Iterator[Document | Skipped]:
-    """Yield what the reader of another package finds. A reader that fails skips the file."""
-    try:
-        for item in reader.read(path, name):
-            yield item if isinstance(item, Document) else skip(path, "", item)
-    except Exception as error:  # noqa: BLE001 - a reader's error costs one file only
-        # The message may quote the file.
-        yield skip(path, "", f"its reader failed ({type(error).__name__}); report it to the reader's author")
 
 
 def _skip(path: Path, reason: str) -> Iterator[ReaderItem]:

@@ -72,7 +72,8 @@ def copy_library(
                 "documents: copy as a member of epicrisis_writer"
             )
         report(0, documents, "copying")
-        _copy_records(source, destination, ours, theirs)
+        # The writer of a library on object storage works in a folder of its own.
+        _copy_records(original.path, copy.path, ours, theirs)
         copied = _copy_documents(original, copy, ours, lambda done: report(done, documents, "copying"))
         deleted = _delete_others(copy, ours, theirs)
         report(documents, documents, "building indexes")
@@ -102,7 +103,7 @@ def _open_copy(original: LibraryStore, source: Path, destination: Path) -> Libra
     else:
         copy = LibraryStore.open(destination, write=True, encoder_fingerprint=manifest.encoder_fingerprint)
     try:
-        identities = registry.open_identities(destination)
+        identities = registry.open_identities(copy.path)
         if not identities.is_declared(mark):
             if copy.count() != (0, 0):
                 raise LibraryError(

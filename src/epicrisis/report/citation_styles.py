@@ -94,8 +94,13 @@ def format_references(sources: Sequence[CitedSource], style: CitationStyle) -> l
 
 
 def write_reference_list(sources: Sequence[CitedSource], style: CitationStyle) -> str:
-    """Return a list of references: in the given order with numbers, or without numbers by author for APA."""
-    lines = format_references(sources, style)
+    """Return a list of references: in the given order with numbers, or without numbers by author for APA.
+
+    Marks of an article, such as RETRACTED, follow its reference.
+    """
+    lines: list[str] = []
+    for source, line in zip(sources, format_references(sources, style), strict=True):
+        lines.append(f"{line} [{describe_marks(source.marks)}]" if source.marks else line)
     if style == "apa":
         lines.sort(key=str.casefold)
     else:

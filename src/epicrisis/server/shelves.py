@@ -27,6 +27,7 @@ from epicrisis.library.health import check_health, without_ids
 from epicrisis.library.health_report import HealthReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
+from epicrisis.library.remote_store import is_in_database
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, NotFound, ServerBusy
 from epicrisis.server.reading import LibraryReader, offload
@@ -45,8 +46,8 @@ class ShelfContents:
     info: LibraryInfo
     counts: DocumentCounts
     patients: int
-    free_bytes: int
-    """Free space on the disk of the library."""
+    free_bytes: int | None
+    """Free space on the disk of the library. None if it is on a server."""
     findings: tuple[str, ...]
     """Sentences that name what is wrong or slow, each with its cure. Empty for a sound library."""
 
@@ -100,7 +101,7 @@ class Shelves:
         if cached is None or cached[0] != version:
             cached = self._counts[library.name] = version, count_documents(store)
         patients = len(search.rosters[0].patients()) if library.holds_patients else 0
-        free = shutil.disk_usage(store.path).free
+        free = None if is_in_database(store.path) else shutil.disk_usage(store.path).free
         return ShelfContents(info, cached[1], patients, free, tuple(find_quick_faults(info, free)))
 
     async def list_documents(
@@ -182,7 +183,7 @@ def find_store(library: OpenLibrary) -> LibraryStore:
     return search.library
 
 
-def find_quick_faults(info: LibraryInfo, free_bytes: int) -> list[str]:
+def find_quick_faults(info: LibraryInfo, free_bytes: int | None) -> list[str]:
     """Return sentences about what is wrong or slow, as far as it is known without reading the library."""
     faults = list(info.problems)
     if info.index is not None and not info.index.good:
@@ -198,7 +199,7 @@ def find_quick_faults(info: LibraryInfo, free_bytes: int) -> list[str]:
         faults.append(
             "An addition is running, or was stopped: the next `epicrisis library add` completes or removes its work."
         )
-    if free_bytes < max(LOW_DISK_BYTES, sum(info.bytes_on_disk.values()) // 2):
+    if free_bytes is not None and free_bytes < max(LOW_DISK_BYTES, sum(info.bytes_on_disk.values()) // 2):
         faults.append(
             f"Only {free_bytes / 1e9:.1f} GB of the disk are free. Adding documents and `epicrisis library optimize` "
             "need room for a copy: free some space."

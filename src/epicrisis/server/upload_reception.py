@@ -21,7 +21,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
-from epicrisis.corpus.readers import SUFFIXES, find_suffix
+from epicrisis.corpus.readers import find_suffix, list_suffixes
 from epicrisis.errors import StorageError
 from epicrisis.printable import printable
 from epicrisis.privacy import open_private
@@ -186,7 +186,7 @@ class _Receiver:
             raise UploadRefused(f"more than {self._limits.files} files: send them in several uploads")
         suffix = find_suffix(part.name)
         if suffix is None:
-            part.refusal = f"its ending is not one of {', '.join(SUFFIXES)}: rename the file, or convert it"
+            part.refusal = f"its ending is not one of {', '.join(list_suffixes())}: rename the file, or convert it"
             return
         part.stored = _make_stored_name(part.name, suffix)
         descriptor = open_private(self._folder / part.stored, os.O_WRONLY | os.O_CREAT | os.O_EXCL)

@@ -71,6 +71,7 @@ class Database:
         self._reads_as = ""
         self._has_vectors = False
         self._writer: Connection[Any] | None = None
+        self._has_marked_words = False
         self._writing = threading.local()
         self.check_server()
         self._pool = self._open_pool()
@@ -234,7 +235,7 @@ class Database:
         try:
             with translate_database_errors(self.address):
                 self._configure(connection)
-                # What one transaction adds to the word index would be written as a segment, see `rebuild_words`.
+                # Otherwise a large transaction would write a segment, see `rebuild_words`.
                 connection.execute("SET pg_textsearch.bulk_load_threshold = 0")
                 row = connection.execute(
                     "SELECT pg_try_advisory_lock(hashtextextended('epicrisis ' || %s, 0))", (self.schema,)
@@ -248,6 +249,7 @@ class Database:
             connection.close()
             raise
         self._writer = connection
+        self._has_marked_words = False
 
     def close_writer(self) -> None:
         """Give up writing. Idempotent."""
@@ -275,15 +277,32 @@ class Database:
         finally:
             self._writing.active = False
 
-    def rebuild_words(self) -> None:
-        """Build the word index anew while it is in use, and note that all passages are in the new one.
+    def mark_words(self) -> None:
+        """Record durably, before the first change of this writer, that the word index is about to change.
 
-        Searches through segments that pg_textsearch 0.6 writes at other times than this miss up to 2 % of the first 16.
+        pg_textsearch 0.6 keeps new words in memory. If the server dies before `rebuild_words`, they are lost, and its
+        index would block the next addition.
+        """
+        if not self._has_marked_words:
+            assert self._writer is not None
+            with translate_database_errors(self.address):
+                self._writer.execute("UPDATE library SET words_changed = pg_postmaster_start_time()")
+            self._has_marked_words = True
+
+    def rebuild_words(self, condition: str) -> None:
+        """Build the word index anew while it is in use, if the table `library` meets the condition.
+
+        A built index survives the death of the server, and finds every hit. Segments that pg_textsearch 0.6 writes at
+        other times miss some.
         """
         assert self._writer is not None
         with translate_database_errors(self.address):
+            query = f"SELECT 1 FROM library WHERE {condition}"
+            if self._writer.execute(query.encode()).fetchone() is None:
+                return
             self._writer.execute(f"REINDEX INDEX CONCURRENTLY {schemas.WORD_INDEX}".encode())
-            self._writer.execute("UPDATE library SET unbuilt = 0")
+            self._writer.execute("UPDATE library SET words_changed = NULL")
+        self._has_marked_words = False
 
     def read_library(self) -> tuple[int, str]:
         """Return the version of the schema and the manifest. Raise LibraryMissing if there is no library."""

@@ -67,8 +67,8 @@ class PostgresqlJournal(LibraryInventory):
         with self._database.write() as connection:
             connection.execute(
                 "UPDATE library SET documents = documents + %s, passages = passages + %s, notes = notes + %s, "
-                "version = version + 1, unbuilt = unbuilt + %s",
-                [*changes, after[1]],
+                "version = version + 1",
+                changes,
             )
 
     def count_among(self, document_ids: Sequence[str]) -> tuple[int, int, int]:

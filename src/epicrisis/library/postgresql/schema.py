@@ -19,12 +19,14 @@ PATIENT_SETTING = "epicrisis.patient"
 MAX_DIMENSIONS = 4000
 """The most dimensions of vectors of half precision that pgvector indexes."""
 WORD_INDEX, VECTOR_INDEX = "passages_words", "passages_vector"
+WORDS_LOST = "words_changed IS NOT NULL AND words_changed <> pg_postmaster_start_time()"
+"""The condition of the table `library` in which the word index lacks words. See `Database.mark_words`."""
 
 _TABLES = """
 CREATE TABLE library(
     one boolean PRIMARY KEY DEFAULT true CHECK (one), schema_version integer NOT NULL, manifest text NOT NULL,
     version bigint NOT NULL DEFAULT 0, documents bigint NOT NULL DEFAULT 0, passages bigint NOT NULL DEFAULT 0,
-    notes bigint NOT NULL DEFAULT 0, unbuilt bigint NOT NULL DEFAULT 0
+    notes bigint NOT NULL DEFAULT 0, words_changed timestamptz
 );
 CREATE TABLE documents(
     id text COLLATE "C" PRIMARY KEY, patient text COLLATE "C", content_hash bytea NOT NULL, passages integer NOT NULL,

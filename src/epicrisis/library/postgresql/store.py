@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from epicrisis.errors import InputError, LibraryDamaged, LibraryError
+from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import library_parts as parts
 from epicrisis.library import manifest as manifests
 from epicrisis.library.library import LibraryStore
@@ -109,6 +109,7 @@ class PostgresqlLibrary(LibraryStore):
                     )
                     connection.execute("UPDATE library SET schema_version = %s", (newest,))
             library = cls(folder, manifest, database, write=True)
+            database.rebuild_words(schemas.WORDS_LOST)
             library.update_due_marks()
         except BaseException:
             database.close_writer()
@@ -130,6 +131,7 @@ class PostgresqlLibrary(LibraryStore):
     @contextmanager
     def _change(self, document_ids: Sequence[str]) -> Iterator[None]:
         """Open a transaction that changes these documents, and count them anew at its end."""
+        self._database.mark_words()
         with self._database.write() as connection:
             # Readers of the counts wait for nobody; another writer would wait here.
             connection.execute("SELECT FROM library FOR UPDATE")
@@ -238,6 +240,12 @@ class PostgresqlLibrary(LibraryStore):
         if k < 1:
             return ()
         with self._database.read_for(search.find_patient(scope)) as connection:
+            if connection.execute(f"SELECT 1 FROM library WHERE {schemas.WORDS_LOST}".encode()).fetchone():
+                raise StorageError(
+                    f"{self._database.address.public}: the server was restarted during an addition, so words may be "
+                    "missing from its index: repeat the addition, or run `epicrisis library optimize URL`, as a member "
+                    f"of {schemas.WRITER}"
+                )
             return search.search_words(connection, self._database.quoted_schema, query, k, scope, within)
 
     def _read_passages(self, scope: Scope, condition: str, value: object) -> list[Passage]:

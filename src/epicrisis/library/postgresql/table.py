@@ -22,8 +22,6 @@ _ESCAPE = "\ufdd0"
 _TEXTS = ("text", "title", "source")
 _MAX_ID_BYTES = 2000
 """What fits into an index of the server."""
-_REBUILD_PASSAGES, _REBUILD_SHARE = 1000, 0.1
-"""The word index is built anew for at least as many new passages, and for this share of all."""
 _ROWS = ", ".join(f'"{name}"' for name in (*ALL_COLUMNS, "words"))
 _INSERT = f"INSERT INTO passages({_ROWS}) VALUES ({', '.join(['%b'] * (len(ALL_COLUMNS) + 1))})"
 
@@ -105,15 +103,13 @@ class PostgresqlTable(PassageTable):
             connection.execute(f"DELETE FROM passages WHERE {sql_in('document_id', document_ids)}".encode())
 
     def compact(self) -> None:
-        """Read the statistics of the table for the planner of queries, and build the word index anew if much is new.
+        """Read the statistics of the table for the planner of queries, and build the word index anew if it has changed.
 
         The server frees space by itself.
         """
         with self._database.write() as connection:
             connection.execute("ANALYZE passages, documents")
-        new = self._read_state("unbuilt")
-        if new >= max(_REBUILD_PASSAGES, self.count() * _REBUILD_SHARE):
-            self._database.rebuild_words()
+        self._database.rebuild_words("words_changed IS NOT NULL")
 
     def check(self) -> None:
         """Do nothing: the server checks its own files."""

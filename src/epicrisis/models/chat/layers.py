@@ -228,6 +228,8 @@ class RetryingModel(Layer):
 
         send = partial(self._inner.complete, request, None if on_delta is None else forward)
         reply, failed_usage = await self._retry(send, request, void_output)
+        # Capabilities and counts of tokens are estimated if the endpoint does not answer.
+        self._has_answered = True
         return replace(reply, usage=failed_usage + reply.usage)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -247,9 +249,7 @@ class RetryingModel(Layer):
         jitter: random.Random | None = None
         while True:
             try:
-                result = await call()
-                self._has_answered = True
-                return result, failed_usage
+                return await call(), failed_usage
             except EpicrisisError as error:
                 failed_usage, failures = failed_usage + error.usage, failures + 1
                 if failures > 1:

@@ -78,6 +78,10 @@ class DocumentSearch(BaseModel):
         return (self.page - 1) * PAGE_DOCUMENTS
 
 
+_SOUND = "The parts of the library agree, and there is room on the disk."
+_ON_SERVER = "The library is on a database server, which checks its own files and its disk."
+
+
 @dataclass(frozen=True, slots=True)
 class YearBar:
     """A bar of the chart of years."""
@@ -148,6 +152,8 @@ class LibraryView:
     types: tuple[TypeBar, ...]
     types_remark: str
     findings: tuple[str, ...]
+    praise: str
+    """The sentence in place of findings."""
     files: tuple[tuple[str, str, str], ...]
     """Name, size and date of the newest files that were added completely."""
     more_files: int
@@ -176,10 +182,11 @@ def view_library(contents: ShelfContents, *, holds_patients: bool) -> LibraryVie
         facts.append(("Patients", f"{contents.patients:,}"))
     if counts.documents:
         facts.append(("Retracted", f"{counts.retracted:,} of {count_noun(counts.documents, 'document')} of literature"))
+    facts.append(("Size on disk", format_bytes(sum(info.bytes_on_disk.values()))))
+    if contents.free_bytes is not None:
+        facts.append(("Free on the disk", format_bytes(contents.free_bytes)))
     facts += [
-        ("Size on disk", format_bytes(sum(info.bytes_on_disk.values()))),
-        ("Free on the disk", format_bytes(contents.free_bytes)),
-        ("Search", "exact, no index needed" if info.index is None else _describe_index(contents)),
+        ("Search", _describe_search(contents)),
         ("Encoder", f"{manifest.encoder_name}, {manifest.dimensions} dimensions"),
         ("Created", f"{manifest.created[:10]} by {', '.join(f'{name} {v}' for name, v in manifest.software.items())}"),
     ]
@@ -193,6 +200,7 @@ def view_library(contents: ShelfContents, *, holds_patients: bool) -> LibraryVie
         types=bars,
         types_remark=remark,
         findings=tuple(map(view_finding, contents.findings)),
+        praise=_ON_SERVER if contents.free_bytes is None else _SOUND,
         files=tuple(rows),
         more_files=max(0, len(files) - MAX_FILES),
     )
@@ -204,9 +212,10 @@ def view_finding(sentence: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
-def _describe_index(contents: ShelfContents) -> str:
+def _describe_search(contents: ShelfContents) -> str:
     index = contents.info.index
-    assert index is not None
+    if index is None:
+        return "exact, no index needed" if contents.info.exact else "by the indexes of the database server"
     if contents.info.exact:
         return "exact, because the index is not good enough"
     return f"by an index that finds {index.recall:.3f} of the nearest 16 passages"

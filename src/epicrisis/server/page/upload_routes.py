@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.corpus.readers import SUFFIXES
+from epicrisis.corpus.readers import list_suffixes
 from epicrisis.printable import count_noun, format_seconds, printable
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.library_view import format_bytes
@@ -103,7 +103,7 @@ def build_upload_form(uploads: Uploads | None, name: str, caller: Caller) -> Upl
     sizes = f"Up to {limits.files:,} files of {format_bytes(limits.file_bytes)} each, "
     sizes += f"{format_bytes(limits.upload_bytes)} in all."
     listed = uploads.list_uploads(caller, name)[:SHOWN_UPLOADS]
-    return UploadForm(sizes, ",".join(SUFFIXES), tuple(map(view_upload, listed)))
+    return UploadForm(sizes, ",".join(list_suffixes()), tuple(map(view_upload, listed)))
 
 
 def view_upload(status: UploadStatus) -> UploadView:
