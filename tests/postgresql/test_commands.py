@@ -187,6 +187,7 @@ def test_server_that_dies_loses_nothing(
     """Acknowledged documents are found by vectors at once, and by words, or the search says what to do."""
     axis = np.eye(DIMENSIONS, dtype=np.float32)[0]
     monkeypatch.setattr(databases, "_POOL_WAIT_S", 4)
+    insert = table.insert_passages
     with database.create() as writer:
         writer.add([build_stored_document("a", "aspirin")])
         reader = database.read()
@@ -194,7 +195,6 @@ def test_server_that_dies_loses_nothing(
             writer.compact()
         if moment == "within a transaction":
             writer.compact()
-            insert = table.insert_passages
 
             def insert_and_die(connection: psycopg.Connection[Any], columns: Columns) -> None:
                 insert(connection, columns)
@@ -208,7 +208,7 @@ def test_server_that_dies_loses_nothing(
         with pytest.raises(StorageError, match="check the server"):
             reader.count()
         database.server.start()
-    monkeypatch.undo()
+    monkeypatch.setattr(table, "insert_passages", insert)
     assert [hit.id for hit in reader.search_vectors(axis, 3, Scope())] == ["a#0"]
     if moment != "after an addition":
         with pytest.raises(StorageError, match="restarted during an addition, so words may be missing"):
