@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -69,6 +70,7 @@ class LibraryAddress:
 
 _addresses: dict[Path, LibraryAddress] = {}
 """The addresses that this process has been given, by the folder of each library."""
+_listeners: list[Callable[[str], object]] = []
 
 
 def library_folder(library: str | PurePath) -> Path:
@@ -99,6 +101,17 @@ def find_address(folder: Path) -> LibraryAddress | None:
         return LibraryAddress(path.read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{path} cannot be read: name the library by its URL") from None
+
+
+def listen(listener: Callable[[str], object]) -> None:
+    """Have this function receive a sentence before a library does something that takes long, such as a download."""
+    _listeners[:] = [listener]
+
+
+def announce(sentence: str) -> None:
+    """Pass a sentence to the listener, if there is one."""
+    for listener in _listeners:
+        listener(sentence)
 
 
 def is_remote(folder: Path) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 from epicrisis.answers import EVENT_NAMES, Quotation
 from epicrisis.types import Hit
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+PLAIN_TYPES = frozenset({str, int, bool, type(None)})
+"""Types whose values are the same in JSON."""
 
 
 def to_json(value: Any) -> Any:
@@ -19,26 +20,33 @@ def to_json(value: Any) -> Any:
 
     Events get their name under `event`. A quotation gets `verified`, a hit the `marks` of its document.
     """
-    if type(value) in _PLAIN:
+    kind = type(value)
+    if kind in PLAIN_TYPES or kind is float:
         return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        data: dict[str, Any] = {}
-        if type(value) in EVENT_NAMES:
-            data["event"] = EVENT_NAMES[type(value)]
-        for name, key in _list_keys(type(value)):
-            data[key] = to_json(getattr(value, name))
-        if isinstance(value, Quotation):
-            data["verified"] = value.verified
-        if isinstance(value, Hit) and value.passage.marks:
-            data["marks"] = list(value.passage.marks)
-        return data
-    if isinstance(value, Mapping):
+    # Whether a value is a mapping takes longer to find out than whether it is a dictionary, which most are.
+    if kind is dict or isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return list(map(to_json, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _convert_fields(value)
     if isinstance(value, (set, frozenset)):
         return sorted(map(to_json, value))
     return str(value) if isinstance(value, PurePath) else value
+
+
+def _convert_fields(value: Any) -> dict[str, Any]:
+    kind: type = type(value)
+    data: dict[str, Any] = {}
+    if kind in EVENT_NAMES:
+        data["event"] = EVENT_NAMES[kind]
+    for name, key in _list_keys(kind):
+        data[key] = to_json(getattr(value, name))
+    if isinstance(value, Quotation):
+        data["verified"] = value.verified
+    if isinstance(value, Hit) and value.passage.marks:
+        data["marks"] = list(value.passage.marks)
+    return data
 
 
 @cache

@@ -17,6 +17,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from epicrisis import remote_libraries
 from epicrisis.errors import (
     EpicrisisError,
     LibraryBusy,
@@ -184,6 +185,18 @@ def test_reader_downloads_only_what_is_new(url: str, second_machine: Path, monke
     assert set(downloads) <= {block.key for block in version.blocks_of("journal.sqlite").values()}
 
 
+def test_large_download_is_announced(url: str, second_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_library(url).close()
+    sentences: list[str] = []
+    monkeypatch.setattr(remote_libraries, "_listeners", [sentences.append])
+    monkeypatch.setattr(replicas, "_LARGE_BYTES", 1000)
+    for _ in range(2):
+        monkeypatch.setenv("EPICRISIS_HOME", str(second_machine))
+        LibraryStore.open(library_folder(url)).close()
+    assert len(sentences) == 1
+    assert sentences[0].startswith("downloading 0 MB of s3://")
+
+
 def test_new_copy_is_complete_after_a_kill_in_its_download(
     url: str, second_machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +300,7 @@ def test_paused_writer_that_lost_its_lease_commits_nothing(
 
 def test_second_writer_is_told_who_writes(url: str, second_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with create_library(url):
-        with pytest.raises(LibraryBusy, match="another process is writing"):
+        with pytest.raises(LibraryBusy, match=f"another process is writing to {url}: wait"):
             LibraryStore.open(library_folder(url), write=True)
         monkeypatch.setenv("EPICRISIS_HOME", str(second_machine))
         with pytest.raises(LibraryBusy, match=rf"a process on .* is writing to {url}: wait until it ends.* expires in"):

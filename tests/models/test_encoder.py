@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoders import load_encoder
-from epicrisis.models.networks import USUAL_TOKENS, split_batches
+from epicrisis.models.networks import BatchSize, split_batches
 from epicrisis.testing.encoders import check_encoder
 
 
@@ -54,14 +54,14 @@ def test_encoder_text_beyond_window_is_ignored_but_has_token_spans(model_home: P
     assert np.array_equal(encoder.encode_queries([long]), encoder.encode_queries([long + "aspirin"]))
 
 
-@given(st.lists(st.integers(0, 3000), max_size=60), st.integers(1, 9))
-def test_split_batches_covers_each_text_once_within_token_limit(lengths: list[int], size: int) -> None:
+@given(st.lists(st.integers(0, 3000), max_size=60), st.integers(1, 9), st.integers(1, 5000))
+def test_split_batches_covers_each_text_once_within_token_limit(lengths: list[int], size: int, tokens: int) -> None:
     encodings = [SimpleNamespace(ids=[0] * length) for length in lengths]
-    batches = list(split_batches(encodings, size))  # type: ignore[arg-type]
+    batches = list(split_batches(encodings, BatchSize(size, tokens)))  # type: ignore[arg-type]
     assert sorted(number for batch in batches for number in batch) == list(range(len(lengths)))
     for batch in batches:
         assert 1 <= len(batch) <= size
-        assert len(batch) == 1 or len(batch) * max(lengths[number] for number in batch) <= size * USUAL_TOKENS
+        assert len(batch) == 1 or len(batch) * max(lengths[number] for number in batch) <= tokens
 
 
 @pytest.mark.models

@@ -119,11 +119,12 @@ class _Watcher:
                 for path in ready:
                     self._try([path])
                 return
+            self._watch.take(ready)
             _say_now(f"warning: {ready[0].name} not added: {error.message}")
         else:
             self._has_added, self._last_error = True, ""
+            self._watch.take(ready)
             self._say_report(ready, report)
-        self._watch.take(ready)
 
     def _add(self, ready: Sequence[Path]) -> IngestReport:
         from epicrisis.additions import add_files

@@ -9,9 +9,10 @@ from typing import Annotated, Any, get_args
 from typer import Argument, BadParameter, Option
 
 from epicrisis.cli.command import SharedOption
+from epicrisis.cli.terminal import say
 from epicrisis.errors import InputError
 from epicrisis.privacy import set_local_only
-from epicrisis.remote_libraries import is_remote, library_folder
+from epicrisis.remote_libraries import is_remote, library_folder, listen
 from epicrisis.types import CitationStyle, SearchMode, StrategyName
 
 SEARCHING = "Search"
@@ -33,6 +34,7 @@ def parse_library(text: str) -> Path:
 
         if load_settings().local_only:
             set_local_only(True)
+        listen(partial(say, err=True))
     return folder
 
 

@@ -27,6 +27,7 @@ from epicrisis.library.vector_search import EXACT_LIMIT, MatrixSearch
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.printable import agree, count_noun
 from epicrisis.protocols import ScoredId
+from epicrisis.remote_libraries import show_library
 from epicrisis.types import Origin, Scope
 
 LOCK = "write.lock"
@@ -49,7 +50,8 @@ def acquire_lock(folder: Path) -> FileLock:
             lock.acquire()
         except Timeout:
             raise LibraryBusy(
-                f"another process is writing to {folder}: wait until it ends, or stop it. Reading works meanwhile"
+                f"another process is writing to {show_library(folder)}: wait until it ends, or stop it. Reading works "
+                "meanwhile"
             ) from None
     return lock
 

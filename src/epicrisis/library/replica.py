@@ -34,7 +34,7 @@ from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.object_store import ObjectStore, ObjectUnchanged
 from epicrisis.library.shared_version import DATABASES, NAME, SharedFile, SharedVersion, parse_version
 from epicrisis.privacy import open_private, restrict_to_owner
-from epicrisis.remote_libraries import LibraryAddress, find_address, record_address
+from epicrisis.remote_libraries import LibraryAddress, announce, find_address, record_address
 
 BLOCK_BYTES = 1 << 20
 """Size of the blocks of databases."""
@@ -49,6 +49,8 @@ _FOLDERS = (lance_table.NAME, word_index.NAME)
 _CONNECTIONS = 8
 _FRESH_SECONDS = 2.0
 """A command asks for the newest version once, although several of its steps begin with a refresh."""
+_LARGE_BYTES = 50_000_000
+"""Downloads of this size are announced."""
 _POLL_SECONDS = 10.0
 """How often a long-lived reader asks for a newer version."""
 _LOCK_SECONDS = 5.0
@@ -199,16 +201,7 @@ class Replica:
         if state is not None and not _continues(version, state.version):
             self._remove()
             state = None
-        old = {} if state is None else state.version.files
-        incoming = self.folder / _INCOMING
-        with translate_errors(self.folder):
-            for folder in (incoming, self.folder / _BLOCKS):
-                folder.mkdir(mode=0o700, exist_ok=True)
-        missing = [name for name, file in version.files.items() if "#" not in name and not self._has(name, file, old)]
-        changed = {name: self._find_changed_blocks(name, version) for name in DATABASES}
-        self._download({name: version.files[name] for name in missing})
-        for blocks in changed.values():
-            self._download(blocks)
+        missing, changed = self._download_missing(version, {} if state is None else state.version.files)
         with translate_errors(self.folder):
             for name in sorted(missing, key=_placing_order):
                 if name == manifest.NAME:
@@ -222,8 +215,28 @@ class Replica:
                 self.remove_replies()
             if manifest.NAME in missing:
                 self._place(manifest.NAME, version.files[manifest.NAME])
-            shutil.rmtree(incoming, ignore_errors=True)
+            shutil.rmtree(self.folder / _INCOMING, ignore_errors=True)
             restrict_to_owner(self.folder)
+
+    def _download_missing(
+        self, version: SharedVersion, old: Mapping[str, SharedFile]
+    ) -> tuple[list[str], dict[str, dict[str, SharedFile]]]:
+        """Download what this machine lacks. Return the names of the files, and the blocks of each database."""
+        with translate_errors(self.folder):
+            for folder in (_INCOMING, _BLOCKS):
+                (self.folder / folder).mkdir(mode=0o700, exist_ok=True)
+        missing = [name for name, file in version.files.items() if "#" not in name and not self._has(name, file, old)]
+        changed = {name: self._find_changed_blocks(name, version) for name in DATABASES}
+        needed = {name: version.files[name] for name in missing}
+        for blocks in changed.values():
+            needed |= blocks
+        size = sum(file.bytes for name, file in needed.items() if not (self.writing / name).exists())
+        if size >= _LARGE_BYTES:
+            announce(f"downloading {size / 1e6:,.0f} MB of {self.url} to {self.folder}")
+        with ThreadPoolExecutor(_CONNECTIONS) as pool:
+            for _ in pool.map(self._download, needed.keys(), needed.values()):
+                pass
+        return missing, changed
 
     def _has(self, name: str, file: SharedFile, old: Mapping[str, SharedFile]) -> bool:
         """Return whether the file is in place. A file of a killed refresh is compared by its content."""
@@ -246,13 +259,8 @@ class Replica:
                 changed[name] = file
         return changed
 
-    def _download(self, files: Mapping[str, SharedFile]) -> None:
-        """Download files to the folder of incoming ones, several at a time."""
-        with ThreadPoolExecutor(_CONNECTIONS) as pool:
-            for _ in pool.map(self._download_one, files.keys(), files.values()):
-                pass
-
-    def _download_one(self, name: str, file: SharedFile) -> None:
+    def _download(self, name: str, file: SharedFile) -> None:
+        """Download a file to the folder of incoming ones. Raise FileNotFoundError without the object."""
         target = self._incoming(file)
         if target.is_file() and sha256(target) == file.sha256:
             return

@@ -25,7 +25,7 @@ K = 16
 QUERIES = 200
 DEFAULT_RECALL = 0.95
 MAX_PARTITIONS = 256
-_REFINEMENTS = (10, 40)
+_REFINEMENTS = (4, 10, 40)
 _TENTH = 0.1
 _SEED = 0
 
@@ -125,7 +125,7 @@ def measure_index(
     sample = _draw_sample(search, passages)
     reports = []
     for refine in _REFINEMENTS:
-        probes = 1
+        probes, previous_recall = 1, -1.0
         while True:
             on_step(f"measuring {probes} probes")
             parameters = IndexSearchParameters(probes, refine)
@@ -148,8 +148,10 @@ def measure_index(
             if report.good:
                 return report
             reports.append(report)
-            if probes >= partitions:
+            # If more partitions do not help, the codes lose the neighbours: compare more full vectors.
+            if probes >= partitions or report.worst_recall <= previous_recall:
                 break
+            previous_recall = report.worst_recall
             probes = min(probes * 2, partitions)
     return max(reports, key=lambda report: report.worst_recall)
 

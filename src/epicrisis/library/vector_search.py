@@ -35,6 +35,8 @@ MIN_INDEX_SHARE = 0.02
 """Scopes with a smaller share of the passages, or with at most EXACT_LIMIT of them, are scanned."""
 _SCAN_MARGIN = 64
 _INDEX_MARGIN = 16
+_BITS = 2
+"""Bits of the codes of the vector index for each dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +181,17 @@ class VectorSearch(MatrixSearch):
         return self._table.count() if statistics is None else int(statistics.num_unindexed_rows)
 
     def build_index(self, partitions: int) -> None:
-        """Build a new vector index (IVF with one-bit RaBitQ codes, inner product) and replace the old one.
+        """Build a new vector index (IVF with RaBitQ codes, inner product) and replace the old one.
 
         The codes need a multiple of eight dimensions. Other vectors are indexed uncompressed.
         """
         from lancedb.index import IvfFlat, IvfRq
 
-        kind = IvfFlat if self._table.dimensions % 8 else IvfRq
+        config: IvfFlat | IvfRq = IvfFlat(distance_type="dot", num_partitions=partitions)
+        if self._table.dimensions % 8 == 0:
+            config = IvfRq(distance_type="dot", num_partitions=partitions, num_bits=_BITS)
         with translate_errors(self._folder):
-            self._lance.create_index("vector", config=kind(distance_type="dot", num_partitions=partitions))
+            self._lance.create_index("vector", config=config)
         self._table.sync()
 
     def build_filters(self) -> None:

@@ -268,8 +268,8 @@ class TokenVectorEncoder:
         return tuple(map(vectors.__getitem__, range(len(texts))))
 
 
-BATCH = 2
-"""Texts per run. Each token gives a number for every vocabulary word: 60 MB for a text of 512 tokens."""
+BATCH = networks.BatchSize(texts=2, tokens=2 * 512)
+"""Each token gives a number for every vocabulary word: 60 MB for a text of 512 tokens."""
 CACHE_PASSAGES = 4096
 """Passages whose weights stay in memory, about 20 KB each: a dozen records of 128,000 tokens in chunks of 512."""
 

@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -31,6 +31,7 @@ from epicrisis.errors import InputError, NotCached, StorageError
 from epicrisis.models.chat.layers import Layer
 from epicrisis.privacy import open_private
 from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.serialization import PLAIN_TYPES
 
 T = TypeVar("T")
 KEY_VERSION = 1
@@ -144,8 +145,14 @@ def compute_reply_key(fingerprint: str, request: ChatRequest) -> bytes:
     """
     values = _get_fields(request)
     if request.schema is not None:
-        values["schema"] = json.dumps(_to_key_json(request.schema))
+        values["schema"] = _canonicalise(json.dumps(request.schema, default=dict))
     return _hash_parts("reply", fingerprint, values)
+
+
+@lru_cache(maxsize=64)
+def _canonicalise(text: str) -> str:
+    """Return JSON text with whole floats as integers. The calls of a run share few schemas."""
+    return json.dumps(_to_key_json(json.loads(text)))
 
 
 def _hash_parts(*parts: Any) -> bytes:
@@ -155,6 +162,8 @@ def _hash_parts(*parts: Any) -> bytes:
 
 def _to_key_json(value: Any) -> Any:
     """Return the value as JSON data, whole floats as integers."""
+    if type(value) in PLAIN_TYPES:
+        return value
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if is_dataclass(value):
@@ -192,6 +201,7 @@ class ReplyCache:
         self._writer: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(1, "replies")
         self._queue: deque[_Write] = deque()
+        self._is_commit_due = False
         if path.exists():
             self._open()
         elif not replay:
@@ -299,12 +309,16 @@ class ReplyCache:
         self._open()
         future: Future[None] = Future()
         self._queue.append((statement, row, future))
-        self._thread.submit(self._commit)
+        if not self._is_commit_due:
+            self._is_commit_due = True
+            self._thread.submit(self._commit)
         return future
 
     def _commit(self) -> None:
         """Execute all waiting writes in one transaction. Runs in the thread."""
         writes: list[_Write] = []
+        # Before the queue is read, so that a write that comes later causes another commit.
+        self._is_commit_due = False
         while self._queue:
             writes.append(self._queue.popleft())
         try:
