@@ -32,6 +32,7 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.remote_libraries import library_folder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.stores import build_stored_document
 from epicrisis.types import Scope, SearchMode
 from tests.support.s3_server import BUCKET, S3Server, run_s3_server, set_environment
 from tests.support.shared_writer_child import create_library
@@ -56,6 +57,11 @@ def measure_speed(count: int, folder: Path) -> None:
     """Print the seconds of each step, and the milliseconds of each kind of search, on the local disk and the copy."""
     for name, place in (("local", folder / "local"), ("object storage", library_folder(URL))):
         show(f"add {count:,} documents, {name}", partial(add, place, count))
+    with LibraryStore.open(library_folder(URL), write=True) as library:
+        for number in range(5):
+            document = build_stored_document(f"new{number}", "aspirin", vectors=[[0.1] * DIMENSIONS])
+            show("add one document, durably on the server", partial(library.add, [document]))
+        library.delete([f"new{number}" for number in range(5)])
     os.environ["EPICRISIS_HOME"] = str(folder / "reader")
     copy = library_folder(URL)
     show("open the first time (download)", lambda: LibraryStore.open(copy).close())
