@@ -186,7 +186,7 @@ def test_server_that_dies_loses_nothing(
 ) -> None:
     """Acknowledged documents are found by vectors at once, and by words, or the search says what to do."""
     axis = np.eye(DIMENSIONS, dtype=np.float32)[0]
-    monkeypatch.setattr(databases, "_POOL_WAIT_S", 4)
+    monkeypatch.setattr(databases, "_POOL_WAIT_S", 8)
     insert = table.insert_passages
     with database.create() as writer:
         writer.add([build_stored_document("a", "aspirin")])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 _MIN_SERVER, _MIN_VECTOR = 17, (0, 8)
-_POOL_SIZE, _POOL_WAIT_S, _CONNECT_S = 10, 15, 10
+_POOL_SIZE, _POOL_WAIT_S, _RECONNECT_S, _CONNECT_S = 10, 15, 5, 10
 _EXTRA = "libraries in PostgreSQL need the extra postgresql: `pip install 'epicrisis[postgresql]'`"
 _databases: dict[Path, Database] = {}
 _lock = threading.Lock()
@@ -84,6 +84,8 @@ class Database:
             min_size=0,
             max_size=_POOL_SIZE,
             timeout=_POOL_WAIT_S,
+            # The pool would wait ever longer between attempts, also after the server is back.
+            reconnect_timeout=_RECONNECT_S,
             kwargs={"autocommit": True},
             configure=self._configure_reader,
             check=ConnectionPool.check_connection,
