@@ -119,7 +119,7 @@ def test_search_is_protected_only_for_reranker(ward: Path) -> None:
 
 def test_evidence_does_not_call_the_remote_model_and_is_protected(ward: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A settings file may name an endpoint for other questions. The reranker would be called, and is rejected."""
-    monkeypatch.setattr("epicrisis.model_pool.load_encoder", lambda *_: ENCODER)
+    monkeypatch.setattr("epicrisis.models.encoders.load_encoder", lambda *_: ENCODER)
     recipe = opened(settings(strategy="evidence"), ward)
     assert (recipe["models"], "remote" in recipe) == ({}, False)
     assert held()

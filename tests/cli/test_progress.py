@@ -162,7 +162,7 @@ def test_sigterm_ends_like_ctrl_c_with_code_143(tmp_path: Path) -> None:
         "        if how == 'asyncio':\n"
         "            asyncio.run(sleep())\n"
         "        import time; time.sleep(600)\n"
-        "command.command(examples=[''])(wait).add_to(app.app)\n"
+        "command.command(examples=[''])(wait).add_to(app.app, 'wait')\n"
         "app.app(['wait', sys.argv[1]], prog_name='epicrisis')\n"
     )
     for how in ("asyncio", "thread"):

@@ -112,6 +112,55 @@ def test_scope_applies_to_every_search(retriever: Retriever, by: SearchMode) -> 
     assert retriever.rank("aspirin stroke", 9, by, Scope(as_of="2014")).hits == ()
 
 
+class _CountingStore(MemoryStore):
+    """Counts the passages that are fetched, and has lost some since the search."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[tuple[str, ...]] = []
+        self.lost: set[str] = set()
+
+    def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
+        self.fetched.append(tuple(passage_ids))
+        return super().fetch([passage_id for passage_id in passage_ids if passage_id not in self.lost], scope)
+
+
+@pytest.fixture
+def counting() -> _CountingStore:
+    encoder, store = HashingEncoder(), _CountingStore()
+    for number in range(60):
+        text = f"aspirin {'word ' * number}"
+        passage = Passage(f"d{number:02d}#0", f"d{number:02d}", 0, 0, len(text), text, title=f"Trial {number}")
+        store.add([StoredDocument(passage.document_id, "sha", (passage,), encoder.encode_passages([("", text)]))])
+    return store
+
+
+def test_hybrid_search_fetches_result_and_titled_documents_in_one_call(counting: _CountingStore) -> None:
+    ranking = Retriever(counting, HashingEncoder()).rank("aspirin", 3, "hybrid", EVERYTHING)
+    (ids,) = counting.fetched
+    assert set(ranking.ids) <= set(ids)
+    assert ranking.tops is not None
+    assert {id_.partition("#")[0] for id_ in ids} == {*ranking.document_ids, *ranking.tops.titles}
+    assert len(ids) <= 3 + 2 * 10
+    assert ranking.tops.titles[ranking.document_ids[0]] == ranking.passages[0].title
+
+
+def test_preflight_by_words_fetches_nothing(counting: _CountingStore) -> None:
+    Retriever(counting, HashingEncoder()).preflight("aspirin", EVERYTHING, n=3, threshold=0.2, depth=16)
+    assert counting.fetched == []
+
+
+def test_passages_deleted_after_search_are_left_out_with_a_note(counting: _CountingStore) -> None:
+    retriever = Retriever(counting, HashingEncoder())
+    before = retriever.rank("aspirin", 3, "bm25", EVERYTHING)
+    counting.lost = {before.ids[1]}
+    after = retriever.rank("aspirin", 3, "bm25", EVERYTHING)
+    assert after.ids == (before.ids[0], before.ids[2])
+    (note,) = after.notes
+    assert note.startswith("1 passage that the search found was left out: deleted since")
+    check_ranking(after)
+
+
 def test_bm25_needs_no_encoder() -> None:
     retriever = Retriever(store_of(TEXTS, HashingEncoder()), None)
     assert retriever.rank(QUESTION, 1, "bm25", EVERYTHING).ids == ("stroke#0",)

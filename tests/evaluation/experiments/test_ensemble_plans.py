@@ -36,7 +36,7 @@ OPTIONS = {"A": "gout", "B": "scurvy"}
 @pytest.fixture(autouse=True)
 def use_hashing_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open libraries with the fake encoder that made them."""
-    monkeypatch.setattr("epicrisis.model_pool.load_encoder", lambda *_: HashingEncoder(16))
+    monkeypatch.setattr("epicrisis.models.encoders.load_encoder", lambda *_: HashingEncoder(16))
 
 
 def make_library(path: Path, n: int = 6) -> Path:
