@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -19,12 +20,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
-from epicrisis.errors import LibraryError, StorageError
+from epicrisis.errors import LibraryError, NetworkRefused, StorageError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import Columns
 from epicrisis.library.postgresql import database as databases
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql import table
+from epicrisis.privacy import guard_network
 from epicrisis.remote_libraries import find_address, library_folder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from epicrisis.types import Scope
@@ -136,6 +138,14 @@ def test_faults_are_one_line_with_a_cure_and_without_password(
         assert len(result.stderr.strip().splitlines()) == 1
         assert "secret" not in result.stderr
         assert PASSWORDS[READER] not in result.stderr
+
+
+def test_server_is_looked_up_where_no_other_machine_may_be_contacted() -> None:
+    """The psycopg client looks names up in Python, where the network guard sees it."""
+    with guard_network(), pytest.raises(StorageError, match="the server cannot be reached"):
+        LibraryStore.open("postgresql://ward_app@DB.invalid:5999,other.invalid/hospital")
+    with guard_network(), pytest.raises(NetworkRefused):
+        socket.getaddrinfo("elsewhere.invalid", 80)
 
 
 def test_missing_extension_is_named_with_the_command(database: LibraryDatabase) -> None:

@@ -7,6 +7,7 @@ user may take it, so that row-level security is the boundary even for users with
 from __future__ import annotations
 
 import atexit
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryM
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql.errors import explain_connection_fault, translate_database_errors
 from epicrisis.printable import quote_for_shell
+from epicrisis.privacy import permit_host
 from epicrisis.remote_libraries import LibraryAddress, find_address
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _MIN_SERVER, _MIN_VECTOR = 17, (0, 8)
 _POOL_SIZE, _POOL_WAIT_S, _RECONNECT_S, _CONNECT_S = 10, 15, 5, 10
+_PORT = re.compile(r":\d*$")
 _EXTRA = "libraries in PostgreSQL need the extra postgresql: `pip install 'epicrisis[postgresql]'`"
 _databases: dict[Path, Database] = {}
 _lock = threading.Lock()
@@ -66,7 +69,12 @@ class Database:
         parameters = dict(parse_qsl(parts.query))
         self.schema = parameters.pop("schema", schemas.DEFAULT_SCHEMA)
         parameters = {"application_name": "epicrisis", "connect_timeout": str(_CONNECT_S), **parameters}
-        self._conninfo = parts._replace(query=urlencode(parameters)).geturl()
+        user, mark, hosts = parts.netloc.rpartition("@")
+        self._conninfo = parts._replace(netloc=f"{user}{mark}{hosts.lower()}", query=urlencode(parameters)).geturl()
+        # The server is named as the place of the library: it is contacted also where notes may go nowhere else.
+        for host in (*hosts.lower().split(","), *parameters.get("host", "").split(",")):
+            with permit_host(_PORT.sub("", host)):
+                pass
         self._extensions = ""
         self._reads_as = ""
         self._has_vectors = False

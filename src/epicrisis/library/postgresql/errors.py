@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _SET_UP = "docs/postgresql.md has the commands for an administrator"
+_WRONG_URL = "the URL has an unknown parameter or a wrong value: correct it"
 _CONNECTION_FAULTS = (
     ("password authentication failed", "the server refuses the user or the password: {password}"),
     ("no password supplied", "the server wants a password: {password}"),
@@ -24,7 +25,10 @@ _CONNECTION_FAULTS = (
     ("starting up", "the server is starting: repeat the command in a moment"),
     ("certificate", "the certificate of the server is not accepted: check sslmode and sslrootcert of the URL"),
     ("SSL", "the encrypted connection failed: check sslmode of the URL"),
-    ("invalid", "the URL has an unknown parameter or a wrong value: correct it"),
+    *(
+        (phrase, _WRONG_URL)
+        for phrase in ("invalid URI", "invalid connection option", "invalid sslmode", "invalid int")
+    ),
 )
 """What the client says of a failed connection, and what to do."""
 _PASSWORD = "put it into ~/.pgpass (mode 0600) or PGPASSWORD, and check the user in the URL"
