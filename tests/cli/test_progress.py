@@ -151,8 +151,8 @@ def test_add_in_a_terminal_of_80_columns_shows_file_count_and_rate(tmp_path: Pat
 def test_sigterm_ends_like_ctrl_c_with_code_143(tmp_path: Path) -> None:
     """The command has begun when its first line of progress appears."""
     code = FAST_LINES + (
-        "import asyncio, sys\n"
-        "from epicrisis.cli import command, app, progress\n"
+        "import asyncio, sys, typer\n"
+        "from epicrisis.cli import command, progress\n"
         "def wait(how: str) -> None:\n"
         "    '''Wait.'''\n"
         "    async def sleep():\n"
@@ -162,8 +162,9 @@ def test_sigterm_ends_like_ctrl_c_with_code_143(tmp_path: Path) -> None:
         "        if how == 'asyncio':\n"
         "            asyncio.run(sleep())\n"
         "        import time; time.sleep(600)\n"
-        "command.command(examples=[''])(wait).add_to(app.app, 'wait')\n"
-        "app.app(['wait', sys.argv[1]], prog_name='epicrisis')\n"
+        "app = typer.Typer(pretty_exceptions_enable=False)\n"
+        "command.command(examples=[''])(wait).add_to(app, 'wait')\n"
+        "app([sys.argv[1]], prog_name='epicrisis')\n"
     )
     for how in ("asyncio", "thread"):
         child = [sys.executable, "-c", code, how]
