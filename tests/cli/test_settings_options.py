@@ -186,3 +186,12 @@ def test_settings_defaults_are_accepted_as_values() -> None:
     no_defaults = {"allow_remote", "home"}  # Tests have a home of their own.
     texts = [f"{row.key}={row.default}" for row in setting_rows() if row.default and row.key not in no_defaults]
     assert load_settings(parse_overrides(texts)) == load_settings()
+
+
+def test_wrong_settings_for_library_at_url_are_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read while the arguments are parsed, before the command begins."""
+    monkeypatch.setenv("EPICRISIS_LOCAL_ONLY", "perhaps")
+    result = run("search", "s3://bucket/library", "aspirin")
+    assert result.exit_code == 2
+    assert "local_only" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -10,7 +10,7 @@ from typer import Argument, BadParameter, Option
 
 from epicrisis.cli.command import SharedOption
 from epicrisis.cli.terminal import say
-from epicrisis.errors import InputError
+from epicrisis.errors import InputError, SettingsError
 from epicrisis.privacy import set_local_only
 from epicrisis.remote_libraries import is_remote, library_folder, listen
 from epicrisis.types import CitationStyle, SearchMode, StrategyName
@@ -24,17 +24,20 @@ SETTINGS = "Settings and privacy"
 
 
 def parse_library(text: str) -> Path:
-    """Return the folder of a library, named by this folder or by a URL. Raises BadParameter for a wrong URL."""
+    """Return the folder of a library, named by this folder or by a URL.
+
+    Raises BadParameter for a wrong URL, and for wrong settings if they are read for the server of a URL.
+    """
     try:
         folder = library_folder(text)
-    except InputError as error:
-        raise BadParameter(error.message) from None
-    if is_remote(folder):
-        from epicrisis.configuration import load_settings
+        if is_remote(folder):
+            from epicrisis.configuration import load_settings
 
-        if load_settings().local_only:
-            set_local_only(True)
-        listen(partial(say, err=True))
+            if load_settings().local_only:
+                set_local_only(True)
+            listen(partial(say, err=True))
+    except (InputError, SettingsError) as error:
+        raise BadParameter(error.message) from None
     return folder
 
 
