@@ -4,6 +4,7 @@ And what questions about the endpoint make of failures that may pass."""
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -197,3 +198,13 @@ def test_model_name_lookup_is_shared_and_retried_after_failure() -> None:
         endpoint.script["/v1/models"] = [Scripted("", 503), WINDOW]
         assert len(set(asyncio.run(run(endpoint.url)))) == 1
         assert [path for path, _, _ in endpoint.asked] == ["/v1/models"] * 2
+
+
+def test_stream_event_without_data_is_no_reply() -> None:
+    """Servers send the seconds until a reconnection (`retry:`), or events without data to keep a connection open."""
+    delta = {"choices": [{"index": 0, "delta": {"content": TEXT}, "finish_reason": "stop"}]}
+    events = f"retry: 3000\n\nevent: ping\n\ndata: {json.dumps(delta)}\n\nid: 2\n\ndata: [DONE]\n\n"
+    with serving() as endpoint:
+        endpoint.script["/v1/chat/completions"] = [Scripted(events, kind="text/event-stream")]
+        reply = run_with_model(f"{endpoint.url}/v1", lambda model: model.complete(REQUEST, lambda _: None))
+    assert reply.text == TEXT

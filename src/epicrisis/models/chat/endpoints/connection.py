@@ -97,7 +97,9 @@ class Connection:
                 async for event in events:
                     if event.data.startswith("[DONE]"):
                         break
-                    yield event.json()
+                    # An event without data (`retry: 3000`) says nothing about the reply.
+                    if event.data:
+                        yield event.json()
             except httpx2.SSEError:
                 raise self._make_size_error() from None
             with suppress(TimeoutError, httpx2.HTTPError):
