@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from epicrisis.errors import EndpointRejected, EpicrisisError, ModelMissing
+from epicrisis.errors import EndpointRejected, EpicrisisError, ModelMissing, SettingsError
 from epicrisis.models.chat.endpoints.endpoint import Endpoint as Address
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.endpoints.failures import parse_error_body
@@ -408,3 +408,36 @@ def test_bedrock_without_credentials_sends_nothing(endpoint: Endpoint, monkeypat
         ask(bedrock(endpoint))
     assert endpoint.asked == []
     assert caught.value.usage.cost == 0.0
+
+
+@pytest.mark.usefixtures("aws")
+def test_bedrock_with_failing_credential_service_reports_credentials(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if find_spec("botocore") is None:
+        pytest.skip("needs the extra bedrock")
+    from botocore.exceptions import ClientError
+
+    def refuse(_: object) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not authorized"}}, "AssumeRole")
+
+    monkeypatch.setattr("botocore.session.Session.get_credentials", refuse)
+    with pytest.raises(EndpointRejected, match="no credentials were found"):
+        ask(bedrock(endpoint))
+    assert endpoint.asked == []
+
+
+@pytest.mark.usefixtures("aws")
+def test_bedrock_key_of_environment_is_checked_and_never_quoted(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = bedrock(endpoint)
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "two\nlines")
+    with pytest.raises(SettingsError, match="AWS_BEARER_TOKEN_BEDROCK does not hold a key"):
+        ask(address)
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-api-key-0123456789")
+    error = {"error": {"message": "malformed token bedrock-api-key-0123456789"}}
+    endpoint.script["/openai/v1/chat/completions"] = [Scripted(error, 400)]
+    with pytest.raises(EndpointRejected) as caught:
+        ask(address)
+    assert "bedrock-api-key" not in caught.value.message

@@ -23,7 +23,7 @@ from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointRejected, EpicrisisError, ReplyInvalid
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens, look_up_cost
 from epicrisis.models.chat.endpoints import failures
-from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint
+from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint, read_key
 from epicrisis.models.chat.endpoints.memory import EndpointMemory
 from epicrisis.models.chat.endpoints.probing import EndpointProbe, build_messages, is_prompt_truncated, measure_usage
 from epicrisis.models.chat.endpoints.reply import (
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_BEDROCK_KEY = "AWS_BEARER_TOKEN_BEDROCK"
+"""The environment variable with AWS's key for Bedrock, read if the settings name none."""
 PROBE_SECONDS = 30.0
 """The time limit of a question about the endpoint itself."""
 
@@ -344,6 +346,8 @@ class OpenAICompatibleModel:
         loop = asyncio.get_running_loop()
         if self._session is None or self._session.loop is not loop:
             key = self._api_key()
+            if not key and self._endpoint.kind == "bedrock":
+                key = read_key(None, _BEDROCK_KEY)
             self._secrets = tuple(secret for secret in (key, *self._endpoint.secrets) if secret)
             connection = Connection(self._endpoint, key, self._timeout, self._concurrency)
             self._session = _Session(loop, connection)

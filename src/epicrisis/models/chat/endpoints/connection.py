@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
@@ -49,8 +48,6 @@ class Connection:
             # some servers use one thread per connection. On this machine each call has its own connection.
             headers["Connection"] = "close"
         signature: _AwsSignature | None = None
-        if endpoint.kind == "bedrock":
-            key = key or os.environ.get("AWS_BEARER_TOKEN_BEDROCK")
         if endpoint.kind == "bedrock" and not key:
             signature = _AwsSignature(endpoint)
         elif endpoint.login is not None:
@@ -163,7 +160,6 @@ class _AwsSignature(httpx2.Auth):
     def _sign(self, request: httpx2.Request) -> None:
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
-        from botocore.exceptions import BotoCoreError
 
         try:
             credentials = self._session.get_credentials()
@@ -171,6 +167,8 @@ class _AwsSignature(httpx2.Auth):
                 raise CredentialsMissing
             signed = AWSRequest(request.method, str(request.url), dict(request.headers), request.content)
             SigV4Auth(credentials.get_frozen_credentials(), self._service, self._region).add_auth(signed)
-        except BotoCoreError:
+        except CredentialsMissing:
+            raise
+        except Exception:  # noqa: BLE001 - files, processes and services that provide credentials fail in many ways
             raise CredentialsMissing from None
         request.headers.update(dict(signed.headers.items()))
