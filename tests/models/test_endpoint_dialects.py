@@ -441,3 +441,23 @@ def test_bedrock_key_of_environment_is_checked_and_never_quoted(
     with pytest.raises(EndpointRejected) as caught:
         ask(address)
     assert "bedrock-api-key" not in caught.value.message
+
+
+# -- the environment of remote endpoints ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "error", "message"),
+    [
+        ("ALL_PROXY", "socks5://127.0.0.1:9", ModelMissing, "SOCKS proxy"),
+        ("SSL_CERT_FILE", "/nonexistent/ca.pem", SettingsError, r"SSL_CERT_FILE .*\(No such file"),
+    ],
+)
+def test_unusable_network_environment_raises_error_with_remedy(
+    variable: str, value: str, error: type[EpicrisisError], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable == "ALL_PROXY" and find_spec("socksio") is not None:
+        pytest.skip("the package that the error names is installed")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(error, match=message):
+        ask("https://chat.example.org/v1")

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from epicrisis.errors import ModelMissing, ReplyInvalid
+from epicrisis.errors import ModelMissing, ReplyInvalid, SettingsError
 from epicrisis.models.chat.endpoints.endpoint import Endpoint
 from epicrisis.models.chat.endpoints.failures import CredentialsMissing, RefusedCall, parse_error_body
 from epicrisis.privacy import silence_dependency_logs
@@ -32,7 +32,11 @@ MAX_ERROR_BYTES = 2**20
 
 
 class Connection:
-    """The client of one endpoint for one event loop. Raises ModelMissing if Bedrock needs a package that is missing."""
+    """The client of one endpoint for one event loop.
+
+    Raises ModelMissing if Bedrock or a proxy needs a package that is missing, and SettingsError if the environment
+    names certificates that cannot be read.
+    """
 
     def __init__(self, endpoint: Endpoint, key: str | None, timeout: float | None, concurrency: int) -> None:
         silence_dependency_logs()
@@ -57,19 +61,29 @@ class Connection:
             headers["Authorization"] = f"Bearer {key or 'none'}"
         elif key:
             headers["api-key"] = key
-        self._client = httpx2.AsyncClient(
-            base_url=endpoint.base_url,
-            headers=headers,
-            params=dict(endpoint.query),
-            auth=signature,
-            timeout=httpx2.Timeout(timeout, connect=min(timeout or CONNECT_SECONDS, CONNECT_SECONDS)),
-            limits=httpx2.Limits(
-                max_connections=max(1000, 2 * concurrency), keepalive_expiry=0 if endpoint.local else KEEPALIVE_SECONDS
-            ),
-            verify=endpoint.base_url.startswith("https:") or not endpoint.local,
-            # A proxy for the outside world must not see calls to this machine.
-            trust_env=not endpoint.local,
-        )
+        keepalive = 0 if endpoint.local else KEEPALIVE_SECONDS
+        try:
+            self._client = httpx2.AsyncClient(
+                base_url=endpoint.base_url,
+                headers=headers,
+                params=dict(endpoint.query),
+                auth=signature,
+                timeout=httpx2.Timeout(timeout, connect=min(timeout or CONNECT_SECONDS, CONNECT_SECONDS)),
+                limits=httpx2.Limits(max_connections=max(1000, 2 * concurrency), keepalive_expiry=keepalive),
+                verify=endpoint.base_url.startswith("https:") or not endpoint.local,
+                # A proxy for the outside world must not see calls to this machine.
+                trust_env=not endpoint.local,
+            )
+        except ImportError:
+            raise ModelMissing(
+                "the environment names a SOCKS proxy (ALL_PROXY or HTTPS_PROXY), which needs another package: "
+                "pip install 'httpx2[socks]'"
+            ) from None
+        except OSError as error:
+            raise SettingsError(
+                f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read ({error.strerror}): correct "
+                "the variable, or unset it"
+            ) from None
 
     async def get(self, path: str) -> object:
         """Return the JSON at this URL, or at this path below the base URL."""
