@@ -18,6 +18,7 @@ from epicrisis.errors import (
     EpicrisisError,
     ReplyInvalid,
 )
+from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
 from epicrisis.models.chat.layers import Layer, RetryingModel
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
@@ -314,3 +315,11 @@ def test_retry_absent_endpoint_is_tried_twice_and_fully_once_it_has_answered() -
         measure_call(model)
         numbers.append(len(inner.requests) - before)
     assert numbers == [2, 1, 4]
+
+
+def test_retry_broken_connection_is_tried_fully_before_the_first_answer() -> None:
+    """A server that many first calls overload breaks some of them off: it is there."""
+    error = EndpointUnreachable("broken off", usage=UNKNOWN_USAGE)
+    inner = make_failing_model(error, error, error)
+    assert complete(RetryingModel(inner, 4)).text == "yes"
+    assert len(inner.requests) == 4

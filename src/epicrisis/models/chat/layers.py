@@ -258,8 +258,9 @@ class RetryingModel(Layer):
                 if retry_after is None or not isinstance(error, EndpointBusy):
                     tries += 1
                 retry_after = retry_after or 0.0
-                is_absent = isinstance(error, EndpointUnreachable) and not self._has_answered
-                most = min(self._tries, ABSENT_TRIES) if is_absent else self._tries
+                # A connection that broke off was made, so there is a server: it may have processed the call.
+                is_refused = isinstance(error, EndpointUnreachable) and not error.usage.uncounted_calls
+                most = min(self._tries, ABSENT_TRIES) if is_refused and not self._has_answered else self._tries
                 if not error.retryable or tries >= most or remaining == 0 or retry_after > remaining:
                     error.usage = failed_usage
                     if error.retryable:
