@@ -48,6 +48,20 @@ def test_list_shows_files_with_their_documents(library: Path, run: Run) -> None:
     assert (data["documents"], data["documents_without_file"]) == (4, 0)
 
 
+@pytest.mark.parametrize("home", ["", "/"])
+def test_list_in_a_deleted_folder_shows_whole_paths(
+    home: str, library: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", home)
+    folder.rmdir()
+    result = run("library", "list", library)
+    assert result.exit_code == 0, result.exception
+    assert f"  {tmp_path.resolve()}/one.txt\n" in result.stdout
+
+
 def test_list_says_how_many_were_left_out(library: Path, run: Run) -> None:
     output = run("library", "list", library, "--documents", "--limit", 1).stdout
     assert output.endswith("3 documents left out: --limit 4 lists more\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,8 +96,12 @@ def _describe_file(file: LibraryFile) -> str:
 
 def _shorten_path(path: str) -> str:
     """Return a path from the current folder or the home folder, if it lies there."""
-    for folder, prefix in ((str(Path.cwd()), ""), (os.environ.get("HOME", "/"), "~/")):
-        if folder != "/" and path.startswith(f"{folder}/"):
+    current = ""
+    # The current folder may have been deleted.
+    with suppress(OSError):
+        current = os.getcwd()
+    for folder, prefix in ((current, ""), (os.environ.get("HOME", ""), "~/")):
+        if folder not in ("", "/") and path.startswith(f"{folder}/"):
             return prefix + path.removeprefix(f"{folder}/")
     return path
 
