@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -208,3 +209,40 @@ def test_stream_event_without_data_is_no_reply() -> None:
         endpoint.script["/v1/chat/completions"] = [Scripted(events, kind="text/event-stream")]
         reply = run_with_model(f"{endpoint.url}/v1", lambda model: model.complete(REQUEST, lambda _: None))
     assert reply.text == TEXT
+
+
+def test_stream_byte_order_mark_does_not_hide_the_first_event() -> None:
+    events = ""
+    for text, finish in ((TEXT[:5], None), (TEXT[5:], "stop")):
+        delta = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}
+        events += f"data: {json.dumps(delta)}\n\n"
+    with serving() as endpoint:
+        endpoint.script["/v1/chat/completions"] = [Scripted(f"\ufeff{events}", kind="text/event-stream")]
+        reply = run_with_model(f"{endpoint.url}/v1", lambda model: model.complete(REQUEST, lambda _: None))
+    assert reply.text == TEXT
+
+
+def test_refusal_with_incomplete_body_keeps_its_status_and_wait() -> None:
+    response = b"HTTP/1.1 429 Busy\r\nRetry-After: 7\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{"
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        (length,) = re.findall(rb"content-length: (\d+)", head.lower())
+        await reader.readexactly(int(length))
+        writer.write(response)
+        await writer.drain()
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(refuse, "127.0.0.1")
+        port = server.sockets[0].getsockname()[1]
+        model = OpenAICompatibleModel(f"http://127.0.0.1:{port}/v1", "m", timeout_seconds=5)
+        try:
+            await model.complete(REQUEST)
+        finally:
+            await model.aclose()
+            server.close()
+
+    with pytest.raises(EndpointBusy) as caught:
+        asyncio.run(run())
+    assert caught.value.retry_after == 7

@@ -103,6 +103,8 @@ class Connection:
                 return
             # Not every server says that its stream is one.
             response.headers["content-type"] = "text/event-stream"
+            # A stream may begin with a byte order mark, which is not part of its first event.
+            response.encoding = "utf-8-sig"
             events = aiter(httpx2.EventSource(response, max_event_size=MAX_REPLY_BYTES))
             try:
                 async for event in events:
@@ -131,7 +133,10 @@ class Connection:
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise ReplyInvalid(f"{self._host} compresses its replies against the request: check its proxy")
             if not response.is_success:
-                content: object = (await self._read(response, MAX_ERROR_BYTES)).decode(errors="replace").strip()
+                content: object = ""
+                # Status and headers say enough if the server does not complete its message.
+                with suppress(httpx2.NetworkError, httpx2.RemoteProtocolError):
+                    content = (await self._read(response, MAX_ERROR_BYTES)).decode(errors="replace").strip()
                 with suppress(ValueError, RecursionError):
                     content = json.loads(str(content))
                 raise RefusedCall(parse_error_body(content, response.status_code, response.headers))
