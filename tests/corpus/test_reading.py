@@ -169,6 +169,31 @@ def test_file_without_permission_raises(tmp_path: Path) -> None:
     file.parent.chmod(0o700)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("mode", [0, 0o400])
+def test_closed_folder_and_closed_database_are_errors_of_input(mode: int, tmp_path: Path) -> None:
+    """Zotero's database is looked for in each folder, before its files are read."""
+    names = ["note.txt", "data.json", "data.csv", "data.xml.gz", "data.bib"]
+    for name in names:
+        _put(tmp_path, f"closed/{name}", "text")
+    database = _put(tmp_path, "zotero/zotero.sqlite", "SQLite format 3\0")
+    _put(tmp_path, "zotero/note.txt", "text")
+    database.chmod(0)
+    assert [item.path for item in _skipped([tmp_path / "zotero"])] == [str(database)]
+    closed = tmp_path / "closed"
+    closed.chmod(mode)
+    try:
+        if mode:
+            skipped = _skipped([closed])
+            assert sorted(Path(item.path).name for item in skipped) == sorted(names)
+            assert all("ermission" in item.reason for item in skipped)
+        else:
+            with pytest.raises(InputError, match="check its permissions"):
+                read_sources([closed])
+    finally:
+        closed.chmod(0o700)
+
+
 def test_format_option_overrides_detection(tmp_path: Path) -> None:
     lines = _put(tmp_path, "export.data", GOOD)
     note = _put(tmp_path, "NOTE", "fever")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -259,7 +260,11 @@ def _list_source(
 def _find_zotero(path: Path, format: str | None) -> Path | None:
     """Return Zotero's database, if the path is the folder that holds it or the file itself."""
     database = path / zotero.DATABASE if is_folder(path) else path
-    return database if format is None and database.is_file() and zotero.is_zotero(database) else None
+    # A folder or file that is closed to this user is reported once it is read.
+    with suppress(PermissionError):
+        if format is None and database.is_file() and zotero.is_zotero(database):
+            return database
+    return None
 
 
 def _list_zotero(database: Path, only: Collection[Path] | None, collection: str) -> list[_SourceFile]:
@@ -449,7 +454,7 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
     path, name, format = file
     if format == "pubmedqa":
         return partial(append_fingerprint, path, questions.read_pubmedqa_documents(path, questions.load_pubmedqa(path)))
-    if format is None or (path.is_symlink() and not path.exists()):
+    if format is None or (os.path.islink(path) and not os.path.exists(path)):
         return partial(_skip, path, describe_unread(path, is_known=find_suffix(name) is not None))
     try:
         check_file(path)

@@ -20,7 +20,15 @@ from typing import Any
 
 from epicrisis.corpus import sandbox, zotero
 from epicrisis.corpus.encodings import encoding_remark
-from epicrisis.corpus.reader_base import FileRemark, ReaderItem, fingerprint_file, printable_path, real_path, skip
+from epicrisis.corpus.reader_base import (
+    FileRemark,
+    ReaderItem,
+    fingerprint_file,
+    os_error_reason,
+    printable_path,
+    real_path,
+    skip,
+)
 from epicrisis.corpus.reference_entries import ReferenceEntry
 from epicrisis.types import Document
 
@@ -91,6 +99,9 @@ class ReferenceFiles:
                     entries, skipped, encoding = _read_entries(path, self._collection)
                 except ValueError as error:
                     faults.append(skip(path, "", str(error)))
+                    continue
+                except OSError as error:
+                    faults.append(skip(path, "", f"{os_error_reason(error)}; check its permissions, or leave it out"))
                     continue
                 faults += [skip(path, where, reason) for where, reason in skipped]
                 if encoding:
