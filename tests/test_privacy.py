@@ -353,7 +353,7 @@ def test_modules_with_processes_and_loggers_are_listed() -> None:
             "privacy.py",
             "cli/serve.py",
             "corpus/reference_entries.py",
-            "library/replica.py",
+            "library/object_storage/replica.py",
             "server/error_log.py",
             "server/mcp_server.py",
             "server/private_folder.py",

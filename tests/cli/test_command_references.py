@@ -18,9 +18,16 @@ SOURCE = Path(epicrisis.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 COMMAND = re.compile(r"`epicrisis ([a-z-]+(?: [a-z-]+)?)")
 OTHER_PROGRAMS = frozenset(
-    {"cli/doctor.py", "corpus/ocr.py", "evaluation/runs/versions.py", "models/hardware.py", "models/model_files.py"}
+    {
+        "cli/doctor.py",
+        "corpus/ocr.py",
+        "corpus/reader_base.py",
+        "evaluation/runs/versions.py",
+        "models/hardware.py",
+        "models/model_files.py",
+    }
 )
-"""Modules with command lines of pip, git, tesseract and nvidia-smi."""
+"""Modules with command lines of pip, git, tesseract, LibreOffice and nvidia-smi."""
 STYLE_SHEETS = frozenset({"report/answer_files.py", "report/charts.py"})
 """Modules with custom properties of CSS, which begin like options."""
 

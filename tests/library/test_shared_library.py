@@ -34,8 +34,8 @@ from epicrisis.library.copying import copy_library
 from epicrisis.library.health import check_health
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.object_store import ObjectStore
-from epicrisis.library.shared_version import NAME, parse_version
+from epicrisis.library.object_storage.object_store import ObjectStore
+from epicrisis.library.object_storage.shared_version import NAME, parse_version
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import PassageStore
 from epicrisis.remote_libraries import library_folder

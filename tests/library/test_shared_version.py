@@ -12,7 +12,7 @@ import pytest
 
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.shared_version import SharedFile, SharedVersion, parse_version
+from epicrisis.library.object_storage.shared_version import SharedFile, SharedVersion, parse_version
 from epicrisis.remote_libraries import library_folder
 
 FILE = SharedFile(f"files/{'0' * 32}", 5, "a" * 64)

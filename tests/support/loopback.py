@@ -79,6 +79,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
+    """With the usual 5, Linux resets some of many connections that are opened at once."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing of a connection that the client closed, as it may when it no longer needs the answer."""

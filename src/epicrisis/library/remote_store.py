@@ -13,7 +13,7 @@ from epicrisis.errors import LibraryError
 from epicrisis.remote_libraries import find_address
 
 _POSTGRESQL = "epicrisis.library.postgresql.engine"
-_OBJECT_STORAGE = "epicrisis.library.shared_library"
+_OBJECT_STORAGE = "epicrisis.library.object_storage.shared_library"
 
 
 def is_in_database(folder: Path) -> bool:
@@ -23,12 +23,12 @@ def is_in_database(folder: Path) -> bool:
 
 
 def load_database_engine() -> Any:
-    """Return the module `library.postgresql.engine`, whose functions take the folder of a library in PostgreSQL."""
+    """Return the module whose functions take the folder of a library in PostgreSQL."""
     return import_module(_POSTGRESQL)
 
 
 def load_object_storage(folder: Path) -> Any:
-    """Return the module `library.shared_library` if this folder stands for a library on object storage, or None."""
+    """Return the module that opens libraries on object storage if this folder stands for such a library, or None."""
     address = find_address(folder)
     return import_module(_OBJECT_STORAGE) if address is not None and address.scheme == "s3" else None
 

@@ -31,8 +31,8 @@ from epicrisis.errors import EpicrisisError, LibraryDamaged
 from epicrisis.library import lance_table, manifest, vector_index, word_index
 from epicrisis.library.checksums import sha256, table_version
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.object_store import ObjectStore, ObjectUnchanged
-from epicrisis.library.shared_version import DATABASES, NAME, SharedFile, SharedVersion, parse_version
+from epicrisis.library.object_storage.object_store import ObjectStore, ObjectUnchanged
+from epicrisis.library.object_storage.shared_version import DATABASES, NAME, SharedFile, SharedVersion, parse_version
 from epicrisis.privacy import open_private, restrict_to_owner
 from epicrisis.remote_libraries import LibraryAddress, announce, find_address, record_address
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from epicrisis.errors import EpicrisisError, LibraryBusy, LibraryDamaged, LibraryError
-from epicrisis.library.object_store import ConditionFailed, ObjectStore
+from epicrisis.library.object_storage.object_store import ConditionFailed, ObjectStore
 
 NAME = "writer.json"
 SECONDS = 60.0

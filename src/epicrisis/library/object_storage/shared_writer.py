@@ -24,10 +24,17 @@ from epicrisis.library import journal, manifest, patient_identities, word_index
 from epicrisis.library.checksums import list_current_files, sha256
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library_parts import acquire_lock
-from epicrisis.library.object_store import ConditionFailed
-from epicrisis.library.replica import BLOCK_BYTES, Replica, link_or_copy
-from epicrisis.library.shared_version import DATABASES, FOLDER, NAME, SharedFile, SharedVersion, parse_version
-from epicrisis.library.writer_lease import WriterLease
+from epicrisis.library.object_storage.object_store import ConditionFailed
+from epicrisis.library.object_storage.replica import BLOCK_BYTES, Replica, link_or_copy
+from epicrisis.library.object_storage.shared_version import (
+    DATABASES,
+    FOLDER,
+    NAME,
+    SharedFile,
+    SharedVersion,
+    parse_version,
+)
+from epicrisis.library.object_storage.writer_lease import WriterLease
 from epicrisis.privacy import open_private
 from epicrisis.protocols import StoredDocument
 

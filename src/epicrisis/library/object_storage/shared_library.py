@@ -14,8 +14,8 @@ from epicrisis.errors import EpicrisisError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.manifest import LibraryManifest, read_manifest
-from epicrisis.library.replica import Replica, find_replica, refresh_replica
-from epicrisis.library.shared_writer import SharedWriter
+from epicrisis.library.object_storage.replica import Replica, find_replica, refresh_replica
+from epicrisis.library.object_storage.shared_writer import SharedWriter
 from epicrisis.protocols import StoredDocument
 
 __all__ = ["SharedLibrary", "create_library", "open_library", "refresh_replica", "repair_library"]

@@ -1,0 +1,1 @@
+"""Libraries on object storage, named by a URL: `s3://bucket/folder`."""
