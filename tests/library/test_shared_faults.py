@@ -1,0 +1,102 @@
+"""Libraries on object storage in rare moments, with a server in the memory of the test."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from epicrisis.errors import LibraryBusy
+from epicrisis.library import replica as replicas
+from epicrisis.library.library import LibraryStore
+from epicrisis.library.object_store import ConditionFailed, ObjectUnchanged, StoredObject
+from epicrisis.remote_libraries import library_folder
+from epicrisis.testing.stores import build_stored_document
+from epicrisis.types import Scope
+from tests.support.shared_writer_child import create_library
+
+URL = "s3://bucket/lib"
+
+
+class MemoryObjects:
+    """The objects of one library. Leases expire and grace ends at once, because every object is an hour old."""
+
+    url = URL
+    host = "127.0.0.1"
+    is_local = True
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[bytes, str]] = {}
+        self.before_list: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+
+    def read(self, name: str, known: str = "") -> StoredObject | None:
+        stored = self.objects.get(name)
+        if stored is None:
+            return None
+        if stored[1] == known:
+            raise ObjectUnchanged(name)
+        return StoredObject(*stored, age=3600.0)
+
+    def create(self, name: str, data: bytes) -> str:
+        return self._write(name, data, None)
+
+    def replace(self, name: str, data: bytes, etag: str) -> str:
+        return self._write(name, data, etag)
+
+    def _write(self, name: str, data: bytes, expected: str | None) -> str:
+        with self._lock:
+            stored = self.objects.get(name)
+            if (None if stored is None else stored[1]) != expected:
+                raise ConditionFailed(name)
+            self.objects[name] = (data, uuid.uuid4().hex)
+            return self.objects[name][1]
+
+    def upload(self, path: Path, name: str) -> None:
+        self.objects[name] = (path.read_bytes(), uuid.uuid4().hex)
+
+    def download(self, name: str, path: Path) -> None:
+        if name not in self.objects:
+            raise FileNotFoundError(name)
+        path.write_bytes(self.objects[name][0])
+
+    def list_names(self, folder: str) -> list[str]:
+        hook, self.before_list = self.before_list, None
+        if hook is not None:
+            hook()
+        return [name for name in self.objects if name.startswith(f"{folder}/")]
+
+    def delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.objects.pop(name, None)
+
+
+@pytest.fixture
+def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryObjects:
+    memory = MemoryObjects()
+    monkeypatch.setattr(replicas, "ObjectStore", lambda url: memory)
+    monkeypatch.setattr(replicas, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "first"))
+    with create_library(URL) as library:
+        library.add([build_stored_document("a", "aspirin")])
+    return memory
+
+
+def test_writer_suspended_before_the_removal_removes_nothing_of_a_later_writer(
+    objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_elsewhere() -> None:
+        monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "second"))
+        with LibraryStore.open(library_folder(URL), write=True) as library:
+            library.add([build_stored_document("b", "warfarin")])
+
+    folder = library_folder(URL)
+    objects.before_list = write_elsewhere
+    with pytest.raises(LibraryBusy, match="another writer has taken s3://bucket/lib over: wait until it ends"):
+        LibraryStore.open(folder, write=True)
+    monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "third"))
+    with LibraryStore.open(library_folder(URL)) as reader:
+        assert [hit.id for hit in reader.search_words("warfarin aspirin", 5, Scope())] == ["a#0", "b#0"]
