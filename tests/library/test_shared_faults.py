@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import LibraryBusy
+from epicrisis.errors import LibraryBusy, StorageError
 from epicrisis.library import replica as replicas
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_store import ConditionFailed, ObjectUnchanged, StoredObject
@@ -31,6 +34,7 @@ class MemoryObjects:
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, str]] = {}
         self.before_list: Callable[[], None] | None = None
+        self.download_error: OSError | None = None
         self._lock = threading.Lock()
 
     def read(self, name: str, known: str = "") -> StoredObject | None:
@@ -59,6 +63,8 @@ class MemoryObjects:
         self.objects[name] = (path.read_bytes(), uuid.uuid4().hex)
 
     def download(self, name: str, path: Path) -> None:
+        if self.download_error is not None:
+            raise self.download_error
         if name not in self.objects:
             raise FileNotFoundError(name)
         path.write_bytes(self.objects[name][0])
@@ -100,3 +106,34 @@ def test_writer_suspended_before_the_removal_removes_nothing_of_a_later_writer(
     monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "third"))
     with LibraryStore.open(library_folder(URL)) as reader:
         assert [hit.id for hit in reader.search_words("warfarin aspirin", 5, Scope())] == ["a#0", "b#0"]
+
+
+def test_full_disk_in_a_download_is_one_line(
+    objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "second"))
+    objects.download_error = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(StorageError, match="no room left to write; free disk space"):
+        LibraryStore.open(library_folder(URL))
+    objects.download_error = None
+    with LibraryStore.open(library_folder(URL)) as reader:
+        assert reader.count() == (1, 1)
+
+
+def test_full_disk_leaves_an_open_reader_at_work_and_is_logged(
+    objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = library_folder(URL)
+    monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "second"))
+    monkeypatch.setattr(replicas, "_POLL_SECONDS", 0.0)
+    with caplog.at_level(logging.WARNING), LibraryStore.open(library_folder(URL)) as reader:
+        monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "first"))
+        with LibraryStore.open(first, write=True) as writer:
+            writer.add([build_stored_document("b", "warfarin")])
+        objects.download_error = OSError(errno.ENOSPC, "No space left on device")
+        deadline = time.monotonic() + 20
+        while "no room left" not in caplog.text and time.monotonic() < deadline:
+            assert [hit.id for hit in reader.search_words("aspirin", 5, Scope())] == ["a#0"]
+            time.sleep(0.02)
+    assert "searches go on with the copy of this machine" in caplog.text
+    assert "no room left to write" in caplog.text
