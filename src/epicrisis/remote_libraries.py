@@ -24,6 +24,8 @@ SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "s3": "s3"}
 """The schemes of libraries outside the file system, and how each is written here."""
 ADDRESS_FILE = "address"
 """The file of the folder with the URL of the library, without its password."""
+_REMOTE = "remote"
+"""The folder, among the data of this user, of the folders of all libraries with a URL."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}")
 _SECRETS = frozenset(("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"))
 _NAME = re.compile(r"[^\w.-]+")
@@ -100,17 +102,20 @@ def library_folder(library: str | PurePath) -> Path:
     scheme, rest = SCHEMES[match[1].lower()], str(library)[match.end() :]
     address = _parse_bucket(rest) if scheme == "s3" else _parse(scheme, rest)
     digest = hashlib.sha256(address.public.encode()).hexdigest()[:12]
-    folder = _data_folder() / "remote" / digest / address.name
+    folder = _data_folder() / _REMOTE / digest / address.name
     _addresses[folder] = address
     return folder
 
 
 def find_address(folder: Path) -> LibraryAddress | None:
-    """Return the address of the library that this folder stands for, or None if the folder is the library."""
+    """Return the address of the library that this folder stands for, or None if the folder is the library.
+
+    An address counts only among the data of this user. A library from elsewhere could name any server.
+    """
     if folder in _addresses:
         return _addresses[folder]
     path = folder / ADDRESS_FILE
-    if not path.is_file():
+    if not path.is_file() or (_data_folder() / _REMOTE).resolve() not in path.resolve().parents:
         return None
     try:
         return LibraryAddress(path.read_text(encoding="utf-8").strip())

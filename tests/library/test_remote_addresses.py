@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from epicrisis import remote_libraries
 from epicrisis.errors import InputError, StorageError
 from epicrisis.library.postgresql.database import Database
-from epicrisis.remote_libraries import LibraryAddress, find_address, library_folder
+from epicrisis.remote_libraries import LibraryAddress, find_address, library_folder, record_address
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +89,20 @@ def test_connection_reads_quotes_as_the_program_writes_them(monkeypatch: pytest.
     with database.connect():
         assert "SET standard_conforming_strings = on" in connection.commands
         assert "SET client_encoding = 'UTF8'" in connection.commands
+
+
+def test_library_from_elsewhere_names_no_server(tmp_path: Path) -> None:
+    folder = tmp_path / "received"
+    folder.mkdir()
+    (folder / "address").write_text("postgresql://u@db.invalid/x\n")
+    assert find_address(folder) is None
+
+
+def test_folder_of_an_earlier_process_names_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = library_folder("postgresql://u:hush@h/db")
+    record_address(folder, read_address("postgresql://u:hush@h/db"))
+    monkeypatch.setattr(remote_libraries, "_addresses", {})
+    assert find_address(folder) == LibraryAddress("postgresql://u@h/db")
 
 
 class FakeConnection(SimpleNamespace):
