@@ -14,8 +14,10 @@ import pytest
 
 from epicrisis.errors import LibraryBusy, StorageError
 from epicrisis.library import replica as replicas
+from epicrisis.library.checksums import sha256
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_store import ConditionFailed, ObjectUnchanged, StoredObject
+from epicrisis.library.shared_version import NAME, parse_version
 from epicrisis.remote_libraries import library_folder
 from epicrisis.testing.stores import build_stored_document
 from epicrisis.types import Scope
@@ -137,3 +139,34 @@ def test_full_disk_leaves_an_open_reader_at_work_and_is_logged(
             time.sleep(0.02)
     assert "searches go on with the copy of this machine" in caplog.text
     assert "no room left to write" in caplog.text
+
+
+def test_file_that_a_writer_replaces_during_a_refresh_is_the_published_one(
+    objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = library_folder(URL)
+    original = replicas.link_or_copy
+    replaced = []
+
+    def replace_first(source: Path, target: Path) -> None:
+        if source.parts[-3:] == ("writing", "words", "meta.json"):
+            new = source.with_name("meta.new")
+            new.write_bytes(source.read_bytes()[::-1])
+            new.replace(source)
+            replaced.append(source)
+        original(source, target)
+
+    writer = LibraryStore.open(folder, write=True)
+    writer.add([build_stored_document("b", "warfarin")])
+    version = parse_version(objects.objects[NAME][0], URL)
+    monkeypatch.setattr(replicas, "link_or_copy", replace_first)
+    assert replicas.refresh_replica(folder)
+    assert replaced
+    for name, file in version.files.items():
+        if "#" not in name:
+            assert sha256(folder / name) == file.sha256, name
+    original_meta = (folder / "words" / "meta.json").read_bytes()
+    new = replaced[0].with_name("meta.new")
+    new.write_bytes(original_meta)
+    new.replace(replaced[0])
+    writer.close()

@@ -269,10 +269,14 @@ class Replica:
         part = target.with_suffix(".part")
         prepared = self.writing / name
         with suppress(OSError):
-            # A writer of this machine has the files that it has just uploaded.
-            if prepared.is_file() and prepared.stat().st_size == file.bytes and sha256(prepared) == file.sha256:
-                link_or_copy(prepared, target)
-                return
+            part.unlink(missing_ok=True)
+            # A writer of this machine has the files that it has just uploaded. It may replace one at any moment.
+            if prepared.is_file() and prepared.stat().st_size == file.bytes:
+                link_or_copy(prepared, part)
+                if sha256(part) == file.sha256:
+                    part.replace(target)
+                    return
+                part.unlink()
         self.objects.download(file.key, part)
         if sha256(part) != file.sha256:
             raise LibraryDamaged(
