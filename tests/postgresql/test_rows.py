@@ -1,8 +1,9 @@
-"""What the server cannot store or read is escaped in rows, and restored. No server is needed."""
+"""What is asked of the server, and what it cannot store or read and is escaped. No server is needed."""
 
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,12 +11,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from epicrisis.errors import LibraryError
+from epicrisis.library.manifest import build_manifest
 from epicrisis.library.passage_table import ALL_COLUMNS, Columns
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.identities import PostgresqlIdentities
 from epicrisis.library.postgresql.journal import PostgresqlJournal
 from epicrisis.library.postgresql.search import build_filter
+from epicrisis.library.postgresql.store import PostgresqlLibrary
 from epicrisis.library.postgresql.table import PostgresqlTable, _build_rows, escape_json, parse_columns, unescape_json
+from epicrisis.remote_libraries import LibraryAddress
 from epicrisis.testing.stores import build_stored_document
 from epicrisis.types import Scope
 
@@ -72,3 +77,23 @@ def test_name_that_the_server_cannot_store_is_not_asked_for() -> None:
     identities._rows = lambda query, *values: queries.append((query, values)) or []  # type: ignore[method-assign, func-returns-value]
     identities.read(["anna", "b\0", "\ud800"])
     assert queries[0][1] == (["anna"],)
+
+
+def test_creation_looks_for_a_library_in_its_own_schema_alone(tmp_path: Path) -> None:
+    queries: list[tuple[object, ...]] = []
+
+    def execute(command: str | bytes, values: tuple[object, ...] = ()) -> Any:
+        queries.append((command, *values))
+        return SimpleNamespace(fetchone=lambda: (True,))
+
+    database = SimpleNamespace(
+        quoted_schema='"ward7"',
+        address=LibraryAddress("postgresql://u@h/db?schema=ward7"),
+        open_writer=lambda: None,
+        close_writer=lambda: None,
+        write=lambda: nullcontext(SimpleNamespace(execute=execute)),
+    )
+    manifest = build_manifest("check", "check", 4, max_tokens=64, overlap=8, splitter="tokens")
+    with pytest.raises(LibraryError, match="holds a library already"):
+        PostgresqlLibrary.create_in(cast("Database", database), tmp_path, manifest)
+    assert queries[-1][1:] == ('"ward7".library',)

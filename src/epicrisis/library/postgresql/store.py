@@ -73,7 +73,9 @@ class PostgresqlLibrary(LibraryStore):
         try:
             with database.write() as connection:
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {database.quoted_schema}".encode())
-                if connection.execute("SELECT to_regclass('library') IS NOT NULL").fetchone() == (True,):
+                # Without the schema's name a table of another program in the schema of the extensions would count.
+                query = "SELECT to_regclass(%s) IS NOT NULL"
+                if connection.execute(query, (f"{database.quoted_schema}.library",)).fetchone() == (True,):
                     raise LibraryError(f"{database.address.public} holds a library already: open it")
                 database.create_extensions(connection)
                 version = schemas.migrate(
