@@ -131,9 +131,10 @@ class PostgresqlLibrary(LibraryStore):
             raise LibraryError(f"{self._database.address.public} is open for reading: open it with write=True")
 
     @contextmanager
-    def _change(self, document_ids: Sequence[str]) -> Iterator[None]:
+    def _change(self, document_ids: Sequence[str], *, adds_words: bool = True) -> Iterator[None]:
         """Open a transaction that changes these documents, and count them anew at its end."""
-        self._database.mark_words()
+        if adds_words:
+            self._database.mark_words()
         with self._database.write() as connection:
             # Readers of the counts wait for nobody; another writer would wait here.
             connection.execute("SELECT FROM library FOR UPDATE")
@@ -161,7 +162,8 @@ class PostgresqlLibrary(LibraryStore):
             if revisions is None:
                 parts.remove_parts(self.path, parts.REPLIES)
             existing = list(self._journal.hashes(document_ids))
-            with self._change(existing):
+            # A deletion changes rows alone. Its index loses no word if the server is restarted.
+            with self._change(existing, adds_words=False):
                 if revisions is not None:
                     self._journal.record_deletions(revisions)
                 self._records.delete_documents(existing)
