@@ -12,10 +12,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from epicrisis.errors import InputError
 from epicrisis.privacy import local_path, open_private
@@ -24,9 +24,16 @@ SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "s3": "s3"}
 """The schemes of libraries outside the file system, and how each is written here."""
 ADDRESS_FILE = "address"
 """The file of the folder with the URL of the library, without its password."""
+_REMOTE = "remote"
+"""The folder, among the data of this user, of the folders of all libraries with a URL."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}")
-_SECRETS = frozenset(("password", "sslpassword"))
+_SECRETS = frozenset(("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"))
 _NAME = re.compile(r"[^\w.-]+")
+_MAX_NAME = 100
+_MAX_SCHEMA_BYTES = 63
+"""PostgreSQL cuts longer names."""
+_RESERVED_SCHEMA = re.compile(r"pg_.*|public|information_schema", re.DOTALL)
+"""Schemas of the server, and the one of extensions, whose rights a library would change."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _KEY = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 """A part of a key that needs no escape in any S3 server."""
@@ -53,9 +60,9 @@ class LibraryAddress:
         """The URL without password."""
         parts = urlsplit(self.url)
         user, mark, hosts = parts.netloc.rpartition("@")
-        parameters = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRETS]
+        parameters = [(name, value) for name, value in parse_parameters(parts.query) if name not in _SECRETS]
         netloc = f"{user.partition(':')[0]}{mark}{hosts}"
-        return parts._replace(netloc=netloc, query=urlencode(parameters, safe="/"), fragment="").geturl()
+        return parts._replace(netloc=netloc, query=format_parameters(parameters), fragment="").geturl()
 
     @property
     def name(self) -> str:
@@ -63,9 +70,19 @@ class LibraryAddress:
         parts = urlsplit(self.url)
         if parts.scheme == "s3":
             return PurePath(parts.netloc, parts.path.strip("/")).name
-        schema = dict(parse_qsl(parts.query)).get("schema", "")
+        schema = dict(parse_parameters(parts.query)).get("schema", "")
         names = filter(None, (unquote(parts.path).strip("/"), schema))
-        return _NAME.sub("-", "-".join(names)) or parts.scheme
+        return _NAME.sub("-", "-".join(names))[:_MAX_NAME].strip(".") or parts.scheme
+
+
+def parse_parameters(query: str) -> list[tuple[str, str]]:
+    """Return the parameters of a URL as libpq reads them: `+` is no space."""
+    return parse_qsl(query.replace("+", "%2B"))
+
+
+def format_parameters(parameters: Iterable[tuple[str, str]]) -> str:
+    """Return the parameters as part of a URL that `parse_parameters` and libpq read."""
+    return urlencode(list(parameters), safe="/", quote_via=quote)
 
 
 _addresses: dict[Path, LibraryAddress] = {}
@@ -85,17 +102,20 @@ def library_folder(library: str | PurePath) -> Path:
     scheme, rest = SCHEMES[match[1].lower()], str(library)[match.end() :]
     address = _parse_bucket(rest) if scheme == "s3" else _parse(scheme, rest)
     digest = hashlib.sha256(address.public.encode()).hexdigest()[:12]
-    folder = _data_folder() / "remote" / digest / address.name
+    folder = _data_folder() / _REMOTE / digest / address.name
     _addresses[folder] = address
     return folder
 
 
 def find_address(folder: Path) -> LibraryAddress | None:
-    """Return the address of the library that this folder stands for, or None if the folder is the library."""
+    """Return the address of the library that this folder stands for, or None if the folder is the library.
+
+    An address counts only among the data of this user. A library from elsewhere could name any server.
+    """
     if folder in _addresses:
         return _addresses[folder]
     path = folder / ADDRESS_FILE
-    if not path.is_file():
+    if not path.is_file() or (_data_folder() / _REMOTE).resolve() not in path.resolve().parents:
         return None
     try:
         return LibraryAddress(path.read_text(encoding="utf-8").strip())
@@ -148,6 +168,12 @@ def _parse(scheme: str, rest: str) -> LibraryAddress:
         raise InputError(
             f"the URL of the library ({scheme}://...) cannot be read: write {scheme}://USER@HOST:PORT/DATABASE, with "
             "/ @ # ? and % of a user or password as %2F %40 %23 %3F and %25"
+        )
+    schema = dict(parse_parameters(parts.query)).get("schema", "")
+    if "\0" in schema or len(schema.encode()) > _MAX_SCHEMA_BYTES or _RESERVED_SCHEMA.fullmatch(schema):
+        raise InputError(
+            "the schema in the URL of the library is reserved by PostgreSQL, or longer than "
+            f"{_MAX_SCHEMA_BYTES} bytes: choose another name, such as schema=ward7"
         )
     return LibraryAddress(url)
 

@@ -75,6 +75,7 @@ def copy_library(
         # The writer of a library on object storage works in a folder of its own.
         _copy_records(original.path, copy.path, ours, theirs)
         copied = _copy_documents(original, copy, ours, lambda done: report(done, documents, "copying"))
+        _copy_sources(copy, ours, theirs)
         deleted = _delete_others(copy, ours, theirs)
         report(documents, documents, "building indexes")
         copy.optimize(on_step=lambda step: report(documents, documents, step))
@@ -135,13 +136,11 @@ def _copy_records(source: Path, destination: Path, ours: LibraryInventory, their
 def _copy_documents(
     original: LibraryStore, copy: LibraryStore, ours: LibraryInventory, on_progress: Callable[[int], None]
 ) -> int:
-    """Copy the documents that the copy lacks, or has in another version. Return their number."""
+    """Copy the documents that the copy lacks, or has in another version or with other marks. Return their number."""
     done = copied = 0
     for rows in _split(ours.documents()):
         ids = [row.id for row in rows]
-        existing = copy.content_hashes(ids)
-        missing = [row for row in rows if existing.get(row.id) != row.content_hash]
-        for batch in _split_by_passages(missing):
+        for batch in _split_by_passages(_find_outdated(original, copy, rows)):
             copy.add(_read_documents(original, batch))
             copied += len(batch)
             on_progress(done + len(batch))
@@ -150,9 +149,40 @@ def _copy_documents(
             copy.set_origins(changed)
         done += len(rows)
         on_progress(done)
-    for file in ours.sources():
-        copy.add_source(file)
     return copied
+
+
+def _copy_sources(copy: LibraryStore, ours: LibraryInventory, theirs: LibraryInventory) -> None:
+    """Record the files of the source, and forget those that it has forgotten."""
+    files = ours.sources()
+    for file in files:
+        copy.add_source(file)
+    digests = {file.sha256 for file in files}
+    theirs.forget_sources([file for file in theirs.sources() if file.sha256 not in digests])
+
+
+def _find_outdated(original: LibraryStore, copy: LibraryStore, rows: Sequence[DocumentRow]) -> list[DocumentRow]:
+    """Return the documents that the copy lacks, or has with another text, revision or mark."""
+    hashes = copy.content_hashes([row.id for row in rows])
+    ids = list(hashes)
+    ours, theirs = _read_states(original, ids), _read_states(copy, ids)
+    outdated = []
+    for row in rows:
+        # The hash of the content covers neither the revision nor the marks.
+        if hashes.get(row.id) != row.content_hash or ours.get(row.id) != theirs.get(row.id):
+            outdated.append(row)
+    return outdated
+
+
+def _read_states(library: LibraryStore, document_ids: Sequence[str]) -> dict[str, tuple[str, str | None]]:
+    """Map each of these documents to its metadata and revision."""
+    if not document_ids:
+        return {}
+    states = {}
+    condition = f"{sql_in('document_id', document_ids)} AND ordinal = 0"
+    for row in library.open_table().rows(["document_id", "metadata", "revision"], condition):
+        states[row["document_id"]] = (row["metadata"], row["revision"])
+    return states
 
 
 def _split(rows: Iterable[DocumentRow]) -> Iterator[list[DocumentRow]]:

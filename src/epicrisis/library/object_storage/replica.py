@@ -130,18 +130,20 @@ class Replica:
     def refresh(self, *, force: bool = False, wait: bool = False) -> bool:
         """Bring the copy to the newest version, see `refresh_replica`.
 
-        If another process does it for long, an older copy stays in use, unless `wait` is True.
+        If another process does it for long, an older copy stays in use, unless `wait` is True. Raise StorageError or
+        LibraryDamaged for errors of this machine's disk.
         """
         if not force and time.monotonic() - self._checked < _FRESH_SECONDS:
             return self._exists
         self.make_folder()
         # Without a complete copy there is nothing to read, however long another process takes to download it.
         timeout = -1 if wait or self.version() is None else _LOCK_SECONDS
-        try:
-            with FileLock(self.folder / _LOCK, timeout=timeout, thread_local=False):
-                self._exists = self._refresh()
-        except Timeout:
-            self._exists = True
+        with translate_errors(self.folder):
+            try:
+                with FileLock(self.folder / _LOCK, timeout=timeout, thread_local=False):
+                    self._exists = self._refresh()
+            except Timeout:
+                self._exists = True
         self._checked = time.monotonic()
         return self._exists
 
@@ -267,10 +269,14 @@ class Replica:
         part = target.with_suffix(".part")
         prepared = self.writing / name
         with suppress(OSError):
-            # A writer of this machine has the files that it has just uploaded.
-            if prepared.is_file() and prepared.stat().st_size == file.bytes and sha256(prepared) == file.sha256:
-                link_or_copy(prepared, target)
-                return
+            part.unlink(missing_ok=True)
+            # A writer of this machine has the files that it has just uploaded. It may replace one at any moment.
+            if prepared.is_file() and prepared.stat().st_size == file.bytes:
+                link_or_copy(prepared, part)
+                if sha256(part) == file.sha256:
+                    part.replace(target)
+                    return
+                part.unlink()
         self.objects.download(file.key, part)
         if sha256(part) != file.sha256:
             raise LibraryDamaged(

@@ -103,10 +103,7 @@ class SharedWriter:
             copy = self._replica.version()
             assert self._version is not None
             if copy is None or copy.commit != self._version.commit:
-                raise LibraryBusy(
-                    f"another writer has taken {self._replica.url} over: wait until it ends, then run the same command "
-                    "again"
-                )
+                raise self._describe_takeover()
             if stored.age > _GRACE_SECONDS:
                 self._remove_unused_objects()
         self._move_local_files(self.folder, self._replica.folder)
@@ -239,6 +236,11 @@ class SharedWriter:
                 time.sleep(2**attempt / 4)
         self._version = new
 
+    def _describe_takeover(self) -> LibraryBusy:
+        return LibraryBusy(
+            f"another writer has taken {self._replica.url} over: wait until it ends, then run the same command again"
+        )
+
     def _describe_loss(self) -> LibraryBusy:
         return LibraryBusy(
             f"another writer has taken {self._replica.url} over, so the last changes were not saved: run the same "
@@ -268,10 +270,17 @@ class SharedWriter:
                 del self._retired[key]
 
     def _remove_unused_objects(self) -> None:
-        """Remove the objects that the current version lacks: of earlier versions, and of killed writers."""
+        """Remove the objects that the current version lacks: of earlier versions, and of killed writers.
+
+        Raise LibraryBusy if another writer has taken over: its objects may be among those in the folder.
+        """
         assert self._version is not None
         current = {file.key for file in self._version.files.values()}
-        self._objects.delete([name for name in self._objects.list_names(FOLDER) if name not in current])
+        names = self._objects.list_names(FOLDER)
+        # A later writer uploads only after its takeover. Before it, the names are those of earlier writers alone.
+        if not self._has_committed(self._version):
+            raise self._describe_takeover()
+        self._objects.delete([name for name in names if name not in current])
 
     def _refuse_notes(self) -> None:
         """Raise LibraryError before notes, or names of patients, reach another machine."""

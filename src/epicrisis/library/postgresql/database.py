@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryMissing
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql.errors import explain_connection_fault, translate_database_errors
 from epicrisis.printable import quote_for_shell
 from epicrisis.privacy import permit_host
-from epicrisis.remote_libraries import LibraryAddress, find_address
+from epicrisis.remote_libraries import LibraryAddress, find_address, format_parameters, parse_parameters
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -66,13 +66,16 @@ class Database:
             raise LibraryError(_EXTRA) from None
         self.address = address
         parts = urlsplit(address.url)
-        parameters = dict(parse_qsl(parts.query))
+        parameters = dict(parse_parameters(parts.query))
         self.schema = parameters.pop("schema", schemas.DEFAULT_SCHEMA)
         parameters = {"application_name": "epicrisis", "connect_timeout": str(_CONNECT_S), **parameters}
         user, mark, hosts = parts.netloc.rpartition("@")
-        self._conninfo = parts._replace(netloc=f"{user}{mark}{hosts.lower()}", query=urlencode(parameters)).geturl()
+        # The guard of the network knows hosts in lower case. A host that begins with / is the folder of a socket.
+        hosts = ",".join(host if host.startswith("%") else host.lower() for host in hosts.split(","))
+        query = format_parameters(parameters.items())
+        self._conninfo = parts._replace(netloc=f"{user}{mark}{hosts}", query=query).geturl()
         # The server is named as the place of the library: it is contacted also where notes may go nowhere else.
-        for host in (*hosts.lower().split(","), *parameters.get("host", "").split(",")):
+        for host in (*hosts.split(","), *parameters.get("host", "").split(",")):
             with permit_host(_PORT.sub("", host)):
                 pass
         self._extensions = ""
@@ -188,10 +191,14 @@ class Database:
         except psycopg.Error as error:
             raise explain_connection_fault(error, self.address) from None
         with connection:
-            self._configure(connection)
+            with translate_database_errors(self.address):
+                self._configure(connection)
             yield connection
 
     def _configure(self, connection: Connection[Any]) -> None:
+        # Ids in conditions are quoted for this syntax (`sql_text`) and encoding.
+        connection.execute("SET standard_conforming_strings = on")
+        connection.execute("SET client_encoding = 'UTF8'")
         connection.execute(f"SET search_path = {self.quoted_schema}, {self.extensions}".encode())
         if self._has_vectors:
             from pgvector.psycopg.halfvec import register_halfvec_info

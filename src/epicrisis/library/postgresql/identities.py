@@ -11,6 +11,7 @@ from typing import Any
 
 from epicrisis.library.patient_identities import IdentityTable
 from epicrisis.library.postgresql.database import Database
+from epicrisis.library.postgresql.journal import storable_ids
 
 
 class PostgresqlIdentities(IdentityTable):
@@ -23,7 +24,7 @@ class PostgresqlIdentities(IdentityTable):
     def read(self, patients: Sequence[str] | None) -> Sequence[tuple[str, str]]:
         if patients is None:
             return self._rows("SELECT id, identity FROM list_identities()")
-        return self._rows("SELECT id, identity FROM list_identities() WHERE id = ANY(%s)", list(patients))
+        return self._rows("SELECT id, identity FROM list_identities() WHERE id = ANY(%s)", storable_ids(list(patients)))
 
     def version(self) -> int:
         return int(self._rows("SELECT coalesce(max(sequence), 0) FROM list_identities()")[0][0])

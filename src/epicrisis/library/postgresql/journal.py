@@ -203,6 +203,8 @@ class PostgresqlJournal(LibraryInventory):
         return [id_ for (id_,) in rows]
 
     def ids_with_prefix(self, prefix: str) -> list[str]:
+        if not storable_ids([prefix]):
+            return []
         query = f"SELECT id FROM documents WHERE id >= %s AND starts_with(id, %s) ORDER BY id LIMIT {MAX_PREFIX_IDS}"
         return [id_ for (id_,) in self._rows(query, prefix, prefix)]
 

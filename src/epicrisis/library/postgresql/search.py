@@ -14,6 +14,7 @@ import numpy as np
 from epicrisis.dates import first_day, last_day
 from epicrisis.library.postgresql.journal import storable_ids
 from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORD_INDEX
+from epicrisis.library.postgresql.table import escape_nul
 from epicrisis.library.vector_matrix import score_exactly
 from epicrisis.library.word_index import analyze_words
 from epicrisis.protocols import ScoredId, Vectors
@@ -81,7 +82,7 @@ def build_filter(scope: Scope, within: Sequence[str] | None = None) -> ScopeFilt
         values["since"] = first_day(scope.since)
     for number, facets in enumerate(scope.required_facets()):
         conditions.append(f"facets && %(facets{number})s::text[]")
-        values[f"facets{number}"] = storable_ids(sorted(facets))
+        values[f"facets{number}"] = storable_ids(list(map(escape_nul, sorted(facets))))
     if scope.without_retracted:
         conditions.append(f"NOT {_RETRACTED}")
     if scope.hidden:

@@ -73,7 +73,9 @@ class PostgresqlLibrary(LibraryStore):
         try:
             with database.write() as connection:
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {database.quoted_schema}".encode())
-                if connection.execute("SELECT to_regclass('library') IS NOT NULL").fetchone() == (True,):
+                # Without the schema's name a table of another program in the schema of the extensions would count.
+                query = "SELECT to_regclass(%s) IS NOT NULL"
+                if connection.execute(query, (f"{database.quoted_schema}.library",)).fetchone() == (True,):
                     raise LibraryError(f"{database.address.public} holds a library already: open it")
                 database.create_extensions(connection)
                 version = schemas.migrate(
@@ -129,9 +131,10 @@ class PostgresqlLibrary(LibraryStore):
             raise LibraryError(f"{self._database.address.public} is open for reading: open it with write=True")
 
     @contextmanager
-    def _change(self, document_ids: Sequence[str]) -> Iterator[None]:
+    def _change(self, document_ids: Sequence[str], *, adds_words: bool = True) -> Iterator[None]:
         """Open a transaction that changes these documents, and count them anew at its end."""
-        self._database.mark_words()
+        if adds_words:
+            self._database.mark_words()
         with self._database.write() as connection:
             # Readers of the counts wait for nobody; another writer would wait here.
             connection.execute("SELECT FROM library FOR UPDATE")
@@ -159,7 +162,8 @@ class PostgresqlLibrary(LibraryStore):
             if revisions is None:
                 parts.remove_parts(self.path, parts.REPLIES)
             existing = list(self._journal.hashes(document_ids))
-            with self._change(existing):
+            # A deletion changes rows alone. Its index loses no word if the server is restarted.
+            with self._change(existing, adds_words=False):
                 if revisions is not None:
                     self._journal.record_deletions(revisions)
                 self._records.delete_documents(existing)

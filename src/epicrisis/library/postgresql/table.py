@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 _ESCAPE = "\ufdd0"
 """A code point without a character: the server stores no NUL, so NUL is stored as this and `0`."""
 _TEXTS = ("text", "title", "source")
+_JSON_ESCAPE = re.compile(
+    r"\\(?:ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|u(0000|d[89a-f][0-9a-f]{2}|fdd0)|.)", re.DOTALL
+)
+"""An escape in JSON. The first group is NUL, half a surrogate pair or the mark, all of which need an escape here."""
+_ESCAPED_JSON_ESCAPE = re.compile(r"\\(?:ufdd0([0-9a-f]{4})|.)", re.DOTALL)
 _MAX_ID_BYTES = 2000
 """What fits into an index of the server."""
 _ROWS = ", ".join(f'"{name}"' for name in (*ALL_COLUMNS, "words"))
@@ -141,6 +147,8 @@ def _build_rows(columns: Columns, make_vector: Any) -> Iterator[tuple[Any, ...]]
         words = " ".join(analyze_words(f"{values['title']}\n{values['text']}"))
         for name in _TEXTS:
             values[name] = escape_nul(values[name])
+        values["metadata"] = escape_json(values["metadata"])
+        values["facets"] = list(map(escape_nul, values["facets"]))
         values["vector"] = make_vector(values["vector"])
         yield (*values.values(), words)
 
@@ -157,6 +165,10 @@ def parse_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Column
     for name in _TEXTS:
         if name in columns:
             columns[name] = list(map(unescape_nul, columns[name]))
+    if "metadata" in columns:
+        columns["metadata"] = list(map(unescape_json, columns["metadata"]))
+    if "facets" in columns:
+        columns["facets"] = [list(map(unescape_nul, facets)) for facets in columns["facets"]]
     if "vector" in columns:
         columns["vector"] = np.stack([vector.to_numpy() for vector in columns["vector"]])
     return columns
@@ -174,3 +186,24 @@ def unescape_nul(text: str) -> str:
     if _ESCAPE not in text:
         return text
     return text.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE)
+
+
+def escape_json(text: str) -> str:
+    """Return JSON without NUL and halves of surrogate pairs, of which the server reads no field. Of ASCII only.
+
+    `unescape_json` restores it.
+    """
+    return _JSON_ESCAPE.sub(_escape_unit, text)
+
+
+def _escape_unit(match: re.Match[str]) -> str:
+    return match[0] if match[1] is None else f"\\ufdd0{match[1]}"
+
+
+def unescape_json(text: str) -> str:
+    """Return the JSON given to `escape_json`."""
+    return _ESCAPED_JSON_ESCAPE.sub(_unescape_unit, text)
+
+
+def _unescape_unit(match: re.Match[str]) -> str:
+    return match[0] if match[1] is None else f"\\u{match[1]}"

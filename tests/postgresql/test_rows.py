@@ -1,0 +1,122 @@
+"""What is asked of the server, and what it cannot store or read and is escaped. No server is needed."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from epicrisis.errors import LibraryError
+from epicrisis.library.manifest import build_manifest
+from epicrisis.library.passage_table import ALL_COLUMNS, Columns
+from epicrisis.library.postgresql.database import Database
+from epicrisis.library.postgresql.identities import PostgresqlIdentities
+from epicrisis.library.postgresql.journal import PostgresqlJournal
+from epicrisis.library.postgresql.search import build_filter
+from epicrisis.library.postgresql.store import PostgresqlLibrary
+from epicrisis.library.postgresql.table import PostgresqlTable, _build_rows, escape_json, parse_columns, unescape_json
+from epicrisis.remote_libraries import LibraryAddress
+from epicrisis.testing.stores import build_stored_document
+from epicrisis.types import Scope
+
+HALF_PAIRS = ("\ud83d", "\ude00", "\ude00\ud83d", "\ud83d\U0001f600", "\ufdd0" + "0000", "\\\0", "\\u0000", "\0\0")
+
+
+class ColumnsOnly(PostgresqlTable):
+    """A table that keeps the columns that it should write."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("unused"), 4, cast("Database", SimpleNamespace()))
+        self.columns: Columns = {}
+
+    def append(self, columns: Columns, replaced: Any = ()) -> None:
+        self.columns = columns
+
+
+@pytest.mark.parametrize("text", HALF_PAIRS)
+def test_metadata_holds_only_what_the_server_reads_and_returns_unchanged(text: str) -> None:
+    original = json.dumps({"note_type": text, text: "\U0001f600 \\ é"}, sort_keys=True)
+    escaped = escape_json(original)
+    assert unescape_json(escaped) == original
+    values = "".join([key + value for key, value in json.loads(escaped).items()])
+    assert "\0" not in values
+    values.encode()
+
+
+def test_row_with_nul_in_metadata_and_facets_returns_unchanged() -> None:
+    table = ColumnsOnly()
+    metadata = {"journal": "Blood \0 \ufdd0", "note_type": "letter \0", "publication_types": ["Review"]}
+    table.write([build_stored_document("a", "aspirin", metadata=metadata)], [])
+    before = {name: list(table.columns[name]) for name in ALL_COLUMNS}
+    (row,) = _build_rows(table.columns, lambda vector: SimpleNamespace(to_numpy=lambda: vector))
+    values = dict(zip((*ALL_COLUMNS, "words"), row, strict=True))
+    assert "\0" not in json.dumps(json.loads(values["metadata"]), ensure_ascii=False)
+    assert "\\u0000" not in values["metadata"]
+    assert "\0" not in "".join(values["facets"])
+    found = build_filter(Scope(journals=frozenset({"blood \0 \ufdd0"}))).values
+    assert set(found["facets0"]) <= set(values["facets"])
+    assert found["facets0"]
+    after = parse_columns(ALL_COLUMNS, [row[:-1]])
+    assert np.array_equal(after.pop("vector"), np.stack(before.pop("vector")))
+    assert after == before
+
+
+def test_name_that_the_server_cannot_store_is_not_asked_for() -> None:
+    def refuse() -> Any:
+        raise AssertionError
+
+    database = cast("Database", SimpleNamespace(read=refuse))
+    assert PostgresqlJournal(Path("unused"), database).ids_with_prefix("a\0") == []
+    queries: list[tuple[str, tuple[object, ...]]] = []
+    identities = PostgresqlIdentities(Path("unused"), database)
+    identities._rows = lambda query, *values: queries.append((query, values)) or []  # type: ignore[method-assign, func-returns-value]
+    identities.read(["anna", "b\0", "\ud800"])
+    assert queries[0][1] == (["anna"],)
+
+
+def test_creation_looks_for_a_library_in_its_own_schema_alone(tmp_path: Path) -> None:
+    queries: list[tuple[object, ...]] = []
+
+    def execute(command: str | bytes, values: tuple[object, ...] = ()) -> Any:
+        queries.append((command, *values))
+        return SimpleNamespace(fetchone=lambda: (True,))
+
+    database = SimpleNamespace(
+        quoted_schema='"ward7"',
+        address=LibraryAddress("postgresql://u@h/db?schema=ward7"),
+        open_writer=lambda: None,
+        close_writer=lambda: None,
+        write=lambda: nullcontext(SimpleNamespace(execute=execute)),
+    )
+    manifest = build_manifest("check", "check", 4, max_tokens=64, overlap=8, splitter="tokens")
+    with pytest.raises(LibraryError, match="holds a library already"):
+        PostgresqlLibrary.create_in(cast("Database", database), tmp_path, manifest)
+    assert queries[-1][1:] == ('"ward7".library',)
+
+
+def test_deletion_does_not_announce_a_change_of_the_word_index(tmp_path: Path) -> None:
+    """Nothing would end the announcement, and searches by words would fail after the next restart of the server."""
+    commands: list[str] = []
+
+    def execute(command: str | bytes, values: object = None) -> Any:
+        commands.append(command if isinstance(command, str) else command.decode())
+        rows = [(0, 0, 0)] if "count(*)" in commands[-1] else [("a", b"0" * 16)]
+        return SimpleNamespace(fetchall=lambda: rows)
+
+    connection = SimpleNamespace(execute=execute)
+    database = SimpleNamespace(
+        address=LibraryAddress("postgresql://u@h/db"),
+        read=lambda: nullcontext(connection),
+        write=lambda: nullcontext(connection),
+        mark_words=lambda: commands.append("mark"),
+    )
+    manifest = build_manifest("check", "check", 4, max_tokens=64, overlap=8, splitter="tokens")
+    library = PostgresqlLibrary(tmp_path, manifest, cast("Database", database), write=True)
+    library.delete(["a"])
+    assert any(command.startswith("DELETE FROM documents") for command in commands)
+    assert "mark" not in commands
