@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import LibraryBusy, StorageError
-from epicrisis.library import replica as replicas
 from epicrisis.library.checksums import sha256
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.object_store import ConditionFailed, ObjectUnchanged, StoredObject
-from epicrisis.library.shared_version import NAME, parse_version
+from epicrisis.library.object_storage import replica as replicas
+from epicrisis.library.object_storage.object_store import ConditionFailed, ObjectUnchanged, StoredObject
+from epicrisis.library.object_storage.shared_version import NAME, parse_version
 from epicrisis.remote_libraries import library_folder
 from epicrisis.testing.stores import build_stored_document
 from epicrisis.types import Scope

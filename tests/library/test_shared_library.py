@@ -28,12 +28,12 @@ from epicrisis.errors import (
     SettingsError,
     StorageError,
 )
-from epicrisis.library import replica as replicas
-from epicrisis.library import shared_writer, writer_lease
 from epicrisis.library.copying import copy_library
 from epicrisis.library.health import check_health
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.object_storage import replica as replicas
+from epicrisis.library.object_storage import shared_writer, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.shared_version import NAME, parse_version
 from epicrisis.privacy import set_local_only

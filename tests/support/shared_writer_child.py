@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.errors import EpicrisisError
-from epicrisis.library import shared_writer, writer_lease
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.object_storage import shared_writer, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.replica import Replica
 from epicrisis.remote_libraries import library_folder
