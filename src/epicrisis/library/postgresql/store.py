@@ -183,7 +183,7 @@ class PostgresqlLibrary(LibraryStore):
         return count
 
     def compact(self) -> None:
-        """Let the server read its statistics anew. Raise LibraryError for a reader."""
+        """Update the statistics from which the server plans searches. Raise LibraryError for a reader."""
         with self._thread_lock:
             self._settle()
             self._passages.compact()

@@ -182,12 +182,11 @@ class _AwsSignature(httpx2.Auth):
 
         try:
             credentials = self._session.get_credentials()
-            if credentials is None:
-                raise CredentialsMissing
-            signed = AWSRequest(request.method, str(request.url), dict(request.headers), request.content)
-            SigV4Auth(credentials.get_frozen_credentials(), self._service, self._region).add_auth(signed)
-        except CredentialsMissing:
-            raise
+            frozen = credentials and credentials.get_frozen_credentials()
         except Exception:  # noqa: BLE001 - files, processes and services that provide credentials fail in many ways
             raise CredentialsMissing from None
+        if frozen is None:
+            raise CredentialsMissing
+        signed = AWSRequest(request.method, str(request.url), dict(request.headers), request.content)
+        SigV4Auth(frozen, self._service, self._region).add_auth(signed)
         request.headers.update(dict(signed.headers.items()))
