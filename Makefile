@@ -15,19 +15,27 @@ ANSWER := --model $(MODEL) --strategy focused --setting sentences=5 -k 4
 LOCKED := --require-hashes --no-deps --only-binary=:all:
 OURS := --no-deps --no-build-isolation --editable .
 
+# Makes the environment in the folder of the target, from the lock file among its prerequisites.
+ifdef UV
+define environment
+$(UV) venv --quiet --seed --allow-existing --python $(PYTHON) $(@D)
+$(UV) pip install --quiet --python $(@D)/bin/python $(LOCKED) -r $(filter %.lock,$^)
+$(UV) pip install --quiet --python $(@D)/bin/python $(OURS)
+touch $@
+endef
+else
+define environment
+$(PYTHON) -m venv $(@D)
+$(@D)/bin/python -m pip install --quiet $(LOCKED) -r $(filter %.lock,$^)
+$(@D)/bin/python -m pip install --quiet $(OURS)
+touch $@
+endef
+endif
+
 .PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-s3 test-wheel torch-wheel licences docs check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
-ifdef UV
-	$(UV) venv --quiet --seed --allow-existing --python $(PYTHON) $(VENV)
-	$(UV) pip install --quiet --python $(BIN)/python $(LOCKED) -r requirements.lock
-	$(UV) pip install --quiet --python $(BIN)/python $(OURS)
-else
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $(LOCKED) -r requirements.lock
-	$(BIN)/python -m pip install --quiet $(OURS)
-endif
-	touch $@
+	$(environment)
 
 models: $(INSTALLED)
 	$(BIN)/epicrisis models pull minilm smollm2-135m
@@ -101,16 +109,7 @@ test-torch: .venv-torch/.installed  ## encoders, rerankers and BERTScore on torc
 INTEGRATIONS_BIN := .venv-integrations/bin
 
 .venv-integrations/.installed: pyproject.toml requirements-integrations.lock
-ifdef UV
-	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-integrations
-	$(UV) pip install --quiet --python $(INTEGRATIONS_BIN)/python $(LOCKED) -r requirements-integrations.lock
-	$(UV) pip install --quiet --python $(INTEGRATIONS_BIN)/python $(OURS)
-else
-	$(PYTHON) -m venv .venv-integrations
-	$(INTEGRATIONS_BIN)/python -m pip install --quiet $(LOCKED) -r requirements-integrations.lock
-	$(INTEGRATIONS_BIN)/python -m pip install --quiet $(OURS)
-endif
-	touch $@
+	$(environment)
 
 test-integrations: .venv-integrations/.installed  ## the retrievers for LangChain and LlamaIndex, and the task for Inspect, with the real packages
 	$(INTEGRATIONS_BIN)/python -m pytest -m integrations -o asyncio_mode=auto tests/integrations tests/test_python_page.py
@@ -118,16 +117,7 @@ test-integrations: .venv-integrations/.installed  ## the retrievers for LangChai
 S3_BIN := .venv-s3/bin
 
 .venv-s3/.installed: pyproject.toml requirements-s3.lock
-ifdef UV
-	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-s3
-	$(UV) pip install --quiet --python $(S3_BIN)/python $(LOCKED) -r requirements-s3.lock
-	$(UV) pip install --quiet --python $(S3_BIN)/python $(OURS)
-else
-	$(PYTHON) -m venv .venv-s3
-	$(S3_BIN)/python -m pip install --quiet $(LOCKED) -r requirements-s3.lock
-	$(S3_BIN)/python -m pip install --quiet $(OURS)
-endif
-	touch $@
+	$(environment)
 
 test-s3: .venv-s3/.installed  ## libraries on object storage, on a real S3 server that is killed, with writers that are killed and stopped
 	$(S3_BIN)/python -m pytest -m s3 tests/library
@@ -157,16 +147,7 @@ test-mcp: $(INSTALLED) $(MCP_SUITE)/.installed  ## the conformance suite of the 
 DOCS_BIN := .venv-docs/bin
 
 .venv-docs/.installed: pyproject.toml requirements-docs.lock
-ifdef UV
-	$(UV) venv --quiet --seed --allow-existing --python $(PYTHON) .venv-docs
-	$(UV) pip install --quiet --python $(DOCS_BIN)/python $(LOCKED) -r requirements-docs.lock
-	$(UV) pip install --quiet --python $(DOCS_BIN)/python $(OURS)
-else
-	$(PYTHON) -m venv .venv-docs
-	$(DOCS_BIN)/python -m pip install --quiet $(LOCKED) -r requirements-docs.lock
-	$(DOCS_BIN)/python -m pip install --quiet $(OURS)
-endif
-	touch $@
+	$(environment)
 
 # The tutorials run with these models, 1.2 GB: the questions of two of them are too hard for a smaller one.
 docs: .venv-docs/.installed  ## the documentation site in build/site, readable offline; runs the tutorials; fails at a broken link
