@@ -15,6 +15,7 @@ from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat import layers
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
+from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.models.model_files import find_model
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ROLES, ModelSettings, Settings
@@ -96,7 +97,7 @@ def add_limits(model: ChatModel, settings: ModelSettings, budget: layers.Budget 
     if (settings.requests_per_minute, settings.tokens_per_minute) != (None, None):
         model = layers.RateLimitedModel(model, settings.requests_per_minute, settings.tokens_per_minute)
     model = layers.ConcurrencyLimitedModel(model, settings.concurrency)
-    model = layers.RetryingModel(model, settings.tries, settings.retry_seconds)
+    model = RetryingModel(model, settings.tries, settings.retry_seconds)
     if budget is not None and budget.settings.minutes is not None:
         model = layers.TimedModel(model, budget)
     return model
