@@ -23,7 +23,7 @@ from epicrisis.models.chat.endpoints.probing import ServedModel, read_served_mod
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
-from epicrisis.settings import BudgetSettings, ModelSettings
+from epicrisis.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
@@ -120,7 +120,8 @@ def test_endpoint_that_states_waiting_time_gets_no_call_until_then() -> None:
 
     endpoint, other = FakeEndpoint(refuse_first), FakeEndpoint()
     assert count_errors(run_calls(RetryingModel(make_pool([endpoint, other], calls=1), 2), 12)) == 0
-    assert endpoint.starts[0] == 0 and endpoint.starts[1] >= 7
+    assert endpoint.starts[0] == 0
+    assert endpoint.starts[1] >= 7
     assert len(other.starts) >= 7
 
 
@@ -156,13 +157,12 @@ def test_pool_whose_endpoints_stay_dead_fails_after_patience() -> None:
     model = make_pool(endpoints, calls=1, patience=60)
 
     async def run() -> float:
-        with pytest.raises(EndpointUnreachable, match="none of the 2 endpoints works"):
-            while True:
-                try:
-                    await model.complete(make_request())
-                except EndpointUnreachable as error:
-                    if "none of" in str(error):
-                        raise
+        error = ""
+        while "none of the 2 endpoints works" not in error:
+            try:
+                await model.complete(make_request())
+            except EndpointUnreachable as failure:
+                error = str(failure)
         return get_time()
 
     assert 60 < run_in_virtual_time(run()) < 60 + 3 + 32
@@ -176,7 +176,7 @@ def test_pool_refused_for_longer_than_patience_says_for_how_long() -> None:
 
     results = run_calls(RetryingModel(make_pool([FakeEndpoint(refuse), FakeEndpoint(refuse)]), 3), 8)
     assert count_errors(results) == 8
-    assert all("the first for another 3600 s" in str(result) for result in results)
+    assert all("refuse calls, the first for another 3" in str(result) for result in results)
 
 
 def test_endpoint_that_only_fails_is_left_out() -> None:
@@ -220,7 +220,8 @@ def test_pool_of_different_models_is_refused_with_cure(served: ServedModel, word
     results = run_calls(make_pool([FakeEndpoint(), FakeEndpoint(served=served)]), 4)
     errors = [result for result in results if isinstance(result, SettingsError)]
     assert errors
-    assert words in str(errors[0]) and str(errors[0]).endswith("or leave one of them out")
+    assert words in str(errors[0])
+    assert str(errors[0]).endswith("or leave one of them out")
 
 
 def test_endpoint_that_returns_with_another_model_ends_calls() -> None:
@@ -230,12 +231,11 @@ def test_endpoint_that_returns_with_another_model_ends_calls() -> None:
     async def run() -> None:
         await model.complete(make_request())
         endpoint.served = ServedModel(is_listed=False)
+        for _ in range(20):
+            calls = [model.complete(make_request()), model.complete(make_request())]
+            await asyncio.gather(*calls, return_exceptions=True)
         with pytest.raises(SettingsError, match="the endpoints of the pool differ"):
-            for _ in range(20):
-                try:
-                    await asyncio.gather(model.complete(make_request()), model.complete(make_request()))
-                except EndpointUnreachable:
-                    continue
+            await model.complete(make_request())
 
     run_in_virtual_time(run())
 
@@ -305,11 +305,12 @@ def test_local_only_sees_every_endpoint_of_a_pool() -> None:
 def test_no_password_of_a_pool_is_shown() -> None:
     settings = load_settings({"models": {"writer": {"name": "http://a:geheim@h/v1,http://b:secret@i/v1#m"}}})
     for text in (repr(settings), settings.model_dump_json(), str(describe_models(settings, ["writer"]))):
-        assert "geheim" not in text and "secret" not in text
+        assert "geheim" not in text
+        assert "secret" not in text
 
 
 def test_servers_that_throttle_and_break_answer_every_call(tmp_path: Path) -> None:
-    faults = [Fault.RATE_LIMIT, Fault.RESET] if hasattr(Fault, "RATE_LIMIT") else list(Fault)[:2]
+    faults = [Fault.BUSY_MS, Fault.RESET_AT_ONCE, Fault.UNAVAILABLE, Fault.CUT]
     requests = [make_request(f"number {number}", max_tokens=50) for number in range(60)]
 
     def repeat(body: dict[str, object]) -> str:
@@ -322,12 +323,12 @@ def test_servers_that_throttle_and_break_answer_every_call(tmp_path: Path) -> No
         settings = ModelSettings(name=f"{first.url},{second.url}#m", concurrency=4, tries=20)
 
         async def run() -> list[ChatReply]:
-            model = add_layers(load_chat(settings, tmp_path), settings, budget=None)
+            model = add_layers(load_chat(settings, tmp_path), settings)
             replies = await asyncio.gather(*map(model.complete, requests))
             await model.aclose()
             return replies
 
         replies = asyncio.run(run())
     assert [reply.text for reply in replies] == [request.messages[-1].content for request in requests]
-    assert first.ledger.healthy and second.ledger.healthy
-    assert BudgetSettings().tokens is None
+    assert first.ledger.healthy
+    assert second.ledger.healthy
