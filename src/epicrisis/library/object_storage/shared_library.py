@@ -90,7 +90,7 @@ def create_library(folder: Path, manifest: LibraryManifest) -> LibraryStore:
     except BaseException:
         writer.release()
         raise
-    return shared
+    return library
 
 
 def open_library(folder: Path, *, write: bool = False) -> LibraryStore:
