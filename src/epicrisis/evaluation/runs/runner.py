@@ -56,11 +56,7 @@ class RecordStore(JsonlStore[RunRecord]):
 
     def append_answer(self, answer: Answer, condition: Condition | None = None) -> None:
         """Append the record of an answer. It is on the disk when this returns. Raises StorageError."""
-        condition = to_json(condition or {})
-        key = case_key(answer.question.key, condition)
-        record = RunRecord(
-            schema_version=SCHEMA_VERSION, key=key, condition=condition, recipe=self.recipe, answer=answer
-        )
+        record = build_record(answer, self.recipe, condition)
         value = record.to_json()
         if not self._texts:
             for event in value["answer"]["trace"]:
@@ -73,6 +69,13 @@ class RecordStore(JsonlStore[RunRecord]):
         """Sort the records by these keys of cases; records of other cases come last. Raises StorageError."""
         places = dict(zip(keys, range(len(keys)), strict=True))
         sort_lines(self.path, lambda line: places.get(str(line.value.get("key")), len(places)))
+
+
+def build_record(answer: Answer, recipe: Mapping[str, Any], condition: Condition | None = None) -> RunRecord:
+    """Return the record of an answer made by this recipe."""
+    condition = to_json(condition or {})
+    key = case_key(answer.question.key, condition)
+    return RunRecord(schema_version=SCHEMA_VERSION, key=key, condition=condition, recipe=dict(recipe), answer=answer)
 
 
 async def answer_cases(

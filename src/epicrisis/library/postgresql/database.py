@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryMissing
@@ -30,6 +30,7 @@ _MIN_SERVER, _MIN_VECTOR = 17, (0, 8)
 _POOL_SIZE, _POOL_WAIT_S, _RECONNECT_S, _CONNECT_S = 10, 15, 5, 10
 _PORT = re.compile(r":\d*$")
 _EXTRA = "libraries in PostgreSQL need the extra postgresql: `pip install 'epicrisis[postgresql]'`"
+D = TypeVar("D", bound="Database")
 _databases: dict[Path, Database] = {}
 _lock = threading.Lock()
 
@@ -46,17 +47,26 @@ def find_database(folder: Path) -> Database:
 
     Raise LibraryError without the extra `postgresql`, or if the server cannot be reached.
     """
+    return open_database(folder, Database)
+
+
+def open_database(folder: Path, kind: type[D]) -> D:
+    """Return the database that this folder stands for, one of each folder. Raise LibraryError as `find_database`."""
     address = find_address(folder)
     assert address is not None
     with _lock:
         known = _databases.get(folder)
-        if known is None or known.address != address:
-            known = _databases[folder] = Database(address)
+        if not isinstance(known, kind) or known.address != address:
+            known = _databases[folder] = kind(address)
         return known
 
 
 class Database:
     """The database of one library. Thread-safe, and open until the process ends: idle connections are closed."""
+
+    default_schema: ClassVar[str] = schemas.DEFAULT_SCHEMA
+    pool_wait_s: ClassVar[float | None] = None
+    """The longest wait for a connection. None: `_POOL_WAIT_S`."""
 
     def __init__(self, address: LibraryAddress) -> None:
         try:
@@ -67,7 +77,7 @@ class Database:
         self.address = address
         parts = urlsplit(address.url)
         parameters = dict(parse_parameters(parts.query))
-        self.schema = parameters.pop("schema", schemas.DEFAULT_SCHEMA)
+        self.schema = parameters.pop("schema", self.default_schema)
         parameters = {"application_name": "epicrisis", "connect_timeout": str(_CONNECT_S), **parameters}
         user, mark, hosts = parts.netloc.rpartition("@")
         # The guard of the network knows hosts in lower case. A host that begins with / is the folder of a socket.
@@ -94,7 +104,7 @@ class Database:
             self._conninfo,
             min_size=0,
             max_size=_POOL_SIZE,
-            timeout=_POOL_WAIT_S,
+            timeout=self.pool_wait_s or _POOL_WAIT_S,
             # The pool would wait ever longer between attempts, also after the server is back.
             reconnect_timeout=_RECONNECT_S,
             kwargs={"autocommit": True},
