@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 _MIN_SERVER, _MIN_VECTOR = 17, (0, 8)
-_POOL_SIZE, _POOL_WAIT_S, _RECONNECT_S, _CONNECT_S = 10, 15, 5, 10
+POOL_SIZE = 10
+"""Connections that a process opens at most to read a library."""
+_POOL_WAIT_S, _RECONNECT_S, _CONNECT_S = 15, 5, 10
 _PORT = re.compile(r":\d*$")
 _EXTRA = "libraries in PostgreSQL need the extra postgresql: `pip install 'epicrisis[postgresql]'`"
 _databases: dict[Path, Database] = {}
@@ -102,7 +104,7 @@ class Database:
         return ConnectionPool(
             conninfo,
             min_size=0,
-            max_size=_POOL_SIZE,
+            max_size=POOL_SIZE,
             timeout=_POOL_WAIT_S,
             # The pool would wait ever longer between attempts, also after the server is back.
             reconnect_timeout=_RECONNECT_S,

@@ -195,32 +195,35 @@ def migrate(connection: Connection[object], schema: str, extensions: str, versio
     return len(MIGRATIONS)
 
 
-def close_index_functions(connection: Connection[object]) -> str:
-    """Revoke the functions of pg_textsearch that print or change any index. Return the command if this user may not.
+def find_open_index_functions(connection: Connection[object]) -> str:
+    """Return the functions of pg_textsearch, with commas, that print or change any index and that everybody may call.
 
-    They are for its developers. Everybody may call them, and they show the words of all patients' notes.
+    They are for its developers, and show the words of all patients' notes.
     """
-    import psycopg
-
     query = (
-        "SELECT string_agg(proc.oid::regprocedure::text, ', ') FROM pg_proc proc, "
+        "SELECT coalesce(string_agg(proc.oid::regprocedure::text, ', '), '') FROM pg_proc proc, "
         "aclexplode(coalesce(proacl, acldefault('f', proowner))) AS rights "
         "WHERE proname = ANY(%s) AND rights.grantee = 0 AND rights.privilege_type = 'EXECUTE'"
     )
     row = connection.execute(query, (list(_INDEX_FUNCTIONS),)).fetchone()
     assert isinstance(row, tuple)
-    if row[0] is None:
+    return str(row[0])
+
+
+def close_index_functions(connection: Connection[object]) -> str:
+    """Revoke the functions of `find_open_index_functions`. Return the command if this user may not."""
+    import psycopg
+
+    if not (names := find_open_index_functions(connection)):
         return ""
-    command = f"REVOKE EXECUTE ON FUNCTION {row[0]} FROM PUBLIC"
+    command = f"REVOKE EXECUTE ON FUNCTION {names} FROM PUBLIC"
     try:
         with connection.transaction():
             connection.execute(command.encode())
     except psycopg.errors.InsufficientPrivilege:
         return command
     # Without the right to revoke, the server only warns.
-    row = connection.execute(query, (list(_INDEX_FUNCTIONS),)).fetchone()
-    assert isinstance(row, tuple)
-    return "" if row[0] is None else command
+    return command if find_open_index_functions(connection) else ""
 
 
 def drop_invalid_indexes(connection: Connection[object]) -> None:
