@@ -19,7 +19,8 @@ from epicrisis.errors import (
     ReplyInvalid,
 )
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
-from epicrisis.models.chat.layers import Layer, RetryingModel
+from epicrisis.models.chat.layers import Layer
+from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import get_time, make_request, run_in_virtual_time

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from epicrisis.errors import EpicrisisError, LibraryError, SettingsError
-from epicrisis.library.postgresql.database import Database, open_database
+from epicrisis.library.postgresql.database import Database, open_database, read_process
+from epicrisis.library.postgresql.errors import translate_database_errors
 from epicrisis.remote_libraries import LibraryAddress
 from epicrisis.server.errors import StateUnavailable
 from epicrisis.server.shared_state import schema as schemas
@@ -62,7 +63,10 @@ class StateDatabase(Database):
 
     def check_server(self) -> None:
         """Raise LibraryError if the server cannot be reached or is too old."""
-        with self.connect() as connection:
+        # A standby of several hosts in the URL cannot be written to.
+        self._conninfo = self._primary
+        with self.connect() as connection, translate_database_errors(self.address):
+            self._is_pooled = read_process(connection) != connection.info.backend_pid
             version = connection.info.server_version // 10_000
         if version < _MIN_SERVER:
             raise LibraryError(
@@ -78,6 +82,7 @@ class StateDatabase(Database):
 
         try:
             with self.connect() as connection, connection.transaction():
+                self._set_path(connection)
                 connection.execute(_LOCK, (self.schema,))
                 version = self._read_version(connection)
                 if version > len(schemas.MIGRATIONS):
@@ -129,6 +134,7 @@ class StateDatabase(Database):
             yield current
             return
         with self._explain(), self._pool.connection() as connection, connection.transaction():
+            self._set_path(connection)
             self._current.connection = connection
             try:
                 yield connection
@@ -143,6 +149,9 @@ class StateDatabase(Database):
         current = getattr(self._current, "connection", None)
         if current is not None:
             return _fetch(current, query, values)
+        if self._is_pooled:
+            with self.transact() as connection:
+                return _fetch(connection, query, values)
         with self._explain(), self._pool.connection() as connection:
             return _fetch(connection, query, values)
 
