@@ -17,6 +17,7 @@ from epicrisis import remote_libraries
 from epicrisis.errors import LibraryBusy, LibraryDamaged, SettingsError, StorageError
 from epicrisis.library.checksums import sha256
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.manifest import sync_path
 from epicrisis.library.object_storage import replica as replicas
 from epicrisis.library.object_storage import shared_writer
 from epicrisis.library.object_storage.object_store import ConditionFailed, ObjectStore, ObjectUnchanged, StoredObject
@@ -275,11 +276,11 @@ def test_files_are_durable_before_they_are_put_in_place(
     objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[int] = set()
-    original_sync, original_place = replicas.sync_path, replicas.Replica._place
+    original_place = replicas.Replica._place
 
     def sync(path: Path) -> None:
         synced.add(path.stat().st_ino)
-        original_sync(path)
+        sync_path(path)
 
     def place(self: replicas.Replica, name: str, file: object) -> None:
         original_place(self, name, file)  # type: ignore[arg-type]
