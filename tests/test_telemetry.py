@@ -21,7 +21,14 @@ from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.settings import ModelSettings
 from epicrisis.telemetry import make_trace_headers, record_spans, span
-from epicrisis.telemetry_export import ENDPOINT, check_local_only, find_endpoint, find_endpoints, make_resource
+from epicrisis.telemetry_export import (
+    ENDPOINT,
+    check_local_only,
+    find_endpoint,
+    find_endpoints,
+    make_options,
+    make_resource,
+)
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.types import Document
@@ -247,6 +254,13 @@ def test_resource_names_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None
         "deployment.environment.name",
     }
     assert make_resource().attributes["service.instance.id"] != attributes["service.instance.id"]
+
+
+def test_exporter_uses_no_proxy_for_this_machine_and_follows_no_redirect() -> None:
+    local = make_options("http://127.0.0.1:4318/v1/traces")["session"]
+    assert not local.trust_env
+    assert local.max_redirects == 0
+    assert make_options("https://collector.test/v1/traces")["session"].trust_env
 
 
 def test_guard_of_the_network_sees_the_connections_of_the_exporter() -> None:

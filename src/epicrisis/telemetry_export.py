@@ -17,7 +17,6 @@ from epicrisis.errors import EpicrisisError, SettingsError
 from epicrisis.privacy import is_local, parse_host, silence_dependency_logs
 
 if TYPE_CHECKING:
-    import requests
     from opentelemetry.sdk.metrics.export import MetricReader
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -26,6 +25,10 @@ TelemetrySignal: TypeAlias = Literal["TRACES", "METRICS"]
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _LOGGER = logging.getLogger("epicrisis.telemetry")
 _PROTOCOL = "http/protobuf"
+_TIMEOUTS = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT")
+_TIMEOUT_SECONDS = 3.0
+"""How long a request to the collector may take with its retries, unless the environment says so. The end of a command
+waits as long for one that does not answer."""
 
 
 def find_endpoint(signal: TelemetrySignal) -> str | None:
@@ -106,8 +109,7 @@ def make_tracer_provider(endpoint: str) -> TracerProvider:
             return result
 
     provider = TracerProvider(resource=make_resource())
-    exporter = ReportingExporter(endpoint=endpoint, session=make_session(endpoint))
-    provider.add_span_processor(BatchSpanProcessor(exporter))
+    provider.add_span_processor(BatchSpanProcessor(ReportingExporter(**make_options(endpoint))))
     return provider
 
 
@@ -129,7 +131,7 @@ def make_metric_reader(endpoint: str) -> MetricReader:
             _report(endpoint, is_lost=result is not MetricExportResult.SUCCESS)
             return result
 
-    return PeriodicExportingMetricReader(ReportingExporter(endpoint=endpoint, session=make_session(endpoint)))
+    return PeriodicExportingMetricReader(ReportingExporter(**make_options(endpoint)))
 
 
 def make_resource() -> Resource:
@@ -147,14 +149,15 @@ def make_resource() -> Resource:
     return Resource(own).merge(OTELResourceDetector().detect())
 
 
-def make_session(endpoint: str) -> requests.Session:
-    """Return the HTTP session of an exporter. It follows no redirects, and uses no proxy to reach this machine."""
+def make_options(endpoint: str) -> dict[str, Any]:
+    """Return the options of an exporter. It follows no redirects, and uses no proxy to reach this machine."""
     import requests
 
     session = requests.Session()
     session.max_redirects = 0
     session.trust_env = not is_local(parse_host(endpoint))
-    return session
+    timeout = None if any(map(os.environ.get, _TIMEOUTS)) else _TIMEOUT_SECONDS
+    return {"endpoint": endpoint, "session": session, "timeout": timeout}
 
 
 def _prepare_logs() -> None:
