@@ -176,6 +176,7 @@ def test_chat_call_follows_the_conventions_for_generative_ai(tmp_path: Path, exp
     assert attributes["gen_ai.provider.name"] == "openai"
     assert attributes["gen_ai.request.model"] == "scripted"
     assert attributes["server.address"] == "127.0.0.1"
+    assert attributes["server.port"] == int(endpoint.url.rpartition(":")[2].removesuffix("/v1"))
     assert attributes["gen_ai.response.finish_reasons"] == ("stop",)
     usages = [recorded.attributes or {} for recorded in exporter.get_finished_spans() if "chat" in recorded.name]
     tokens = sum(int(str(usage["gen_ai.usage.input_tokens"])) for usage in usages)

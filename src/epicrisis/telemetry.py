@@ -155,6 +155,14 @@ def span(
             raise
 
 
+def annotate(attributes: SpanAttributes) -> None:
+    """Add attributes to the span that is being recorded, if any."""
+    if _recording.tracer is not None:
+        from opentelemetry.trace import get_current_span
+
+        get_current_span().set_attributes(attributes)
+
+
 def traced(name: str) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
     """Return a decorator that measures each call of a coroutine function as a span."""
 

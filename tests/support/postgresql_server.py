@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +115,24 @@ class PostgresqlServer:
 
     def kill(self) -> None:
         """Kill the server with -9, with its processes."""
-        pid = int((self.data / "postmaster.pid").read_text().split()[0])
-        os.kill(pid, signal.SIGKILL)
-        # The others notice, and end by themselves before a new server can use the folder.
-        self.wait_for_end()
+        # A process that has just been forked, or still ends, would keep a new server from using the folder.
+        while processes := self._find_processes():
+            for pid in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+        # The dead process keeps its id until its parent, outside the test, has noticed.
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
 
-    def wait_for_end(self) -> None:
-        """Wait until no process listens any more."""
-        for _ in range(600):
-            with socket.socket() as connection:
-                if connection.connect_ex(("127.0.0.1", self.port)) != 0:
-                    return
+    def _find_processes(self) -> list[int]:
+        """Return the ids of the processes of this server, by the folder they work in."""
+        processes = []
+        for link in Path("/proc").glob("[0-9]*/cwd"):
+            # Others' processes, and those that have ended, cannot be read.
+            with suppress(OSError):
+                if link.readlink() == self.data:
+                    processes.append(int(link.parent.name))
+        return processes
 
     def remove(self) -> None:
         """Stop the server, and remove its folder."""

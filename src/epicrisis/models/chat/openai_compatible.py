@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointRejected, EpicrisisError, ReplyInvalid
@@ -25,7 +26,14 @@ from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_to
 from epicrisis.models.chat.endpoints import failures
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint, read_key
 from epicrisis.models.chat.endpoints.memory import EndpointMemory
-from epicrisis.models.chat.endpoints.probing import EndpointProbe, build_messages, is_prompt_truncated, measure_usage
+from epicrisis.models.chat.endpoints.probing import (
+    EndpointProbe,
+    ServedModel,
+    build_messages,
+    is_prompt_truncated,
+    measure_usage,
+    read_served_model,
+)
 from epicrisis.models.chat.endpoints.reply import (
     THINKING_MARKS,
     CompletedReply,
@@ -45,6 +53,7 @@ from epicrisis.protocols import (
     Message,
     OptionLogprobs,
 )
+from epicrisis.telemetry import annotate
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
@@ -114,6 +123,9 @@ class OpenAICompatibleModel:
         self._endpoint = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self._model = model or self._endpoint.model
         self._host = name or self._endpoint.host
+        parts = urlsplit(self._endpoint.base_url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._address = {"server.address": parts.hostname or "", "server.port": port}
         self.name = name or (f"{self._model} at {self._host}" if self._model else self._host)
         self._api_key = api_key or (lambda: None)
         self._timeout = timeout_seconds
@@ -159,6 +171,15 @@ class OpenAICompatibleModel:
         """Forget what earlier processes learned about the endpoint: its next `capabilities` are asked for."""
         if self._model is not None:
             self._probe.forget(self._model)
+
+    @_drop_causes
+    async def identify(self) -> ServedModel:
+        """Return what the endpoint serves now. It is asked each time. Raises ChatError if it does not answer."""
+        try:
+            listing = await self._fetch("/models", None)
+        except (EndpointRejected, ReplyInvalid):
+            return ServedModel()
+        return read_served_model(listing, await self._get_model())
 
     @_drop_causes
     async def fingerprint(self) -> str:
@@ -260,6 +281,7 @@ class OpenAICompatibleModel:
             self._rejected |= {parameter}
 
     async def _send(self, body: dict[str, Any], request: ChatRequest, on_delta: DeltaCallback | None) -> CompletedReply:
+        annotate(self._address)
         async with self._connect(UNKNOWN_USAGE) as connection:
             if on_delta is not None and body.get("stream"):
                 events = connection.stream("/chat/completions", body)

@@ -10,7 +10,6 @@ from epicrisis.answers import Usage
 from epicrisis.errors import EpicrisisError
 from epicrisis.logs import FINISH_REASONS, safe_name
 from epicrisis.models.chat.layers import Layer
-from epicrisis.privacy import parse_host
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ModelSettings
 from epicrisis.telemetry import is_recording, span
@@ -51,21 +50,19 @@ class TracedModel(Layer):
         return reply
 
     def _describe_target(self) -> dict[str, str]:
-        """Return operation, provider, model and host of the calls."""
+        """Return operation, provider and model of the calls."""
         if self._target is None:
-            provider, address = _IN_PROCESS, None
+            provider = _IN_PROCESS
             if self._settings.is_endpoint:
                 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 
-                endpoint = parse_endpoint(self._settings.name)
-                provider, address = _PROVIDERS[endpoint.kind], parse_host(endpoint.base_url)
+                # Those of a pool serve one model. The client of each adds its address to the span.
+                provider = _PROVIDERS[parse_endpoint(self._settings.endpoints[0].name).kind]
             self._target = {
                 "gen_ai.operation.name": "chat",
                 "gen_ai.provider.name": provider,
                 "gen_ai.request.model": safe_name(self.name.partition(" at ")[0]),
             }
-            if address is not None:
-                self._target["server.address"] = address
         return self._target
 
 
