@@ -53,7 +53,7 @@ from epicrisis.protocols import (
     Message,
     OptionLogprobs,
 )
-from epicrisis.telemetry import annotate
+from epicrisis.telemetry import SpanAttributes, annotate
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
@@ -125,7 +125,7 @@ class OpenAICompatibleModel:
         self._host = name or self._endpoint.host
         parts = urlsplit(self._endpoint.base_url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._address = {"server.address": parts.hostname or "", "server.port": port}
+        self._address: SpanAttributes = {"server.address": parts.hostname or "", "server.port": port}
         self.name = name or (f"{self._model} at {self._host}" if self._model else self._host)
         self._api_key = api_key or (lambda: None)
         self._timeout = timeout_seconds
