@@ -19,6 +19,7 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -67,7 +68,7 @@ async def compare(url: str, rounds: int, questions: int) -> tuple[list[float], l
     model = ModelSettings(name="http://127.0.0.1:9/v1#scripted")
     preflight = {"signal": "dense-gap", "threshold": 1000}
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"strategy": "brief-context", "partition": 2, "preflight": preflight}
+        settings: dict[str, Any] = {"strategy": "brief-context", "partition": 2, "preflight": preflight}
         library = open_library(Path(folder) / "lib", add_layers(recorder(), model), list(papers()), **settings)
         app = create_app(open_resources(library))
         provider = make_tracer_provider(url)
