@@ -36,6 +36,7 @@ from epicrisis.library.object_storage.object_store import ObjectStore, ObjectUnc
 from epicrisis.library.object_storage.shared_version import DATABASES, NAME, SharedFile, SharedVersion, parse_version
 from epicrisis.privacy import open_private, restrict_to_owner
 from epicrisis.remote_libraries import LibraryAddress, announce, find_address, record_address
+from epicrisis.telemetry import span
 
 BLOCK_BYTES = 1 << 20
 """Size of the blocks of databases."""
@@ -143,7 +144,7 @@ class Replica:
         timeout = -1 if wait or self.version() is None else _LOCK_SECONDS
         with translate_errors(self.folder):
             try:
-                with FileLock(self.folder / _LOCK, timeout=timeout, thread_local=False):
+                with FileLock(self.folder / _LOCK, timeout=timeout, thread_local=False), span("refresh copy"):
                     self._exists = self._refresh()
             except Timeout:
                 self._exists = True
