@@ -619,6 +619,7 @@ def test_backup_beside_a_writer_is_one_version_and_restores_a_deleted_bucket(
 _KILLED_COPY = """
 import os, signal, sys
 from pathlib import Path
+from epicrisis.library import copying
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_storage import shared_library
 from epicrisis.remote_libraries import library_folder
