@@ -14,21 +14,19 @@ import importlib.util
 import logging
 import os
 import re
-import secrets
-import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epicrisis.errors import ClusterError, InputError, ModelMissing
 from epicrisis.printable import printable
 from epicrisis.privacy import permit_host
+
+if TYPE_CHECKING:
+    import subprocess
 
 LOCAL = "local"
 DEFAULT_PORT = 10001
@@ -40,12 +38,10 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_PROMPT_ENABLED": "0",
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Read on every system: Ray then uses 127.0.0.1 as the address of this machine, and listens on it alone."""
 _CONNECT_SECONDS = 10.0
-_START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
 _OBJECT_STORE_BYTES = 256 << 20
 _FAILED_CONNECTIONS = 2
 """A machine with much other work may need longer than the 30 s that Ray waits for its own process."""
-_SET_PARENT_DEATH_SIGNAL = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +111,7 @@ def _connect(address: ClusterAddress) -> Any:
     _silence_ray()
     for attempt in range(_FAILED_CONNECTIONS):
         try:
-            ray.init(str(address), log_to_driver=False, logging_level=logging.CRITICAL)
+            ray.init(str(address))
         except (OSError, RuntimeError, ray.exceptions.RayError, grpc.RpcError) as error:
             _disconnect(ray)
             is_slow = isinstance(error, ConnectionAbortedError) and "client server failed" in str(error)
@@ -163,72 +159,53 @@ def _explain(error: Exception) -> str:
 @contextmanager
 def _start_cluster(cores: int) -> Iterator[ClusterAddress]:
     """Start a cluster of this machine alone, give its address, and stop it. Raises ClusterError."""
+    import secrets
+    import subprocess
+
     from epicrisis.temporary_folders import TemporaryFolder
 
     port = _find_free_port()
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    environment = {**os.environ, **_QUIET, **_LOOPBACK, **token}
-    # fmt: off
-    command = [
-        sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--port=0", "--disable-usage-stats",
-        "--node-ip-address=127.0.0.1", "--include-dashboard=false", f"--ray-client-server-port={port}",
-        f"--num-cpus={cores}", f"--object-store-memory={_OBJECT_STORE_BYTES}",
-    ]
-    # fmt: on
+    private = {**_LOOPBACK, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with ExitStack() as resources:
         # Ray gives everyone rights in its folder, so that it lies in a private one.
         folder = resources.enter_context(TemporaryFolder("epicrisis-ray-"))
         log = resources.enter_context((folder / "start.log").open("wb"))
         process = subprocess.Popen(
-            [*command, f"--temp-dir={folder / 'r'}"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
+            [
+                *(sys.executable, "-m", "epicrisis.local_cluster"),
+                *(str(port), str(cores), str(_OBJECT_STORE_BYTES), str(folder / "r")),
+            ],
+            env={**os.environ, **private},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=log,
             # Ctrl-C is for this process, which stops the cluster after its commit.
             start_new_session=True,
-            preexec_fn=_die_with_parent,
         )
         resources.callback(_stop, process)
-        _wait_for_port(port, process, folder / "start.log")
-        resources.enter_context(_environment({**_LOOPBACK, **token}))
+        if process.stdout is None or not process.stdout.readline():
+            lines = (folder / "start.log").read_text(encoding="utf-8", errors="replace").split("\n")
+            reason = next((line.strip() for line in reversed(lines) if line.strip()), "no reason was given")
+            raise ClusterError(f"Ray could not be started on this machine: {printable(reason)}")
+        resources.enter_context(_environment(private))
         yield ClusterAddress("127.0.0.1", port)
 
 
-def _die_with_parent() -> None:
-    """Have the system stop this process when its parent dies, even by `kill -9`. On Linux only."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-
-
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
+    """End the cluster's process, and with it those of Ray."""
+    import subprocess
+
     try:
-        process.wait(_STOP_SECONDS)
+        process.communicate(timeout=_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def _find_free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
-
-
-def _wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end:
-        if process.poll() is not None:
-            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["no reason was given"]
-            raise ClusterError(f"Ray could not be started on this machine: {printable(lines[-1].strip())}")
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), 1.0).close()
-            return
-        time.sleep(0.1)
-    raise ClusterError(f"Ray did not start within {_START_SECONDS:.0f} s: leave out --on, or try again")
 
 
 @contextmanager
