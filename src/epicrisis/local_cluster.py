@@ -6,6 +6,7 @@ system does even when the client is killed. See `cluster`.
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -26,8 +27,7 @@ def main() -> None:
         configure_logging=False,
         _temp_dir=folder,
     )
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    os.write(1, b"ready\n")
     sys.stdin.read()
     del server
 
