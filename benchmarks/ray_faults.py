@@ -20,6 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -55,9 +56,9 @@ def main() -> None:
         for number in range(kills):
             name = random.choice(list(NODES))
             if number % 2:
-                trial.run(f"worker of {name}", lambda name=name: cluster.kill_worker(name))
+                trial.run(f"worker of {name}", partial(cluster.kill_worker, name))
             else:
-                trial.run(f"raylet of {name}", lambda name=name: cluster.kill_node(name))
+                trial.run(f"raylet of {name}", partial(cluster.kill_node, name))
                 cluster.add_node(name, NODES[name], name)
         trial.run("link of node-1 cut", lambda: set_link("node-1", "down"))
         set_link("node-1", "up")
@@ -106,7 +107,15 @@ class Trial:
 
     def _start(self, library: Path) -> subprocess.Popen[bytes]:
         program = Path(sys.executable).with_name("epicrisis")
-        command = [program, "library", "add", library, self._folder / "source.jsonl", "--encoder", ENCODER]
+        command: list[Path | str] = [
+            program,
+            "library",
+            "add",
+            library,
+            self._folder / "source.jsonl",
+            "--encoder",
+            ENCODER,
+        ]
         return subprocess.Popen(
             [*command, "--on", self._cluster.url],
             env=self._environment,
