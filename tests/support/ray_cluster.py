@@ -20,6 +20,8 @@ ENCODER = "slow-hashing"
 TOKEN = "t" * 64
 _SECONDS_VARIABLE = "EPICRISIS_TEST_ENCODE_SECONDS"
 _START_SECONDS = 240.0
+_STARTS = 5
+"""Ray gives up after the 30 s that a busy machine may need for one of its processes."""
 _PORT, _CLIENT_PORT = 26379, 20001
 
 
@@ -127,18 +129,25 @@ class RayCluster:
         environment = dict(self._environment)
         if address == "127.0.0.1":
             environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-        path = self._folder / f"{name}.log"
-        with path.open("wb") as log:
+        for _ in range(_STARTS):
+            if self._try_start(name, command, environment):
+                return
+        raise RuntimeError(f"{name} did not start: {self._log(name)[-2000:].decode(errors='replace')}")
+
+    def _try_start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> bool:
+        with (self._folder / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         deadline = time.monotonic() + _START_SECONDS
-        while b"Ray runtime started" not in path.read_bytes():
+        while b"Ray runtime started" not in self._log(name):
             if self._processes[name].poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(
-                    f"{name} did not start: {path.read_text(encoding='utf-8', errors='replace')[-2000:]}"
-                )
+                return False
             time.sleep(0.2)
+        return True
+
+    def _log(self, name: str) -> bytes:
+        return (self._folder / f"{name}.log").read_bytes()
 
     def _kill(self, name: str, program: str) -> bool:
         for pid in _list_descendants(self._processes[name].pid):

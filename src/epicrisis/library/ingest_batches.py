@@ -30,6 +30,7 @@ from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
 from epicrisis.printable import count_noun, printable, shorten
 from epicrisis.protocols import Encoder, ParallelEncoder, StoredDocument, Vectors
+from epicrisis.telemetry import span
 from epicrisis.types import Document, Origin, Passage
 
 _Result = TypeVar("_Result", "IngestProgress", "IngestReport")
@@ -287,7 +288,9 @@ class BatchWriter:
         """Send the batch to the encoder, and write the oldest batches until `ahead` of them are left."""
         self._send()
         while len(self._sent) > ahead:
-            self._write(self._sent.popleft())
+            batch = self._sent.popleft()
+            with span("add batch", {"epicrisis.documents": len(batch.documents), "epicrisis.passages": batch.passages}):
+                self._write(batch)
 
     def _send(self) -> None:
         """Prepare the batch, and begin to encode it."""
@@ -334,7 +337,8 @@ class BatchWriter:
     def _write(self, batch: _SentBatch) -> None:
         """Wait for the vectors of a batch, and commit its documents."""
         start = time.monotonic()
-        vectors = batch.collect()
+        with span("encode batch"):
+            vectors = batch.collect()
         self.counts.encode_seconds += time.monotonic() - start
         marks_of = self.library.compute_marks([pending.document for pending in batch.documents.values()])
         documents = []
@@ -346,7 +350,7 @@ class BatchWriter:
             documents.append(
                 StoredDocument(document.id, pending.digest, tuple(passages), rows, document.revision, pending.origin)
             )
-        with uninterrupted():
+        with uninterrupted(), span("write batch", {"epicrisis.store": type(self.library).__name__}):
             self.library.add(documents)
             self.counts.replaced += batch.replaced
             self.counts.added += len(documents) - batch.replaced
