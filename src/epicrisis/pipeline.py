@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
@@ -40,13 +41,14 @@ from epicrisis.answering.strategy_context import (
     VotingOptions,
 )
 from epicrisis.answering.support import check_answer
+from epicrisis.answering.traced_steps import trace_question, trace_steps
 from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
-from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patient_check import check_patients, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.model_pool import ModelPool
@@ -86,7 +88,7 @@ WITHOUT_MODEL = frozenset({"evidence"})
 """Strategies without a chat model."""
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
-CONCURRENT_SEARCHES = 2
+CONCURRENT_SEARCHES, CHECKED_QUESTIONS = 2, 500
 
 # fmt: off
 _ANSWER_SETTINGS = {
@@ -202,7 +204,7 @@ class Pipeline:
 
         async def work() -> Answer:
             try:
-                return await self._work(question, scope, overrides, emit)
+                return await trace_question(self._strategy(overrides), self._work(question, scope, overrides, emit))
             except EpicrisisError as error:
                 log_error(question.key, error)
                 raise
@@ -236,11 +238,9 @@ class Pipeline:
 
         With `by_number` a record number is accepted as well as the patient's id.
         """
-        for question in questions if self._rosters else ():
-            patient = question.patient
-            if by_number:
-                patient = await self._offload(resolve_patient, self._rosters, patient)
-            await self._offload(check_patient, self._rosters, replace(question, patient=patient))
+        remaining = iter(questions if self._rosters else ())
+        while some := list(islice(remaining, CHECKED_QUESTIONS)):
+            await self._offload(check_patients, self._rosters, some, by_number=by_number)
 
     async def resolve_scope(self, scope: Scope) -> Scope:
         """Return the scope with the patient's id in place of a record number."""
@@ -333,7 +333,7 @@ class Pipeline:
             answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context)
             return replace(answer, conflicts=find_conflicts(answer, passages, is_record=scope.patient is not None))
 
-        context = apply_overrides(self.build_context(watch, scope, restriction), overrides)
+        context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -341,7 +341,7 @@ class Pipeline:
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", evidence_selection.RETRY_MESSAGE))
         context_of_record = self.build_context(watch, scope, restriction.without_hidden())
-        record_context = apply_overrides(context_of_record, without_narrowing(overrides))
+        record_context = trace_steps(apply_overrides(context_of_record, without_narrowing(overrides)))
         # Both attempts share one deadline.
         again = await ask(replace(record_context, deadline=context.deadline))
         return replace(again, narrowing="lifted")
