@@ -19,7 +19,7 @@ import io
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -194,12 +194,17 @@ def read_latest_lines(path: Path, identity: Callable[[dict[str, Any]], Hashable]
 
 
 def append_line(path: Path, value: Mapping[str, Any]) -> None:
-    """Append one line. It is on the disk when this returns, and only the owner may read the file.
+    """Append one line, as `append_lines` does."""
+    append_lines(path, [value])
 
-    The caller holds the lock. Removes an incomplete last line first. Raises StorageError if the disk refuses the line;
-    then the file holds nothing of it.
+
+def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+    """Append lines. They are on the disk when this returns, and only the owner may read the file.
+
+    The caller holds the lock. Removes an incomplete last line first. Raises StorageError if the disk refuses a line;
+    then the file holds nothing of any.
     """
-    text = printable_json(json.dumps(value, ensure_ascii=False)) + "\n"
+    text = "".join(printable_json(json.dumps(value, ensure_ascii=False)) + "\n" for value in values)
     try:
         with io.FileIO(open_private(path, os.O_RDWR | os.O_APPEND), "r+") as file:
             size = _repair_end(file)
