@@ -64,15 +64,7 @@ class RecordStore(JsonlStore[RunRecord]):
 
         Raises StorageError. The file then holds none of them.
         """
-        records = []
-        for answer, condition in answers:
-            condition = to_json(condition or {})
-            key = case_key(answer.question.key, condition)
-            records.append(
-                RunRecord(
-                    schema_version=SCHEMA_VERSION, key=key, condition=condition, recipe=self.recipe, answer=answer
-                )
-            )
+        records = [build_record(answer, self.recipe, condition) for answer, condition in answers]
         append_lines(self.path, map(self._to_line, records))
         for record in records:
             self.remember(record)
@@ -89,6 +81,13 @@ class RecordStore(JsonlStore[RunRecord]):
         """Sort the records by these keys of cases; records of other cases come last. Raises StorageError."""
         places = dict(zip(keys, range(len(keys)), strict=True))
         sort_lines(self.path, lambda line: places.get(str(line.value.get("key")), len(places)))
+
+
+def build_record(answer: Answer, recipe: Mapping[str, Any], condition: Condition | None = None) -> RunRecord:
+    """Return the record of an answer made by this recipe."""
+    condition = to_json(condition or {})
+    key = case_key(answer.question.key, condition)
+    return RunRecord(schema_version=SCHEMA_VERSION, key=key, condition=condition, recipe=dict(recipe), answer=answer)
 
 
 async def answer_cases(
