@@ -15,9 +15,12 @@ from epicrisis.testing.hostile import HostileServer, schema_reply
 from tests.support.cluster import NAMES, Cluster, create_database
 from tests.support.postgresql_server import PostgresqlServer, find_wheel
 
-
 MODEL_SECONDS = 0.3
 """How long a call of the model takes, so that there are always some under way."""
+
+
+USERS = 4
+"""Each may send 120 requests a minute to a server."""
 
 
 class ScriptedModel:
@@ -55,7 +58,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> I
     home.mkdir(mode=0o700)
     (home / "models").symlink_to(load_settings().home / "models")
     database = PostgresqlServer(wheel)
-    with pytest.MonkeyPatch.context() as patch, HostileServer(model.reply, model="local", delay=MODEL_SECONDS) as models:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        HostileServer(model.reply, model="local", delay=MODEL_SECONDS) as models,
+    ):
         patch.setenv("EPICRISIS_HOME", str(home))
         cluster = Cluster(folder, database.port, f"{models.url}#local")
         try:
@@ -71,7 +77,7 @@ def start(cluster: Cluster) -> Cluster:
     """Create the library and a user as the README says, then start servers and proxy."""
     papers = Path(__file__).parents[2] / "demo" / "documents.jsonl"
     cluster.run("library_owner", "library", "add", cluster.library("library_owner"), str(papers))
-    cluster.key = cluster.add_user("maria")
+    cluster.keys = [cluster.add_user(f"user{number}") for number in range(USERS)]
     for name in NAMES:
         cluster.start_server(name)
     for name in NAMES:

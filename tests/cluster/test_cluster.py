@@ -18,6 +18,8 @@ from tests.support.cluster import NAMES, Cluster
 pytestmark = [pytest.mark.postgresql, pytest.mark.models]
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"
 CLIENTS = 8
+PAUSE_SECONDS = 1.2
+"""Between the requests of a client: two clients share a user, and its limit."""
 
 
 def ask(client: httpx2.Client) -> httpx2.Response:
@@ -43,9 +45,9 @@ def load(cluster: Cluster, *requests: Callable[[httpx2.Client], httpx2.Response]
     ended = threading.Event()
 
     def run(number: int) -> None:
-        with cluster.connect(cluster.key) as client:
-            while not ended.is_set():
-                request = requests[number % len(requests)]
+        request = requests[number % len(requests)]
+        with cluster.connect(cluster.keys[number % len(cluster.keys)]) as client:
+            while not ended.wait(PAUSE_SECONDS):
                 try:
                     reply = request(client)
                     result = f"{request.__name__} {reply.status_code}"
@@ -107,12 +109,12 @@ def test_rolling_restart_fails_no_request(cluster: Cluster) -> None:
 
 def test_restarted_proxy_keeps_answering(cluster: Cluster) -> None:
     cluster.restart_proxy()
-    with cluster.connect(cluster.key) as client:
+    with cluster.connect(cluster.keys[0]) as client:
         assert search(client).status_code == 200
 
 
 def test_job_is_seen_through_every_server(cluster: Cluster) -> None:
-    with cluster.connect(cluster.key) as client:
+    with cluster.connect(cluster.keys[0]) as client:
         number = add_job(client).json()["id"]
         states = {client.get(f"/api/v1/jobs/{number}").status_code for _ in range(12)}
     assert states == {200}
@@ -133,7 +135,7 @@ def test_stream_passes_the_proxy_at_once(cluster: Cluster, model: ScriptedModel)
     model.gate.clear()
     events = []
     try:
-        with cluster.connect(cluster.key) as client, client.stream("POST", "/api/v1/ask", json=body) as reply:
+        with cluster.connect(cluster.keys[0]) as client, client.stream("POST", "/api/v1/ask", json=body) as reply:
             for line in reply.iter_lines():
                 if line.startswith("event: "):
                     events.append(line.removeprefix("event: "))
@@ -145,7 +147,7 @@ def test_stream_passes_the_proxy_at_once(cluster: Cluster, model: ScriptedModel)
 
 
 def test_doctor_finds_no_problem(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EPICRISIS_API_KEY_SERVER", cluster.key)
+    monkeypatch.setenv("EPICRISIS_API_KEY_SERVER", cluster.keys[0])
     parts = [cluster.library("ward_app"), *(f"http://127.0.0.1:{port}" for port in cluster.ports.values())]
     arguments = [f"--cluster={part}" for part in parts]
     checks = json.loads(cluster.run("ward_app", "doctor", *arguments, "--json"))["checks"]

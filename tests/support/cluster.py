@@ -77,8 +77,8 @@ class Cluster:
         self.ports = {name: find_free_port() for name in NAMES}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.certificate = folder / "certificate.pem"
-        self.key = ""
-        """The key of a user of the servers."""
+        self.keys: list[str] = []
+        """The keys of users of the servers."""
         self.proxy_port = find_free_port()
         self._proxy: subprocess.Popen[bytes] | None = None
 

@@ -181,7 +181,8 @@ def _format_lag(behind: object) -> str:
 def _check_connections(checks: _Checks, values: Mapping[str, str], servers: int) -> None:
     reserved = int(values.get("superuser_reserved_connections", 0)) + int(values.get("reserved_connections", 0))
     places = int(values["max_connections"]) - reserved
-    needed = servers * POOL_SIZE + 1
+    # Each server has one pool for the library and one for what it shares with the others.
+    needed = servers * 2 * POOL_SIZE + 1
     plan = f"{count_noun(servers, 'server')} and a writer may open {needed} connections, of {places}"
     fault = f"{plan}: raise max_connections to {needed + reserved} or more, and restart the database"
     checks.require("connections", needed <= places, plan, fault)
