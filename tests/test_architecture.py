@@ -30,8 +30,8 @@ FLOORS = {
             ["errors", "serialization", "temporary_folders"],
             ["protocols"],
             ["extensions", "privacy", "model_services"],
-            ["prompts", "remote_libraries"],
-            ["settings_tables"],
+            ["cluster", "local_cluster", "prompts", "remote_libraries", "telemetry_export"],
+            ["settings_tables", "telemetry"],
             ["settings"],
             ["configuration"],
             ["logs"],
@@ -39,7 +39,7 @@ FLOORS = {
             ["library", "literature"],
             ["retrieval"],
             ["answering"],
-            ["patient_data_policy", "evidence_selection", "model_pool", "overrides"],
+            ["patient_data_policy", "cluster_encoding", "evidence_selection", "model_pool", "overrides"],
             ["components"],
             ["additions", "passage_search", "pipeline"],
             ["api", "plan"],
@@ -83,6 +83,7 @@ ONLY = {
         "errors",
         "protocols",
         "prompts",
+        "telemetry",
         name,
     }
     for name in ("retrieval", "answering")

@@ -20,7 +20,7 @@ import yaml  # type: ignore[import-untyped]
 from epicrisis.cli.app import app
 from epicrisis.configuration import load_settings
 from epicrisis.server.app import STOP_SECONDS, create_app
-from tests.support import cluster
+from tests.support import deployment
 from tests.support.servers import open_library, open_resources, running
 
 ROOT = Path(__file__).parents[1]
@@ -79,7 +79,7 @@ def test_lock_of_the_image_pins_what_was_tested() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("dependencies = [")[2].partition("\n]")[0]
     needed = set(re.findall(r'"([a-z0-9_.-]+)', project))
     assert {"fastapi", "tantivy", "uvicorn"} <= needed <= image.keys()
-    assert "lancedb" in image
+    assert {"lancedb", "boto3"} <= image.keys()
 
 
 def test_container_file_installs_with_hashes_and_runs_as_another_user() -> None:
@@ -180,14 +180,14 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 
 def test_cluster_shows_only_the_proxy_and_stops_after_its_servers() -> None:
-    compose = cluster.read_compose({"EPICRISIS_HOST_NAME": "answers.example.org"})
+    compose = deployment.read_compose({"EPICRISIS_HOST_NAME": "answers.example.org"})
     services = compose["services"]
     assert [name for name, service in services.items() if "ports" in service] == ["proxy"]
     for network in ("database", "models"):
         assert compose["networks"][network] == {"internal": True}
     assert services["db"]["networks"] == ["database"]
     assert services["model"]["networks"] == ["models"]
-    for name in cluster.NAMES:
+    for name in deployment.NAMES:
         server = services[name]
         assert float(server["stop_grace_period"].removesuffix("s")) > STOP_SECONDS
         assert (server["read_only"], server["cap_drop"]) == (True, ["ALL"])
@@ -204,23 +204,23 @@ def test_cluster_shows_only_the_proxy_and_stops_after_its_servers() -> None:
 
 
 def test_variables_of_the_cluster_are_documented() -> None:
-    text = (cluster.DEPLOY / "README.md").read_text(encoding="utf-8")
-    names = set(VARIABLE.findall((cluster.DEPLOY / "compose.yaml").read_text(encoding="utf-8")))
+    text = (deployment.DEPLOY / "README.md").read_text(encoding="utf-8")
+    names = set(VARIABLE.findall((deployment.DEPLOY / "compose.yaml").read_text(encoding="utf-8")))
     assert "SERVER_PASSWORD" in names
     assert [name for name in sorted(names) if name not in text] == []
 
 
 def test_cluster_settings_name_the_model_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EPICRISIS_THREADS", raising=False)
-    settings = load_settings(config=cluster.DEPLOY / "epicrisis.toml")
-    model = cluster.read_compose({})["services"]["model"]
+    settings = load_settings(config=deployment.DEPLOY / "epicrisis.toml")
+    model = deployment.read_compose({})["services"]["model"]
     name, _, served = settings.models.writer.name.partition("#")
     assert name == "http://model:8000/v1"
     assert f"--served-model-name={served}" in model["command"]
 
 
 def test_cluster_database_has_the_commands_of_the_manual() -> None:
-    commands = cluster.read_database_commands(
+    commands = deployment.read_database_commands(
         dict.fromkeys(("OWNER_PASSWORD", "IMPORTER_PASSWORD", "SERVER_PASSWORD"), "it's")
     )
     assert "PASSWORD 'it''s'" in commands

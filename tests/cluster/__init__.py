@@ -1,1 +1,0 @@
-"""Tests of the deployment on several machines (`make test-cluster`)."""

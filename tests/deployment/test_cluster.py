@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
-from tests.cluster.conftest import ScriptedModel
-from tests.support.cluster import NAMES, Cluster
+from tests.deployment.conftest import ScriptedModel
+from tests.support.deployment import NAMES, Cluster
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.models]
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"

@@ -12,7 +12,7 @@ import pytest
 
 from epicrisis.configuration import load_settings
 from epicrisis.testing.hostile import HostileServer, schema_reply
-from tests.support.cluster import NAMES, Cluster, create_database
+from tests.support.deployment import NAMES, Cluster, create_database
 from tests.support.postgresql_server import PostgresqlServer, find_wheel
 
 MODEL_SECONDS = 0.3
@@ -52,7 +52,7 @@ def model() -> ScriptedModel:
 def cluster(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> Iterator[Cluster]:
     """PostgreSQL, three servers, the proxy and a model server, with a library of the demo and a user."""
     wheel = find_wheel()
-    assert wheel is not None, "there is no PostgreSQL: make test-cluster fetches it"
+    assert wheel is not None, "there is no PostgreSQL: make test-deployment fetches it"
     folder = tmp_path_factory.mktemp("cluster")
     home = folder / "home"
     home.mkdir(mode=0o700)
