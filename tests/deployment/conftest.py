@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from epicrisis.configuration import load_settings
-from epicrisis.testing.hostile import HostileServer, schema_reply
+from epicrisis.testing.chat import schema_reply
+from epicrisis.testing.hostile import HostileServer
 from tests.support.deployment import NAMES, Cluster, create_database
 from tests.support.postgresql_server import PostgresqlServer, find_wheel
 
