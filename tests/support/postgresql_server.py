@@ -41,6 +41,8 @@ max_connections = 100
 shared_buffers = 128MB
 maintenance_work_mem = 256MB
 timezone = 'UTC'
+archive_mode = on
+archive_command = 'true'
 """
 _ACCESS = f"""
 host all {ADMIN} all trust
@@ -111,6 +113,10 @@ class PostgresqlServer:
         if check and result.returncode != 0:
             raise RuntimeError(f"{program} failed: {text}")
         return subprocess.CompletedProcess(command, result.returncode, text, "")
+
+    def spawn(self, program: str, *arguments: object) -> subprocess.Popen[bytes]:
+        """Start another program as the user of the server."""
+        return subprocess.Popen([program, *map(str, arguments)], stderr=subprocess.DEVNULL, **self._as_user)
 
     def create(self) -> None:
         """Make the data folder, and the users of the libraries."""

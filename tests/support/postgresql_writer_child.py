@@ -57,7 +57,12 @@ def _build(number: int, version: str) -> StoredDocument:
 
 def main(url: str, acknowledged: str) -> None:
     has_ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), has_ended.set()), daemon=True).start()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        has_ended.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
     number = 0
     with Path(acknowledged).open("ab", 0) as file:
         while not has_ended.is_set():
