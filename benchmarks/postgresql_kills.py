@@ -52,7 +52,6 @@ def main() -> None:
                 with run_pair(*servers) as pair:
                     report_cuts(pair, int(sys.argv[2]), home)
     finally:
-        shutil.rmtree(folder)
         shutil.rmtree(home)
 
 

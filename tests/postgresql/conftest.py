@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +68,6 @@ def server() -> Iterator[PostgresqlServer]:
         yield server
     finally:
         server.remove()
-        shutil.rmtree(folder)
 
 
 @pytest.fixture

