@@ -11,7 +11,7 @@ from epicrisis.printable import count_noun
 
 
 def check_ray(part: ClusterPart) -> Iterator[ClusterCheck]:
-    """Yield the checks of a cluster. Raise ClusterError if it cannot be joined, ModelMissing without the extra `ray`."""
+    """Yield the checks of a cluster. Raise ClusterError, or ModelMissing without the extra `ray`."""
     with join_cluster(parse_cluster(part.url)) as ray:
         nodes: list[dict[str, Any]] = ray.nodes()
         alive = [node for node in nodes if node["Alive"]]
@@ -21,5 +21,7 @@ def check_ray(part: ClusterPart) -> Iterator[ClusterCheck]:
     message = f"{count_noun(len(alive), 'node')} with {count_noun(cores, 'core')} and {count_noun(cards, 'GPU')}"
     yield ClusterCheck(part.name, "nodes", "ok", message)
     if dead := len(nodes) - len(alive):
-        message = f"{count_noun(dead, 'node')} left or died since the cluster started: start new ones if they are missed"
+        message = (
+            f"{count_noun(dead, 'node')} left or died since the cluster started: start new ones if they are missed"
+        )
         yield ClusterCheck(part.name, "nodes", "note", message)
