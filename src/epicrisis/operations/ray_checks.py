@@ -21,5 +21,7 @@ def check_ray(part: ClusterPart) -> Iterator[ClusterCheck]:
     message = f"{count_noun(len(alive), 'node')} with {count_noun(cores, 'core')} and {count_noun(cards, 'GPU')}"
     yield ClusterCheck(part.name, "nodes", "ok", message)
     if dead := len(nodes) - len(alive):
-        message = f"{count_noun(dead, 'node')} left or died since the cluster started: start new ones if they are missed"
+        message = (
+            f"{count_noun(dead, 'node')} left or died since the cluster started: start new ones if they are missed"
+        )
         yield ClusterCheck(part.name, "nodes", "note", message)
