@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
+from epicrisis.cluster import parse_cluster
 from epicrisis.operations.cluster_checks import check_cluster
 from epicrisis.operations.cluster_parts import ClusterPart
 from epicrisis.settings import Settings
@@ -23,6 +25,16 @@ def find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def wait_for_clients(url: str) -> None:
+    """Return when the port for clients is open, which the start of the head does not wait for."""
+    address = parse_cluster(url)
+    for _ in range(600):
+        with socket.socket() as probe:
+            if probe.connect_ex((address.host, address.port or 0)) == 0:
+                return
+        time.sleep(0.2)
+
+
 def test_nodes_of_a_cluster_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_PORT", "_CLIENT_PORT"):
         monkeypatch.setattr(ray_cluster, name, find_free_port())
@@ -34,6 +46,7 @@ def test_nodes_of_a_cluster_are_counted(tmp_path: Path, monkeypatch: pytest.Monk
         tempfile.TemporaryDirectory(dir="/tmp", prefix="ray") as folder,
         run_cluster(Path(folder), environment, nodes=0) as cluster,
     ):
+        wait_for_clients(cluster.url)
         checks = list(check_cluster([ClusterPart.parse(cluster.url)], Settings()))
     assert [(check.topic, check.state, check.message) for check in checks] == [
         ("nodes", "ok", "1 node with 0 cores and 0 GPUs")
