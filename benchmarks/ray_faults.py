@@ -97,12 +97,12 @@ class Trial:
         if fault is None or repeat is not None:
             process = self._start(library)
             output = process.communicate(timeout=600)[0].decode(errors="replace").strip()
+        if process.returncode:
+            print(f"rc {process.returncode}: {output}", flush=True)
         faults = count_faults(library)
         self.sums.update(faults)
         self.sums.update({"additions": 1, "during": was_running, "failed": process.returncode != 0})
         print(f"{what}: {time.monotonic() - start:.0f} s, {dict(faults)}, rc {process.returncode}", *lines, flush=True)
-        if process.returncode:
-            print(output, flush=True)
         shutil.rmtree(library, ignore_errors=True)
 
     def _start(self, library: Path) -> subprocess.Popen[bytes]:
