@@ -110,18 +110,8 @@ def test_documents_with_vectors_refuse_cluster(tmp_path: Path) -> None:
 
 
 def test_watching_refuses_cluster(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "epicrisis",
-        "library",
-        "add",
-        tmp_path / "lib",
-        "--watch",
-        tmp_path,
-        "--on",
-        "local",
-    ]
+    program = [sys.executable, "-m", "epicrisis", "library", "add"]
+    command = [*program, str(tmp_path / "lib"), "--watch", str(tmp_path), "--on", "local"]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode == 2
     assert "leave out --on" in outcome.stderr
