@@ -127,18 +127,15 @@ class RayCluster:
             f"--node-ip-address={address}", "--object-store-memory=100000000", *options,
         ]
         # fmt: on
-        environment = dict(self._environment)
-        if address == "127.0.0.1":
-            environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         for _ in range(_STARTS):
-            if self._try_start(name, command, environment):
+            if self._try_start(name, command):
                 return
         raise RuntimeError(f"{name} did not start: {self._log(name)[-2000:].decode(errors='replace')}")
 
-    def _try_start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    def _try_start(self, name: str, command: Sequence[str]) -> bool:
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         deadline = time.monotonic() + _START_SECONDS
         while b"Ray runtime started" not in self._log(name):
