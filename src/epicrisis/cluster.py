@@ -11,11 +11,11 @@ its files in a private folder that is removed.
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import re
 import socket
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.errors import ClusterError, InputError, ModelMissing
 from epicrisis.printable import printable
-from epicrisis.privacy import permit_host
+from epicrisis.privacy import permit_host, silence_dependency_logs
 
 if TYPE_CHECKING:
     import subprocess
@@ -108,10 +108,12 @@ def _connect(address: ClusterAddress) -> Any:
     import grpc
     import ray
 
-    _silence_ray()
+    # Its lines name hosts and, in tracebacks, may quote arguments. Its import sets the level anew.
+    silence_dependency_logs()
     for attempt in range(_FAILED_CONNECTIONS):
         try:
-            ray.init(str(address))
+            with warnings.catch_warnings(action="ignore"):
+                ray.init(str(address))
         except (OSError, RuntimeError, ray.exceptions.RayError, grpc.RpcError) as error:
             _disconnect(ray)
             is_slow = isinstance(error, ConnectionAbortedError) and "client server failed" in str(error)
@@ -126,12 +128,6 @@ def _disconnect(ray: Any) -> None:
     # The connection may be gone already.
     with suppress(Exception):
         ray.shutdown()
-
-
-def _silence_ray() -> None:
-    """Stop Ray from logging in this process: its lines name hosts and, in tracebacks, may quote arguments."""
-    for name in [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "ray"]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
