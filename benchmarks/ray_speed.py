@@ -13,7 +13,6 @@ as fragments by tasks of Ray, committed at once, as lance-ray does.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -136,7 +135,7 @@ def measure_lance(count: int, folder: Path) -> None:
         lance.write_dataset(table.slice(first, 8192), str(folder / "one.lance"), mode="append" if first else "create")
     show("one writer, 8,192 rows a commit", seconds=time.monotonic() - start, rows=count)
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    ray.get(ray.remote(os.getpid).remote())
+    ray.data.range(10).materialize()
     start = time.monotonic()
     blocks = [table.slice(first, 8192) for first in range(0, count, 8192)]
     lance_ray.write_lance(ray.data.from_arrow(blocks), str(folder / "ray.lance"), mode="create")

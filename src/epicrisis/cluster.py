@@ -38,6 +38,8 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_PROMPT_ENABLED": "0",
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Read on every system: Ray then uses 127.0.0.1 as the address of this machine, and listens on it alone."""
 _CONNECT_SECONDS = 10.0
+_START_SECONDS = "240"
+"""Ray waits 30 s for its own processes unless told otherwise, which a busy machine may exceed."""
 _STOP_SECONDS = 20.0
 _OBJECT_STORE_BYTES = 256 << 20
 _FAILED_CONNECTIONS = 2
@@ -161,7 +163,12 @@ def _start_cluster(cores: int) -> Iterator[ClusterAddress]:
     from epicrisis.temporary_folders import TemporaryFolder
 
     port = _find_free_port()
-    private = {**_LOOPBACK, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    private = {
+        **_LOOPBACK,
+        "RAY_raylet_start_wait_time_s": _START_SECONDS,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    }
     with ExitStack() as resources:
         # Ray gives everyone rights in its folder, so that it lies in a private one.
         folder = resources.enter_context(TemporaryFolder("epicrisis-ray-"))

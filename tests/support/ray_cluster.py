@@ -51,6 +51,8 @@ def make_environment(packages: Path, encode_seconds: float = 0.0) -> dict[str, s
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": TOKEN,
         "RAY_USAGE_STATS_ENABLED": "0",
+        # Of a node, on a machine with much other work.
+        "RAY_raylet_start_wait_time_s": "240",
         _SECONDS_VARIABLE: str(encode_seconds),
     }
 
