@@ -14,7 +14,7 @@ from epicrisis.library.postgresql import search, table
 from epicrisis.testing.stores import build_stored_document, check_store
 from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase
-from tests.support.postgresql_server import OWNER, WRITER
+from tests.support.postgresql_server import OWNER, READER, WRITER
 
 pytestmark = pytest.mark.postgresql
 
@@ -109,3 +109,24 @@ def test_names_that_server_cannot_store_match_nothing(make_library: Callable[[],
         assert store.content_hashes([odd]) == {}
         assert store.search_words("aspirin", 3, Scope(journals=frozenset({odd}))) == ()
         store.delete([odd])
+
+
+def test_deletion_on_one_machine_removes_cached_replies_on_others(
+    database: LibraryDatabase,
+) -> None:
+    """Each URL has a folder of its own, as each machine has. A deletion by the source keeps the replies."""
+    with database.create() as store:
+        store.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin")])
+        reader = database.read()
+        replies = reader.path / "replies.sqlite"
+        replies.touch()
+        reader.open_table().refresh()
+        store.delete(["b"], {"b": "1"})
+        reader.open_table().refresh()
+        assert replies.exists()
+        store.delete(["a"])
+        reader.open_table().refresh()
+        assert not replies.exists()
+        replies.touch()
+        LibraryStore.open(database.url(READER))
+        assert replies.exists()

@@ -175,7 +175,9 @@ pg_textsearch 0.6 writes nothing into the log of the server. Moving an index to 
 """
 _DROP_ATTEMPTS = 300
 """How often a new word index tries to replace the old one, once a second."""
-MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS, _WORD_INDEX_REBUILD)
+_DELETIONS = "ALTER TABLE library ADD COLUMN deletions bigint NOT NULL DEFAULT 0"
+"""Counts deletions on request. When it grows, every machine removes cached replies, which may quote documents."""
+MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS, _WORD_INDEX_REBUILD, _DELETIONS)
 """The step to each version of the schema. The first creates it. A step is never changed after a release."""
 
 
