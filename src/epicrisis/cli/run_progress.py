@@ -24,10 +24,10 @@ from epicrisis.printable import agree, count_noun, quote_for_shell
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from epicrisis.cluster import ClusterAddress
     from epicrisis.evaluation.analysis.findings import Findings
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.analysis.statistics import Mean
-    from epicrisis.cluster import ClusterAddress
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_batches import IngestReport
