@@ -11,6 +11,7 @@ its files in a private folder that is removed.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import socket
@@ -115,7 +116,8 @@ def _connect(address: ClusterAddress) -> Any:
     for attempt in range(_FAILED_CONNECTIONS):
         try:
             with warnings.catch_warnings(action="ignore"):
-                ray.init(str(address))
+                # It sets the level once more.
+                ray.init(str(address), logging_level=logging.CRITICAL)
         except (OSError, RuntimeError, ray.exceptions.RayError, grpc.RpcError) as error:
             _disconnect(ray)
             is_slow = isinstance(error, ConnectionAbortedError) and "client server failed" in str(error)
