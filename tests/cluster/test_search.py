@@ -88,7 +88,7 @@ def test_node_finds_same_passages_as_pipeline(spec: NodeLibrary, library: Path) 
                 Question(id="a", text="aspirin cohort 17")
             )
 
-    calls = [("find", ("aspirin cohort 17", Scope()), {})]
+    calls: list[Any] = [("find", ("aspirin cohort 17", Scope()), {})]
     ((ranking, failure),) = pickle.loads(search_block(spec, pickle.dumps(calls)))
     assert failure is None
     assert ranking == asyncio.run(search())
@@ -102,7 +102,7 @@ def test_failed_search_fails_alone(spec: NodeLibrary, monkeypatch: pytest.Monkey
         raise LibraryDamaged("the record cannot be read: restore it")
 
     monkeypatch.setattr(EvidenceSearch, "read_record", refuse)
-    calls = [("read_record", (Scope(),), {}), ("find", ("aspirin", Scope()), {})]
+    calls: list[Any] = [("read_record", (Scope(),), {}), ("find", ("aspirin", Scope()), {})]
     first, second = pickle.loads(search_block(spec, pickle.dumps(calls)))
     assert isinstance(first[1], LibraryDamaged)
     assert first[1].message == "the record cannot be read: restore it"
