@@ -11,7 +11,6 @@ its files in a private folder that is removed.
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import re
 import socket
@@ -43,6 +42,8 @@ _START_SECONDS = "240"
 """Ray waits 30 s for its own processes unless told otherwise, which a busy machine may exceed."""
 _STOP_SECONDS = 20.0
 _OBJECT_STORE_BYTES = 256 << 20
+_CRITICAL = 50
+"""The level of logs that Ray writes none of."""
 _FAILED_CONNECTIONS = 2
 """A machine with much other work may need longer than the 30 s that Ray waits for its own process."""
 
@@ -117,7 +118,7 @@ def _connect(address: ClusterAddress) -> Any:
         try:
             with warnings.catch_warnings(action="ignore"):
                 # It sets the level once more.
-                ray.init(str(address), logging_level=logging.CRITICAL)
+                ray.init(str(address), logging_level=_CRITICAL)
         except (OSError, RuntimeError, ray.exceptions.RayError, grpc.RpcError) as error:
             _disconnect(ray)
             is_slow = isinstance(error, ConnectionAbortedError) and "client server failed" in str(error)
