@@ -110,12 +110,12 @@ def _connect(address: ClusterAddress) -> Any:
     import grpc
     import ray
 
-    # Its lines name hosts and, in tracebacks, may quote arguments. Its import sets the level anew.
+    # Its lines name hosts and, in tracebacks, may quote arguments. Its import, and `init` by default, set the level.
     silence_dependency_logs()
     for attempt in range(_FAILED_CONNECTIONS):
         try:
             with warnings.catch_warnings(action="ignore"):
-                ray.init(str(address))
+                ray.init(str(address), configure_logging=False)
         except (OSError, RuntimeError, ray.exceptions.RayError, grpc.RpcError) as error:
             _disconnect(ray)
             is_slow = isinstance(error, ConnectionAbortedError) and "client server failed" in str(error)
