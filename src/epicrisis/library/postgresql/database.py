@@ -303,7 +303,11 @@ class Database:
         if not self._has_marked_words:
             assert self._writer is not None
             with translate_database_errors(self.address):
-                self._writer.execute("UPDATE library SET words_changed = pg_postmaster_start_time()")
+                # Without an index, no word can be lost.
+                self._writer.execute(
+                    "UPDATE library SET words_changed = pg_postmaster_start_time() "
+                    "WHERE words_changed IS DISTINCT FROM '-infinity'"
+                )
             self._has_marked_words = True
 
     def rebuild_words(self, condition: str) -> None:
@@ -317,7 +321,10 @@ class Database:
             query = f"SELECT 1 FROM library WHERE {condition}"
             if self._writer.execute(query.encode()).fetchone() is None:
                 return
-            self._writer.execute(f"REINDEX INDEX CONCURRENTLY {schemas.WORD_INDEX}".encode())
+            if self._writer.execute("SELECT to_regclass(%s)", (schemas.WORD_INDEX,)).fetchone() == (None,):
+                self._writer.execute("SELECT build_word_index()")
+            else:
+                self._writer.execute(f"REINDEX INDEX CONCURRENTLY {schemas.WORD_INDEX}".encode())
             self._writer.execute("UPDATE library SET words_changed = NULL")
         self._has_marked_words = False
 

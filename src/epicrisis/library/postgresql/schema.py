@@ -86,6 +86,16 @@ CREATE FUNCTION drop_vector_index() RETURNS void
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION contains(text, text), current_patient() TO PUBLIC;
 """
+_WORD_INDEX_FUNCTIONS = """
+CREATE FUNCTION build_word_index() RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, {extensions}, pg_temp
+    AS $$ CREATE INDEX IF NOT EXISTS passages_words ON passages USING bm25(words)
+        WITH (text_config = 'pg_catalog.simple') $$;
+CREATE FUNCTION drop_word_index() RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp
+    AS $$ DROP INDEX IF EXISTS passages_words $$;
+REVOKE ALL ON FUNCTION build_word_index(), drop_word_index() FROM PUBLIC;
+"""
 _BOUNDARY = """
 ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
@@ -120,7 +130,7 @@ _WRITER_POLICY = """
 DROP POLICY IF EXISTS writers ON {table};
 CREATE POLICY writers ON {table} FOR ALL TO {writer} USING (true) WITH CHECK (true);
 """
-MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS,)
+MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS, _WORD_INDEX_FUNCTIONS)
 """The step to each version of the schema. The first creates it. A step is never changed after a release."""
 
 

@@ -111,7 +111,7 @@ class PostgresqlLibrary(LibraryStore):
                     )
                     connection.execute("UPDATE library SET schema_version = %s", (newest,))
             library = cls(folder, manifest, database, write=True)
-            database.rebuild_words(schemas.WORDS_LOST)
+            database.rebuild_words(f"isfinite(words_changed) AND {schemas.WORDS_LOST}")
             library.update_due_marks()
         except BaseException:
             database.close_writer()
@@ -214,9 +214,13 @@ class PostgresqlLibrary(LibraryStore):
         return None
 
     def prepare_bulk(self) -> None:
-        """Drop the vector index, which `optimize` builds in less time than the additions would."""
+        """Drop the indexes of vectors and words, which `optimize` builds in less time than the additions would.
+
+        Until then searches by words raise StorageError.
+        """
         with self._thread_lock, self._database.write() as connection:
-            connection.execute("SELECT drop_vector_index()")
+            connection.execute("SELECT drop_vector_index(), drop_word_index()")
+            connection.execute("UPDATE library SET words_changed = '-infinity'")
 
     def move_if_large(self, on_step: Callable[[str], None]) -> bool:
         """Return False: the server holds libraries of every size."""
@@ -246,9 +250,9 @@ class PostgresqlLibrary(LibraryStore):
         with self._database.read_for(search.find_patient(scope)) as connection:
             if connection.execute(f"SELECT 1 FROM library WHERE {schemas.WORDS_LOST}".encode()).fetchone():
                 raise StorageError(
-                    f"{self._database.address.public}: the server was restarted during an addition, so words may be "
-                    "missing from its index: repeat the addition, or run `epicrisis library optimize URL`, as a member "
-                    f"of {schemas.WRITER}"
+                    f"{self._database.address.public}: words may be missing from its index, because it is being filled "
+                    "by a copy, or the server was restarted during an addition: wait for the copy, or repeat it or the "
+                    f"addition, or run `epicrisis library optimize URL`, as a member of {schemas.WRITER}"
                 )
             return search.search_words(connection, self._database.quoted_schema, query, k, scope, within)
 
