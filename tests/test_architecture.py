@@ -45,7 +45,7 @@ FLOORS = {
             ["api", "plan"],
             ["evaluation"],
             ["report"],
-            ["integrations", "server"],
+            ["integrations", "operations", "server"],
             ["cli"],
         ]
     )

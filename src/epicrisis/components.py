@@ -351,7 +351,7 @@ def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, 
         raise SettingsError(
             f"setting calibration: {path} is no file of `epicrisis calibrate confidence`: name one, or leave it out"
         ) from None
-    models = {strip_secrets(settings.model_for(role).name) for role in settings.roles}
+    models = {strip_secrets(settings.model_for(role).endpoints[0].name) for role in settings.roles}
     if calibration.fits(settings.strategy, models, settings.citing):
         return calibration, ()
     message = (
@@ -409,8 +409,9 @@ def describe_models(settings: Settings, roles: Sequence[str]) -> dict[str, dict[
     models: dict[str, dict[str, Any]] = {}
     for role in roles:
         model = settings.model_for(role)
-        # A model's address may contain secrets.
-        models[role] = {**model.model_dump(include=_REPLY_SETTINGS), "name": strip_secrets(model.name)}
+        # The first endpoint stands for all, so that others can be added to a run. Its address may contain secrets.
+        name = strip_secrets(model.endpoints[0].name)
+        models[role] = {**model.model_dump(include=_REPLY_SETTINGS), "name": name}
     return models
 
 

@@ -61,6 +61,8 @@ class RunOverrides:
     extract: ExtractionTarget | None = None
     about: tuple[str, ...] | None = None
     """Lines before the documents; see `Context.about`."""
+    streams: bool = True
+    """Whether replies are read while they are written. False saves the work where nobody watches."""
     whole: Ranking | None = None
     """The evidence for a second attempt, if `ranking` leaves out notes by time and gives no answer."""
 
@@ -101,6 +103,7 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         extract=overrides.extract or context.extract,
         about=about,
         prompt_tokens=overrides.prompt_tokens or context.prompt_tokens,
+        streams=overrides.streams and context.streams,
     )
     if overrides.prompt_tokens is None:
         return changed

@@ -253,7 +253,7 @@ class Pipeline:
         """The number of concurrent questions in a run. It is 1 for embedded models, so that the calls of a question
         follow each other and share their prompt prefix."""
         models = list(map(self.settings.model_for, self._roles))
-        calls = models[0].concurrency if models and all(model.is_endpoint for model in models) else 1
+        calls = models[0].most_calls if models and all(model.is_endpoint for model in models) else 1
         return self.settings.questions_at_once or calls
 
     def recipe(self) -> dict[str, Any]:

@@ -38,6 +38,8 @@ _is_guarded: ContextVar[bool] = ContextVar("is_guarded", default=False)
 
 # A Path keeps one of the two slashes; a single letter is a drive.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_NEXT_URL = re.compile(r",\s*(?=[Hh][Tt][Tt][Pp][Ss]?://)")
+"""Between the URLs of several endpoints of one model."""
 _PUBLIC_PARAMETERS = {"api-version", "model"}
 """Query parameters without secrets. Others may be keys (`?key=...`)."""
 _LIBRARIES = (
@@ -160,6 +162,13 @@ def parse_host(url: str) -> str | None:
         return None
 
 
+def split_addresses(name: str) -> tuple[str, ...]:
+    """Return each address of `URL,URL#MODEL` with the model; a name, a path or a single URL alone."""
+    *urls, last = _NEXT_URL.split(name)
+    _, mark, model = last.partition("#")
+    return (*(f"{url}{mark}{model}" for url in urls), last)
+
+
 def remote_host(value: str | PurePath) -> str | None:
     """Return the other machine a setting names: a host, a share, or the scheme of a store.
 
@@ -188,7 +197,12 @@ def local_path(path: str | PurePath) -> Path:
 
 
 def strip_secrets(url: str) -> str:
-    """Return the URL without user, password and possible keys in its query. Other text is returned unchanged."""
+    """Return the URL without user, password and possible keys in its query. Other text is returned unchanged.
+
+    Of several URLs with commas between them, each.
+    """
+    if len(urls := _NEXT_URL.split(url)) > 1:
+        return ",".join(map(strip_secrets, urls))
     scheme, mark, _ = url.partition("://")
     if not mark or not _SCHEME.match(url):
         return url

@@ -12,8 +12,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, model_validator
 
-from epicrisis.privacy import remote_host
+from epicrisis.privacy import remote_host, split_addresses
 from epicrisis.settings_tables import (
+    CacheSettings,
     Date,
     DefenceSettings,
     EnergySettings,
@@ -26,6 +27,7 @@ from epicrisis.settings_tables import (
     PlanSettings,
     RefineSettings,
     VariableName,
+    VoteSettings,
 )
 from epicrisis.settings_tables import SettingsTable as _Table
 from epicrisis.settings_tables import define_key as _key
@@ -44,7 +46,6 @@ from epicrisis.types import (
     SignalKind,
     StrategyName,
     SupportCheck,
-    TieRule,
     UnsupportedPolicy,
     UnverifiedPolicy,
 )
@@ -71,7 +72,8 @@ class ModelSettings(_Table):
     name: ModelName = _key(
         "smollm2-135m",
         "Model: a catalogue name, a .gguf file, ollama:MODEL (or lmstudio, vllm, llamacpp, openai, anthropic), or the "
-        "URL of an OpenAI-compatible endpoint (http://127.0.0.1:8000/v1#model-name).",
+        "URL of an OpenAI-compatible endpoint (http://127.0.0.1:8000/v1#model-name). Several endpoints of one model: "
+        "URL,URL#model-name.",
     )
     # OPENAI_API_KEY only for its own host (`choose_key_variable`): a key for one service must not go to any endpoint.
     api_key_env: VariableName = _key(API_KEY_VARIABLE, "Environment variable with the endpoint's API key.")
@@ -87,7 +89,9 @@ class ModelSettings(_Table):
     timeout_seconds: float = _key(600.0, "Longest wait for one call.", "seconds", gt=0)
     temperature: float = _key(0.0, "Sampling temperature.", ge=0, le=2)
     top_p: float = _key(1.0, "Nucleus sampling: share of probability to sample from.", gt=0, le=1)
-    concurrency: int = _key(8, "Concurrent calls. An embedded model takes one at a time.", "calls", ge=1)
+    concurrency: int = _key(
+        8, "Most concurrent calls, for each endpoint. An embedded model takes one at a time.", "calls", ge=1
+    )
     requests_per_minute: float | None = _key(None, "Rate limit.", "requests per minute", gt=0)
     tokens_per_minute: float | None = _key(
         None, "Rate limit for prompt and completion together.", "tokens per minute", gt=0
@@ -114,6 +118,16 @@ class ModelSettings(_Table):
     def is_endpoint(self) -> bool:
         """Whether the model is reached over a network, even on this machine. False: it runs in this process."""
         return "://" in self.name
+
+    @property
+    def endpoints(self) -> tuple[ModelSettings, ...]:
+        """The settings of each endpoint of a pool, or these settings."""
+        return tuple(self.model_copy(update={"name": address}) for address in split_addresses(self.name))
+
+    @property
+    def most_calls(self) -> int:
+        """The most calls in flight at all endpoints."""
+        return self.concurrency * len(split_addresses(self.name))
 
 
 class ModelsByRole(_Table):
@@ -163,16 +177,6 @@ class RerankSettings(_Table):
     api_key_env: VariableName = _key(API_KEY_VARIABLE, "Environment variable with the reranker's API key.")
 
 
-class VoteSettings(_Table):
-    """Self-consistency: sample several answers to the same question, and take the majority."""
-
-    n: int = _key(5, "Sampled answers per question.", "votes", ge=1, le=1000)
-    temperature: float = _key(0.7, "Sampling temperature of the votes.", ge=0, le=2)
-    top_p: float = _key(1.0, "Nucleus sampling of the votes.", gt=0, le=1)
-    shuffle: bool | None = _key(None, "Shuffle the options for each vote. Default: as the strategy does.")
-    tie: TieRule = _key("abstain", "What a tied vote decides: abstain, or first-vote.")
-
-
 class ExampleSettings(_Table):
     """Solved questions in the prompt (`epicrisis examples build`)."""
 
@@ -191,20 +195,6 @@ class ExampleSettings(_Table):
         "Jaccard similarity",
         gt=0,
         le=1,
-    )
-
-
-class CacheSettings(_Table):
-    """The cache of replies: the same call is not paid for twice."""
-
-    mode: Literal["on", "off", "replay"] = _key(
-        "on", "Cache replies: on, off, or replay (answer from the cache only, contact nothing)."
-    )
-    path: LocalPath | None = _key(
-        None,
-        "Folder of the cache. Default: in the library, or with the models without one. For a library of patient notes "
-        "it is always in the library.",
-        "path",
     )
 
 
@@ -366,7 +356,7 @@ class Settings(_Table):
     deadline_seconds: float | None = _key(None, "Longest time for one question.", "seconds", gt=0)
     questions_at_once: int | None = _key(
         None,
-        "Concurrent questions of a run. Default: the writer's concurrency, and one for embedded models.",
+        "Concurrent questions of a run. Default: the writer's concurrency, times its endpoints; one if embedded.",
         "questions",
         ge=1,
     )
@@ -496,5 +486,7 @@ def _list_places(table: BaseModel, prefix: str = "") -> Iterator[tuple[str, str 
         if isinstance(value, BaseModel) and not isinstance(value, (ScopeSettings, LiteratureSettings)):
             yield from _list_places(value, f"{prefix}{name}.")
         for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, (str, PurePath)):
+            if isinstance(item, str):
+                yield from ((f"{prefix}{name}", address) for address in split_addresses(item))
+            elif isinstance(item, PurePath):
                 yield f"{prefix}{name}", item

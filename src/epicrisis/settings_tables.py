@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.model_services import expand_model_name
-from epicrisis.privacy import local_path, parse_host, strip_secrets
+from epicrisis.privacy import local_path, parse_host, split_addresses, strip_secrets
 from epicrisis.remote_libraries import library_folder
-from epicrisis.types import DraftSelection
+from epicrisis.types import DraftSelection, TieRule
 
 
 def _check_date(date: str) -> str:
@@ -43,12 +43,24 @@ def _check_local(name: str) -> str:
 
 def _check_address(name: str) -> str:
     name = name.strip()
+    if len(split_addresses(name)) > 1:
+        return _check_pool(name)
     if not re.match(r"https?:", name, re.IGNORECASE):
         return name
     if parse_host(name) is None or strip_secrets(name).endswith("://..."):
         raise ValueError("this URL cannot be read: write it as http://HOST:PORT/v1#model-name")
     scheme, _, rest = name.partition(":")
     return f"{scheme.lower()}:{rest}"
+
+
+def _check_pool(name: str) -> str:
+    addresses = [_check_address(address) for address in split_addresses(name)]
+    *urls, last = addresses
+    if not last.partition("#")[2]:
+        raise ValueError("name the model that all endpoints serve after the last URL: URL,URL#model-name")
+    if any("?" in url for url in addresses) or len(set(addresses)) < len(addresses):
+        raise ValueError("give each endpoint once, without parameters: URL,URL#model-name")
+    return ",".join((*(url.partition("#")[0] for url in urls), last))
 
 
 def _check_variable(name: str) -> str:
@@ -180,4 +192,28 @@ class LiteratureSettings(SettingsTable):
     email: str | None = define_key(None, "Your e-mail address, which NCBI asks programs to send with each request.")
     cache_days: float = define_key(
         7.0, "Age up to which responses in the home folder are used again. 0 fetches everything anew.", "days", ge=0
+    )
+
+
+class VoteSettings(SettingsTable):
+    """Self-consistency: sample several answers to the same question, and take the majority."""
+
+    n: int = define_key(5, "Sampled answers per question.", "votes", ge=1, le=1000)
+    temperature: float = define_key(0.7, "Sampling temperature of the votes.", ge=0, le=2)
+    top_p: float = define_key(1.0, "Nucleus sampling of the votes.", gt=0, le=1)
+    shuffle: bool | None = define_key(None, "Shuffle the options for each vote. Default: as the strategy does.")
+    tie: TieRule = define_key("abstain", "What a tied vote decides: abstain, or first-vote.")
+
+
+class CacheSettings(SettingsTable):
+    """The cache of replies: the same call is not paid for twice."""
+
+    mode: Literal["on", "off", "replay"] = define_key(
+        "on", "Cache replies: on, off, or replay (answer from the cache only, contact nothing)."
+    )
+    path: LocalPath | None = define_key(
+        None,
+        "Folder of the cache. Default: in the library, or with the models without one. For a library of patient notes "
+        "it is always in the library.",
+        "path",
     )

@@ -20,7 +20,7 @@ from starlette.types import Message
 from epicrisis.answers import Answer
 from epicrisis.errors import StorageError
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.server import jobs
+from epicrisis.server import job_folder, jobs
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page import answer_files
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
@@ -85,7 +85,7 @@ def test_job_deleted_while_answer_is_written_leaves_no_file(tmp_path: Path, monk
 
 
 def test_deleted_job_does_not_come_back_with_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = jobs.Jobs._write
+    write = job_folder.JobFolder.change
 
     def write_slowly(*arguments: Any) -> None:
         time.sleep(0.2)
@@ -96,7 +96,7 @@ def test_deleted_job_does_not_come_back_with_resume(tmp_path: Path, monkeypatch:
         async with connect(make_app(tmp_path / "lib", model)) as client:
             id_ = (await client.post(JOBS, json={"questions": QUESTIONS})).json()["id"]
             await client.post(f"{JOBS}/{id_}/cancel")
-            monkeypatch.setattr(jobs.Jobs, "_write", write_slowly)
+            monkeypatch.setattr(job_folder.JobFolder, "change", write_slowly)
             requests = [client.post(f"{JOBS}/{id_}/resume"), client.delete(f"{JOBS}/{id_}")]
             requests += [client.post(f"{JOBS}/{id_}/cancel"), client.post(f"{JOBS}/{id_}/resume")]
             await asyncio.gather(*requests)

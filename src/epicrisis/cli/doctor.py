@@ -1,6 +1,6 @@
 """`epicrisis doctor`: what is installed, which hosts would be contacted and why, and which files are written.
 
-It contacts no host.
+It contacts no host, except with `--cluster`: then it checks the parts of a deployment on several machines.
 """
 
 from __future__ import annotations
@@ -11,19 +11,25 @@ import re
 import stat
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.request import getproxies, proxy_bypass
+
+from typer import Option
 
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import LOCAL, Json
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import ModelMissing, SettingsError
+from epicrisis.printable import count_noun
 from epicrisis.privacy import TELEMETRY_OFF, parse_host, remote_host, strip_secrets
 
 if TYPE_CHECKING:
+    from epicrisis.operations.cluster_parts import ClusterCheck
     from epicrisis.settings import Settings
     from epicrisis.settings_tables import LiteratureSettings
 
@@ -34,12 +40,35 @@ DECLARED = ("context_tokens", "json_schema", "option_logprobs")
 PIP_DEFAULT = "pip's default index"
 
 
-@command(*LOCAL, examples=["epicrisis doctor --local-only"])
-def doctor(*, flags: Flags, json: Json = False) -> None:
+@command(
+    *LOCAL,
+    examples=[
+        "epicrisis doctor --local-only",
+        "epicrisis doctor --cluster http://server-1:8080 --cluster postgresql://ward_app@db.example.org/hospital",
+    ],
+)
+def doctor(
+    *,
+    flags: Flags,
+    cluster: Annotated[
+        list[str] | None,
+        Option(
+            "--cluster",
+            metavar="URL",
+            help="Check this server (http://HOST:PORT) or library (postgresql://..., s3://...) instead, and the "
+            "models of the settings (repeatable). Contacts them.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
     """Show what is installed, which hosts would be contacted and why, and which files are written.
 
-    With --local-only it also shows what would be refused.
+    With --local-only it also shows what would be refused. With --cluster it checks a deployment on several machines,
+    and says what to do where something is wrong.
     """
+    if cluster:
+        check_deployment(cluster, flags.settings(), json)
+        return
     refusal = None
     try:
         settings = flags.settings()
@@ -54,6 +83,30 @@ def doctor(*, flags: Flags, json: Json = False) -> None:
         _show(report)
     if refusal is not None:
         fail(refusal.message, refusal.exit_code)
+
+
+def check_deployment(urls: Sequence[str], settings: Settings, json: bool) -> None:
+    """Show the checks of the parts of a cluster. Exit with an error if one of them found a problem."""
+    from epicrisis.operations.cluster_checks import check_cluster
+    from epicrisis.operations.cluster_parts import ClusterPart
+    from epicrisis.privacy import set_local_only
+
+    if settings.local_only:
+        set_local_only(True)
+    parts = list(map(ClusterPart.parse, urls))
+    checks: list[ClusterCheck] = []
+    for check in check_cluster(parts, settings):
+        if not json:
+            if not checks or checks[-1].part != check.part:
+                say(check.part)
+            state = check.state.upper() if check.state == "problem" else check.state
+            say(f"  {state:<8} {check.topic}: {check.message}")
+        checks.append(check)
+    if json:
+        show_json({"checks": checks})
+    counts = Counter(check.state for check in checks)
+    if counts["problem"]:
+        fail(f"{count_noun(counts['problem'], 'problem')} of {count_noun(len(checks), 'check')}, listed above")
 
 
 def examine(settings: Settings) -> dict[str, Any]:

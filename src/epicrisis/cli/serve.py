@@ -47,6 +47,10 @@ Runs = Annotated[Path | None, Option("--runs", help="Folder of finished runs to 
 Upload = Annotated[
     bool, Option("--upload", help="Let administrators add files to libraries of literature, without users everybody.")
 ]
+ProviderFile = Annotated[
+    Path | None,
+    Option("--identity-provider", help="File of the identity provider. Default: identity-provider.json of --folder."),
+]
 KeepDays = Annotated[int, Option("--keep-days", min=1, help="Days for which answers of the page are kept.")]
 MaxQuestions = Annotated[int, Option("--max-questions", min=1, help="Questions answered at the same time.")]
 
@@ -65,6 +69,7 @@ class Address:
     *ANSWER,
     examples=[
         "epicrisis serve ~/lib --model http://127.0.0.1:8000/v1#qwen",
+        "epicrisis serve postgresql://reader@db/ward --folder postgresql://server@db/ward",
         "epicrisis serve ~/lib ~/pubmed --port 8090 --host 0.0.0.0 --behind-proxy --host-name answers.example.org",
     ],
 )
@@ -77,6 +82,7 @@ def serve(
     tls_key: PrivateKey = None,
     behind_proxy: BehindProxy = False,
     folder: ServerFolder = None,
+    identity_provider: ProviderFile = None,
     runs: Runs = None,
     upload: Upload = False,
     max_questions: MaxQuestions = 256,
@@ -112,7 +118,7 @@ def serve(
     guard = GuardOptions(hosts, requires_key=not is_local or behind_proxy, address=public)
     settings, notices = choose_strategy(check_settings(flags.settings()))
     place = server_folder(folder)
-    provider = find_provider(place, settings)
+    provider = find_provider(place, settings, identity_provider)
     options = ServerOptions(
         max_running=max_questions,
         folder=place,
@@ -122,6 +128,10 @@ def serve(
         guard=guard,
         provider=provider,
     )
+    if may_change_log(place):
+        say(
+            "note: this user of the database can change the access log: serve as a member of epicrisis_server", err=True
+        )
     for notice in notices:
         say(f"note: {notice.message}", err=True)
     logging.getLogger("epicrisis.server").addHandler(logging.StreamHandler())
@@ -151,15 +161,16 @@ def normalize_host(host: str) -> str:
     return f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
 
 
-def find_provider(folder: Path, settings: Settings) -> IdentityProvider | None:
-    """Return the identity provider that the server's folder names, or None.
+def find_provider(folder: Path, settings: Settings, file: Path | None = None) -> IdentityProvider | None:
+    """Return the identity provider that the file or else the server's folder names, or None.
 
     Raises SettingsError for wrong settings, or if local_only is on and the provider is another machine.
     """
     from epicrisis.server.identity_provider import IdentityProvider
     from epicrisis.server.identity_provider_settings import PROVIDER_FILE, read_client_secret, read_provider_settings
+    from epicrisis.server.state import open_state
 
-    chosen = read_provider_settings(folder)
+    chosen = read_provider_settings(folder, file)
     if chosen is None:
         return None
     if settings.local_only and chosen.remote_host is not None:
@@ -167,7 +178,15 @@ def find_provider(folder: Path, settings: Settings) -> IdentityProvider | None:
             f"{PROVIDER_FILE}: local_only (--local-only) is on and {chosen.remote_host} is not this machine: name a "
             "provider on this machine, or turn local_only off"
         )
-    return IdentityProvider(chosen, read_client_secret(chosen))
+    return IdentityProvider(chosen, read_client_secret(chosen), database=open_state(folder).database)
+
+
+def may_change_log(folder: Path) -> bool:
+    """Return whether the server's user of a database has more rights than it needs."""
+    from epicrisis.server.state import open_state
+
+    database = open_state(folder).database
+    return database is not None and database.may_change_log()
 
 
 def check_files(certificate: Path | None, key: Path | None) -> None:

@@ -14,17 +14,21 @@ from epicrisis.errors import InputError
 
 ServerFolder = Annotated[
     Path | None,
-    Option("--folder", help="Folder of the server's users, access log and jobs. Default: server, with the models."),
+    Option(
+        "--folder",
+        help="Folder of the server's users, access log and jobs, or postgresql://... to share them among several "
+        "servers. Default: server, with the models.",
+    ),
 ]
 _Name = Annotated[str, Argument(help="Name of the user.")]
 
 
 def server_folder(folder: Path | None) -> Path:
-    """Return the folder of the server: the given one, or the default with the models."""
+    """Return the folder of the server: the given one, that of a URL, or the default with the models."""
     from epicrisis.configuration import load_settings
-    from epicrisis.privacy import local_path
+    from epicrisis.server.state import state_folder
 
-    return local_path(folder) if folder is not None else load_settings().home / "server"
+    return state_folder(folder) if folder is not None else load_settings().home / "server"
 
 
 @command(examples=["epicrisis users add maria --role patient-reader --patient 10083814"])
@@ -40,12 +44,13 @@ def add(
     json: Json = False,
 ) -> None:
     """Add a user of the server and print the key, which is stored nowhere. An existing user gets a new key."""
-    from epicrisis.server.users import ROLES, USERS_FILE, UserStore
+    from epicrisis.server.state import open_state
+    from epicrisis.server.users import ROLES
 
     matches = [candidate for candidate in ROLES if candidate == role]
     if not matches:
         raise InputError(f"no role is called {role}: choose one of {', '.join(ROLES)}")
-    store = UserStore(server_folder(folder) / USERS_FILE)
+    store = open_state(server_folder(folder)).users
     key = store.add(name, matches[0], tuple(patient) if patient else None)
     if json:
         show_json({"name": name, "key": key})
@@ -57,9 +62,9 @@ def add(
 @command(examples=["epicrisis users list"])
 def list_users(folder: ServerFolder = None, json: Json = False) -> None:
     """List the users of the server with their roles."""
-    from epicrisis.server.users import USERS_FILE, UserStore
+    from epicrisis.server.state import open_state
 
-    users = UserStore(server_folder(folder) / USERS_FILE).users()
+    users = open_state(server_folder(folder)).users.users()
     if json:
         rows = {}
         for name, user in users.items():
@@ -76,9 +81,9 @@ def list_users(folder: ServerFolder = None, json: Json = False) -> None:
 @command(examples=["epicrisis users remove maria"])
 def remove(name: _Name, folder: ServerFolder = None, json: Json = False) -> None:
     """Remove a user of the server. The key is refused from the next request on."""
-    from epicrisis.server.users import USERS_FILE, UserStore
+    from epicrisis.server.state import open_state
 
-    UserStore(server_folder(folder) / USERS_FILE).remove(name)
+    open_state(server_folder(folder)).users.remove(name)
     if json:
         show_json({"removed": name})
     else:
@@ -94,13 +99,13 @@ def verify(
     json: Json = False,
 ) -> None:
     """Verify that no entry of the access log was changed, removed or moved. Note the printed hash elsewhere."""
-    from epicrisis.server.access_log import NAME, verify_log
+    from epicrisis.server.state import open_state
 
-    path = server_folder(folder) / NAME
-    result = verify_log(path, head)
+    log = open_state(server_folder(folder)).log
+    result = log.verify(head)
     if json:
         show_json(result)
     if result.fault is not None:
-        fail(f"{path}: {result.fault}")
+        fail(f"{log.name}: {result.fault}")
     if not json:
         say(f"{result.entries} entries, complete; the last has the hash {result.head}")

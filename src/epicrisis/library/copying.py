@@ -144,8 +144,8 @@ def _copy_documents(
             copy.add(_read_documents(original, batch))
             copied += len(batch)
             on_progress(done + len(batch))
-        origins, known = original.origins(ids), copy.origins(ids)
-        if changed := {id_: origin for id_, origin in origins.items() if known.get(id_) != origin}:
+        origins, copied_origins = original.origins(ids), copy.origins(ids)
+        if changed := {id_: origin for id_, origin in origins.items() if copied_origins.get(id_) != origin}:
             copy.set_origins(changed)
         done += len(rows)
         on_progress(done)

@@ -35,14 +35,14 @@ def _read_by_ordinal(
     store: CheckedStore, document_ids: Sequence[str], scope: Scope
 ) -> Mapping[str, tuple[Passage, ...]]:
     """Return the passages of documents in a store that finds passages by id alone."""
-    found: dict[str, tuple[Passage, ...]] = {}
+    by_document: dict[str, tuple[Passage, ...]] = {}
     for document_id in dict.fromkeys(document_ids):
         passages: list[Passage] = []
         while following := store.fetch([f"{document_id}#{len(passages)}"], scope):
             passages += following
         if passages:
-            found[document_id] = tuple(passages)
-    return found
+            by_document[document_id] = tuple(passages)
+    return by_document
 
 
 def sample_passages(library: LibraryStore, count: int, seed: int, scope: Scope) -> tuple[Passage, ...]:

@@ -126,6 +126,9 @@ class WordIndex:
                     # A killed writer leaves files of its unfinished commit, and the next commit would fail at their
                     # names.
                     self._writer.garbage_collect_files()
+                    # tantivy gives a writer's first operation the number of the last commit. A merge that starts before
+                    # the next commit then loses this deletion in some segments, so the first one deletes nothing.
+                    self._writer.delete_documents_by_term("id", "")
                 for document_id in document_ids:
                     self._writer.delete_documents_by_term("document_id", document_id)
                 for stored in passages:

@@ -29,7 +29,8 @@ from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import ChatModel
 from epicrisis.references import find_passage_study
-from epicrisis.settings import BudgetSettings, CacheSettings, Settings
+from epicrisis.settings import BudgetSettings, Settings
+from epicrisis.settings_tables import CacheSettings
 from epicrisis.types import Question, Ranking, RouteTarget, Scope, SentenceRanking, StrategyName
 
 ROUTED = frozenset({"rag", "focused"})
@@ -205,7 +206,7 @@ async def _open_planner(pipeline: Pipeline, settings: Settings, timed: bool) -> 
         role_settings = settings.model_for(role)
         prices[role] = build_cost_function(role_settings)
         # An embedded model has one slot.
-        concurrent_calls[counting_model.name] = role_settings.concurrency if role_settings.is_endpoint else 1
+        concurrent_calls[counting_model.name] = role_settings.most_calls if role_settings.is_endpoint else 1
     return _Planner(pipeline, settings, counting, prices, speeds, concurrent_calls, exact_counts)
 
 

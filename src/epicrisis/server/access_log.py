@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +47,33 @@ class AccessLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = FileLock(f"{path}.lock", mode=0o600)
+
+    @property
+    def name(self) -> str:
+        """How messages name the log."""
+        return str(self.path)
+
+    def entries(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the entries in order, and an empty one in place of what is no JSON object.
+
+        Raises InputError without such a file.
+        """
+        if not self.path.is_file():
+            raise InputError(
+                f"there is no access log at {self.path}: name the file access.jsonl of the server's folder"
+            )
+        try:
+            for line in read_lines(self.path):
+                yield line.value
+        except InputError:
+            yield {}
+
+    def verify(self, head: str | None = None) -> AuditResult:
+        """Return whether every entry fits the one before it. With `head`, its entry must exist too.
+
+        Raises InputError if there is no log.
+        """
+        return verify_entries(self.entries(), head)
 
     async def record(
         self,
@@ -134,22 +161,19 @@ def hash_entry(entry: Mapping[str, Any]) -> str:
 
 
 def verify_log(path: Path, head: str | None = None) -> AuditResult:
-    """Return whether every entry of the log fits the one before it. With `head`, its entry must exist too.
+    """Return what `AccessLog.verify` returns for the log in a file."""
+    return AccessLog(path).verify(head)
 
-    Raises InputError without such a file.
-    """
-    if not path.is_file():
-        raise InputError(f"there is no access log at {path}: name the file access.jsonl of the server's folder")
+
+def verify_entries(entries: Iterable[Mapping[str, Any]], head: str | None = None) -> AuditResult:
+    """Return whether every entry fits the one before it. With `head`, its entry must exist too."""
     count, previous, heads = 0, START, {START}
-    try:
-        for line in read_lines(path):
-            fault = _find_fault(line.value, count + 1, previous)
-            if fault is not None:
-                return AuditResult(count, previous, f"entry {count + 1}: {fault}")
-            count, previous = count + 1, str(line.value["hash"])
-            heads.add(previous)
-    except InputError:
-        return AuditResult(count, previous, f"entry {count + 1}: is no JSON object")
+    for entry in entries:
+        fault = _find_fault(entry, count + 1, previous)
+        if fault is not None:
+            return AuditResult(count, previous, f"entry {count + 1}: {fault}")
+        count, previous = count + 1, str(entry["hash"])
+        heads.add(previous)
     if head is not None and head not in heads:
         return AuditResult(count, previous, "the log has no entry with the hash of --head: its end was cut off")
     return AuditResult(count, previous)

@@ -8,6 +8,7 @@ Each part of the server adds its router here. A router gets `Questions`, through
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -18,12 +19,11 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
 from epicrisis.errors import SettingsError
-from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.error_handlers import add_error_handlers
 from epicrisis.server.error_log import log_fault
-from epicrisis.server.errors import PROBLEM_RESPONSES
+from epicrisis.server.errors import PROBLEM_RESPONSES, StateUnavailable
 from epicrisis.server.guards import MAX_BODY_BYTES, GuardOptions, RequestGuard
 from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.job_api import make_job_routes
@@ -36,19 +36,18 @@ from epicrisis.server.page.answer_files import KEEP_DAYS
 from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
-from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
+from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.private_folder import make_private_folder
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
-from epicrisis.server.reviews import REVIEWS_FOLDER, ReviewStore
 from epicrisis.server.run_api import RunFolder, make_run_routes
 from epicrisis.server.shelves import Shelves
+from epicrisis.server.state import ServerState, open_state
 from epicrisis.server.streaming import ClientGone
 from epicrisis.server.upload_api import make_upload_routes
 from epicrisis.server.upload_reception import UploadLimits
 from epicrisis.server.uploads import Uploads
-from epicrisis.server.users import USERS_FILE, UserStore
 
 CLEAN_SECONDS = 3_600.0
 STOP_SECONDS = 60.0
@@ -63,7 +62,7 @@ class ServerOptions:
     """Questions that are answered at the same time."""
     stop_seconds: float = STOP_SECONDS
     folder: Path | None = None
-    """Folder of the users, the access log and the jobs. None: the server has none of them."""
+    """Folder of the users, the access log and the jobs, from `state_folder`. None: the server has none of them."""
     runs: Path | None = None
     """Folder of finished runs. None: there are none to open."""
     uploads: UploadLimits | None = None
@@ -87,13 +86,14 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     for place, name in ((options.folder, "the server's folder"), (options.runs, "the folder of runs")):
         if place is not None:
             resources.private_folders[str(place)] = name
-    log, users = open_folder(resources, options)
+    state = open_folder(resources, options)
+    log, users = (None, None) if state is None else (state.log, state.users)
     questions = Questions(resources, options.max_running, log)
     reader = LibraryReader(resources, log)
     shelves = Shelves(reader)
     assistants = McpEndpoint(questions, reader)
-    answers = AnswerStore(None if options.folder is None else options.folder / ANSWERS_FOLDER, options.keep_days)
-    jobs = None if options.folder is None else Jobs(questions, options.folder, users, provider)
+    answers = AnswerStore(keep_days=options.keep_days) if state is None else state.open_answers(options.keep_days)
+    jobs = None if state is None else Jobs(questions, state, provider)
 
     uploads = open_uploads(resources, options, log)
 
@@ -136,7 +136,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
     app.include_router(make_page_routes(questions, shelves, answers, runs, uploads))
-    reviews = None if options.folder is None else ReviewStore(options.folder / REVIEWS_FOLDER)
+    reviews = None if state is None else state.open_reviews()
     app.include_router(
         make_review_routes(ReviewPages(reviews, runs, users, log, None if provider is None else provider.sessions))
     )
@@ -144,43 +144,49 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
-    guard_app(app, resources, options, users)
+    guard_app(app, resources, options, state)
     app.add_middleware(CountRequests, metrics=questions.metrics)
     return app
 
 
-def guard_app(app: FastAPI, resources: Resources, options: ServerOptions, users: UserStore | None) -> None:
+def guard_app(app: FastAPI, resources: Resources, options: ServerOptions, state: ServerState | None) -> None:
     """Put the checks of every request around the application."""
     provider = options.provider
-    needs_key = options.guard.requires_key or log_is_needed(resources) or provider is not None
+    users = None if state is None else state.users
+    is_shared = users is not None and users.is_shared
+    needs_key = options.guard.requires_key or log_is_needed(resources) or provider is not None or is_shared
     # A body has boundaries and headers besides its files.
     upload_bytes = 0 if options.uploads is None else options.uploads.upload_bytes + MAX_BODY_BYTES
     guard = replace(options.guard, requires_key=needs_key, upload_bytes=upload_bytes)
     if provider is not None:
-        add_sign_in_state(app, guard.address)
+        database = None if state is None else state.database
+        key = secrets.token_hex(32) if database is None else database.read_key("sign-in")
+        add_sign_in_state(app, guard.address, key)
     app.add_middleware(RequestGuard, options=guard, users=users, provider=provider, hide=resources.hide_paths)
 
 
-def open_folder(resources: Resources, options: ServerOptions) -> tuple[AccessLog | None, UserStore | None]:
-    """Return the access log and the users of the server's folder.
+def open_folder(resources: Resources, options: ServerOptions) -> ServerState | None:
+    """Return the state of the server, or None without a folder.
 
-    Raises SettingsError if keys are required and there is no user: for a library of patients' notes, and for an address
-    other than this machine.
+    Raises SettingsError if keys are required and there is no user: for a library of patients' notes, for an address
+    other than this machine, and for users in a database.
     """
     folder = options.folder
     notes = [library.name for library in resources.libraries.values() if library.holds_patients]
-    users = None if folder is None else UserStore(folder / USERS_FILE)
-    has_users = options.provider is not None or (users is not None and bool(users.users()))
-    if (notes or options.guard.requires_key) and not has_users:
-        reason = f"{notes[0]} holds patients' notes" if notes else "the server can be reached from other machines"
+    state = None if folder is None else open_state(folder)
+    has_users = options.provider is not None or (state is not None and state.users.has_users())
+    is_shared = state is not None and state.users.is_shared
+    if (notes or options.guard.requires_key or is_shared) and not has_users:
+        reason = "the server can be reached from other machines"
+        if notes or is_shared:
+            reason = f"{notes[0]} holds patients' notes" if notes else "several servers may share these users"
         raise SettingsError(
             f"{reason}, so every request needs a key: add a user first, with `epicrisis users add NAME --role "
             f"{'patient-reader' if notes else 'literature-reader'}`, or name an identity provider (docs/server.md)"
         )
-    if folder is None:
-        return None, None
-    make_private_folder(folder)
-    return AccessLog(folder / ACCESS_LOG), users
+    if folder is not None:
+        make_private_folder(folder)
+    return state
 
 
 def open_uploads(resources: Resources, options: ServerOptions, log: AccessLog | None) -> Uploads | None:
@@ -202,7 +208,7 @@ async def clean_regularly(answers: AnswerStore) -> None:
     while True:
         try:
             await asyncio.to_thread(answers.remove_expired)
-        except OSError as error:
+        except (OSError, StateUnavailable) as error:
             log_fault(error)
         await asyncio.sleep(CLEAN_SECONDS)
 

@@ -127,6 +127,10 @@ class ShuttingDown(RequestError):
     """The server finishes the running questions and accepts no new ones."""
 
 
+class StateUnavailable(RequestError):
+    """The database with users, sessions and stored work cannot be used now."""
+
+
 class Status(NamedTuple):
     """The HTTP status of a class of errors, with a title and what to do about it."""
 
@@ -177,6 +181,7 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     TooManyRequests: Status(429, "Too many requests", "Wait for the seconds in Retry-After."),
     ServerBusy: Status(503, "The server is busy", "Wait for the seconds in Retry-After."),
     UsersUnreadable: Status(503, "The users cannot be read", _ASK_OPERATOR),
+    StateUnavailable: Status(503, "The database of the server cannot be used", "Wait for the seconds in Retry-After."),
     ShuttingDown: Status(503, "The server is stopping", _TRY_LATER),
 }
 """The only table of status codes. A class without an entry has that of its nearest base."""

@@ -171,7 +171,7 @@ class RequestGuard:
     async def _identify(self, scope: Scope, headers: Headers) -> Caller | None:
         """Return the caller, or None for a public path. Raises KeyRequired, and TooManyRequests for guesses."""
         users = self._users
-        needs_key = self._options.requires_key or (users is not None and bool(users.users()))
+        needs_key = self._options.requires_key or (users is not None and users.has_users())
         if not needs_key:
             return LOCAL
         path = scope["path"]
@@ -189,13 +189,13 @@ class RequestGuard:
 
     async def _find_caller(self, headers: Headers, key: str | None) -> Caller:
         """Return the user of a key, an access token or a session. Raises KeyRequired, and as `check_token` does."""
-        caller = None if key is None or self._users is None else self._users.find(key)
+        caller = None if key is None or self._users is None else await self._users.identify(key)
         if caller is None and self._provider is not None:
             token = find_bearer(headers)
             if token is not None and token.count(".") == _DOTS_OF_TOKEN:
                 return await self._provider.check_token(token)
             cookie = None if token is not None else find_cookie(headers, PROVIDER_COOKIE)
-            caller = None if cookie is None else self._provider.sessions.find(cookie)
+            caller = None if cookie is None else await self._provider.sessions.identify(cookie)
         if caller is None:
             raise KeyRequired("the request has no key, or an unknown one")
         return caller

@@ -10,6 +10,7 @@ The page uses the authorization code flow with PKCE, state and nonce. No token i
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from epicrisis.server.shared_state.database import StateDatabase
+
 CALLBACK_PATH = "/sign-in/callback"
 START_PATH = "/sign-in/provider"
 CLOCK_SECONDS = 60
@@ -45,13 +48,17 @@ class IdentityProvider:
     """The identity provider of a server: signs users in on the page, and checks access tokens."""
 
     def __init__(
-        self, settings: IdentityProviderSettings, secret: str | None, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: IdentityProviderSettings,
+        secret: str | None,
+        clock: Callable[[], float] = time.monotonic,
+        database: StateDatabase | None = None,
     ) -> None:
-        """Raise ModelMissing without the extra `oidc`. Contacts no machine."""
+        """Raise ModelMissing without the extra `oidc`. Contacts no machine but the server's own database."""
         self.settings = settings
         self.documents = ProviderDocuments(settings, clock)
         try:
-            self.sessions = Sessions(settings.session_minutes, clock)
+            self.sessions = Sessions(settings.session_minutes, clock, database)
             self._client = _make_client(settings, secret, self.documents)
         except ImportError as error:
             raise ModelMissing('an identity provider needs Authlib: pip install "epicrisis[oidc]"') from error
@@ -91,7 +98,7 @@ class IdentityProvider:
             raise TokenRefused("this server accepts no access tokens of its identity provider")
         claims = await self._read_claims(token)
         caller = read_caller(claims, self.settings)
-        self.sessions.keep_rights(caller)
+        await asyncio.to_thread(self.sessions.keep_rights, caller)
         return caller
 
     async def make_sign_out_address(self, return_to: str) -> str | None:

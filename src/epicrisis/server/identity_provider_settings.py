@@ -79,15 +79,17 @@ class IdentityProviderSettings(BaseModel):
         return remote_host(self.issuer)
 
 
-def read_provider_settings(folder: Path) -> IdentityProviderSettings | None:
-    """Return the settings in the server's folder, or None without the file.
+def read_provider_settings(folder: Path, file: Path | None = None) -> IdentityProviderSettings | None:
+    """Return the settings in this file, or else in the server's folder; None if the folder has none.
 
     Raises SettingsError with the field and the fault; values are not repeated.
     """
-    path = folder / PROVIDER_FILE
+    path = folder / PROVIDER_FILE if file is None else file
     try:
         content = path.read_bytes()
     except FileNotFoundError:
+        if file is not None:
+            raise SettingsError(f"there is no file {path}: name an existing file of an identity provider") from None
         return None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None

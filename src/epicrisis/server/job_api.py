@@ -8,7 +8,8 @@ from fastapi import APIRouter, Path
 from starlette.responses import Response, StreamingResponse
 
 from epicrisis.server.api import PREFIX, DataResponse
-from epicrisis.server.jobs import JobBody, Jobs
+from epicrisis.server.job_models import JobBody
+from epicrisis.server.jobs import Jobs
 from epicrisis.server.users import CurrentCaller
 
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="Id of a job.")]

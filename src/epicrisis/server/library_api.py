@@ -25,6 +25,8 @@ class LibrarySummary(BaseModel):
     holds_patients: bool
     documents: int
     passages: int
+    version: int | None
+    """Grows with every change. Servers of one library with the same version give the same results."""
     strategies: list[str]
     """The strategies that requests may choose."""
     strategy: str

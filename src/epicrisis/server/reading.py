@@ -13,6 +13,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field
 
+from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.library.patient_check import resolve_patient
@@ -126,7 +127,8 @@ class LibraryReader:
             assert pipeline.search is not None
             documents, passages = await offload(pipeline, pipeline.search.store.count)
             summary = {"name": library.name, "holds_patients": library.holds_patients}
-            counts = {"documents": documents, "passages": passages}
+            version = await offload(pipeline, read_table_version, pipeline.search)
+            counts = {"documents": documents, "passages": passages, "version": version}
             names = {"strategies": list(library.strategies), "strategy": pipeline.settings.strategy}
             summaries.append({**summary, **counts, **names})
         return summaries
@@ -267,3 +269,8 @@ def _join_passages(library: str, passages: Sequence[Passage]) -> DocumentText:
         join_text(passages),
         tuple(passage.id for passage in passages),
     )
+
+
+def read_table_version(search: LibrarySearch) -> int | None:
+    """Return a number that grows with every change of the library, or None for a store of another package."""
+    return None if search.has_own_store else search.library.open_table().version

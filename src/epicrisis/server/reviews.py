@@ -14,10 +14,8 @@ Each review is a folder whose name cannot be guessed:
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
-import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +26,6 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from filelock import FileLock
-
 from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.grading.blind_pairs import BlindingKey, BlindPair, BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import (
@@ -38,13 +34,14 @@ from epicrisis.evaluation.grading.human_verdicts import (
     PresentationOrder,
     swap_places,
 )
-from epicrisis.evaluation.runs.jsonl_store import append_line, read_lines
-from epicrisis.privacy import open_private
 from epicrisis.serialization import to_json
 from epicrisis.server.errors import NotFound
+from epicrisis.server.item_folder import ItemFolder
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+    from epicrisis.server.shared_state.items import ItemTable
 
 REVIEWS_FOLDER = "reviews"
 """Name of the folder of the reviews, in the folder of the server."""
@@ -263,44 +260,41 @@ class ReviewState:
 
 
 class ReviewStore:
-    """Keeps reviews on disk, readable for their owner alone. Two processes may write to it."""
+    """Keeps reviews on disk, readable for their owner alone, or in a database. Several processes may write to it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, place: Path | ItemTable) -> None:
+        self._items = ItemFolder(place) if isinstance(place, Path) else place
         self._reviews: OrderedDict[str, BlindReview] = OrderedDict()
         self._lock = Lock()
 
     def add(self, review: BlindReview) -> None:
         """Keep a new review. It is complete or absent, also after a kill. Raises StorageError."""
-        folder = self._folder / review.plan.id
+        items, plan = _items_adapter().dump_json(review.items), _plan_adapter().dump_json(review.plan)
         try:
-            folder.mkdir(mode=0o700, parents=True)
-            _write(folder / ITEMS, _items_adapter().dump_json(review.items))
-            _write(folder / PLAN, _plan_adapter().dump_json(review.plan))
+            self._items.add(review.plan.id, {ITEMS: items, PLAN: plan})
         except OSError as error:
             raise StorageError(f"the review cannot be stored: {error.strerror}") from None
 
     def list(self) -> list[BlindReview]:
         """Return all reviews, the newest first."""
         reviews: list[BlindReview] = []
-        for path in self._folder.glob(f"*/{PLAN}"):
+        for id_ in self._items.ids(PLAN):
             with suppress(NotFound):
-                reviews.append(self.find(path.parent.name))
+                reviews.append(self.find(id_))
         return sorted(reviews, key=lambda review: -review.plan.at)
 
     def find(self, id_: str) -> BlindReview:
         """Return the review with this id. Raises NotFound without one, and for one of another version."""
         if not _ID.fullmatch(id_):
             raise NotFound("the server has no such review")
-        folder = self._folder / id_
         with self._lock:
             review = self._reviews.get(id_)
             # It may have been deleted, by another process too.
-            if review is None or not (folder / PLAN).exists():
+            if review is None or not self._items.has(id_, PLAN):
                 try:
-                    plan = _plan_adapter().validate_json((folder / PLAN).read_bytes())
-                    items = _items_adapter().validate_json((folder / ITEMS).read_bytes())
-                except (FileNotFoundError, ValueError):
+                    plan = _plan_adapter().validate_json(self._items.read(id_, PLAN) or b"")
+                    items = _items_adapter().validate_json(self._items.read(id_, ITEMS) or b"")
+                except ValueError:
                     self._reviews.pop(id_, None)
                     raise NotFound("the server has no such review") from None
                 review = self._reviews[id_] = BlindReview(plan, items)
@@ -311,10 +305,10 @@ class ReviewStore:
     def read_state(self, id_: str) -> ReviewState:
         """Return the verdicts of a review. Raises InputError for a damaged file."""
         verdicts: dict[tuple[str, str], ReviewVerdict] = {}
-        for line in read_lines(self._folder / id_ / VERDICTS):
-            if line.value.get("state") == _CLOSED:
+        for line in self._items.lines(id_, VERDICTS):
+            if line.get("state") == _CLOSED:
                 return ReviewState(verdicts, is_closed=True)
-            verdict = _read_verdict(line.value)
+            verdict = _read_verdict(line)
             verdicts[verdict.reviewer, verdict.pair] = verdict
         return ReviewState(verdicts)
 
@@ -323,7 +317,7 @@ class ReviewStore:
 
         Raises InputError if the review is closed, NotFound if it was deleted, and StorageError.
         """
-        with self._locked(id_) as path:
+        with self._locked(id_):
             state = self.read_state(id_)
             if state.is_closed:
                 raise InputError("the review is closed and takes no more verdicts: ask the administrator for a new one")
@@ -331,34 +325,31 @@ class ReviewStore:
             line = to_json(verdict) | {"at": time.time()}
             if verdict.state == "draft" and earlier is not None:
                 line |= {"state": earlier.state, "choice": earlier.choice}
-            append_line(path, line)
+            self._items.append(id_, VERDICTS, line)
 
     def close(self, id_: str, by: str) -> None:
         """End a review, so that its results can be read. Ending it twice is harmless."""
-        with self._locked(id_) as path:
+        with self._locked(id_):
             if not self.read_state(id_).is_closed:
-                append_line(path, {"state": _CLOSED, "by": by, "at": time.time()})
+                self._items.append(id_, VERDICTS, {"state": _CLOSED, "by": by, "at": time.time()})
 
     def remove(self, id_: str) -> None:
         """Delete a review with its verdicts. Raises NotFound and StorageError."""
-        with self._locked(id_) as verdicts:
+        with self._locked(id_):
             try:
-                (verdicts.parent / PLAN).unlink(missing_ok=True)
-                shutil.rmtree(verdicts.parent)
+                self._items.remove(id_, PLAN)
             except OSError as error:
                 raise StorageError(f"the review cannot be deleted: {error.strerror}") from None
         with self._lock:
             self._reviews.pop(id_, None)
 
     @contextmanager
-    def _locked(self, id_: str) -> Iterator[Path]:
-        """Yield the file of verdicts of a review that exists, locked against other writers."""
+    def _locked(self, id_: str) -> Iterator[None]:
+        """Lock a review that exists against other writers."""
         self.find(id_)
-        path = self._folder / id_ / VERDICTS
-        # Not in the folder of the review, which may be deleted while another process waits.
-        with FileLock(self._folder / f"{id_}.lock", mode=0o600):
+        with self._items.locked(id_):
             self.find(id_)
-            yield path
+            yield
 
 
 def new_review_id() -> str:
@@ -371,16 +362,6 @@ def _read_verdict(value: Mapping[str, Any]) -> ReviewVerdict:
         return _verdict_adapter().validate_python(value)
     except ValueError:
         raise InputError(f"{VERDICTS} of the review is damaged: repair the line, or delete the review") from None
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all."""
-    part = path.with_suffix(".part")
-    with os.fdopen(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Users whom the identity provider signed in: sessions of browsers, and the rights with which background jobs go on.
 
-A session is in the memory of the server. The cookie has a signed random id, and neither a token nor a name.
+A session is in the memory of the server, or in its database. The cookie has a signed random id, and neither a token nor
+a name.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from epicrisis.server.users import Caller
+
+if TYPE_CHECKING:
+    from epicrisis.server.shared_state.database import StateDatabase
+    from epicrisis.server.shared_state.sessions import SharedMap
 
 JOB_RIGHTS_SECONDS = 24 * 60 * 60.0
 """How long a job goes on with the rights of its owner's last sign-in or access token."""
@@ -55,14 +60,27 @@ class ExpiringMap(Generic[T]):
 
 
 class Sessions:
-    """The signed-in users of one server process. A restart ends all sessions."""
+    """The signed-in users of one server process, whose restart ends all sessions, or of all processes on a database."""
 
-    def __init__(self, minutes: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, minutes: int, clock: Callable[[], float] = time.monotonic, database: StateDatabase | None = None
+    ) -> None:
         from itsdangerous import Signer
 
-        self._signer = Signer(secrets.token_bytes(_ID_BYTES), salt=b"epicrisis.session")
-        self._callers = ExpiringMap[Caller](minutes * 60.0, clock)
-        self._owners = ExpiringMap[Caller](JOB_RIGHTS_SECONDS, clock)
+        self._database = database
+        self._callers: ExpiringMap[Caller] | SharedMap
+        self._owners: ExpiringMap[Caller] | SharedMap
+        if database is None:
+            key = secrets.token_hex(_ID_BYTES)
+            self._callers = ExpiringMap[Caller](minutes * 60.0, clock)
+            self._owners = ExpiringMap[Caller](JOB_RIGHTS_SECONDS, clock)
+        else:
+            from epicrisis.server.shared_state.sessions import SharedMap
+
+            key = database.read_key("session")
+            self._callers = SharedMap(database, "session", minutes * 60.0)
+            self._owners = SharedMap(database, "rights", JOB_RIGHTS_SECONDS)
+        self._signer = Signer(key, salt=b"epicrisis.session")
 
     def start(self, caller: Caller) -> str:
         """Start a session, and return the value of its cookie."""
@@ -70,6 +88,10 @@ class Sessions:
         self._callers.set(id_, caller)
         self.keep_rights(caller)
         return self._signer.sign(id_).decode("ascii")
+
+    async def identify(self, cookie: str) -> Caller | None:
+        """Return what `find` returns, without holding up other requests."""
+        return self.find(cookie) if self._database is None else await self._database.call(self.find, cookie)
 
     def find(self, cookie: str) -> Caller | None:
         """Return the user of a cookie. None: it is forged, or the session has ended."""

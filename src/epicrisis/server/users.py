@@ -96,11 +96,14 @@ class User(BaseModel):
 
 
 _USERS = TypeAdapter(dict[Annotated[str, Field(pattern=_NAME)], User])
-_Change: TypeAlias = Callable[[Mapping[str, User]], Mapping[str, User]]
+UserChange: TypeAlias = Callable[[Mapping[str, User]], Mapping[str, User]]
 
 
 class UserStore:
     """The users of a server. A change of the file is in force with the next request."""
+
+    is_shared = False
+    """Whether other processes, on other machines, have the same users."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -126,6 +129,14 @@ class UserStore:
                 ) from None
             self._state = state
         return self._users
+
+    def has_users(self) -> bool:
+        """Return whether there is a user."""
+        return bool(self.users())
+
+    async def identify(self, key: str) -> Caller | None:
+        """Return the caller with this key, or None."""
+        return self.find(key)
 
     def find(self, key: str) -> Caller | None:
         """Return the caller with this key, or None. Compares with every user, in constant time each."""
@@ -165,15 +176,11 @@ class UserStore:
             raise InputError(f"no user is called {name!a}: `epicrisis users list` lists them")
         self._change(lambda users: {other: user for other, user in users.items() if other != name})
 
-    def _change(self, change: _Change) -> None:
+    def _change(self, change: UserChange) -> None:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with FileLock(f"{self.path}.lock"):
-                users = change(self.users())
-                try:
-                    content = _USERS.dump_json(_USERS.validate_python(dict(users)), indent=2)
-                except ValidationError:
-                    raise InputError("a user's name has letters, digits and . _ @ -, and up to 64 of them") from None
+                content = _USERS.dump_json(check_users(change(self.users())), indent=2)
                 new = self.path.with_suffix(".new")
                 with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                     file.write(content + b"\n")
@@ -182,6 +189,14 @@ class UserStore:
                 new.replace(self.path)
         except OSError as error:
             raise StorageError(f"{self.path} cannot be written: {error.strerror}") from None
+
+
+def check_users(users: Mapping[str, User]) -> dict[str, User]:
+    """Return the users. Raises InputError for a wrong name."""
+    try:
+        return _USERS.validate_python(dict(users))
+    except ValidationError:
+        raise InputError("a user's name has letters, digits and . _ @ -, and up to 64 of them") from None
 
 
 def make_owner_id(issuer: str, subject: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from epicrisis.errors import BudgetExceeded, EpicrisisError, ScopeViolation, StorageError
-from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 
 
 class Work:
@@ -31,7 +31,7 @@ class Work:
         before = asyncio.all_tasks()
         try:
             async with aclosing(
-                run_concurrently(range(40), self.do, self.kept.append, lambda _: None, at_once)
+                run_concurrently(range(40), self.do, store_each(self.kept.append), lambda _: None, at_once)
             ) as results:
                 async for _ in results:
                     if leave:

@@ -31,7 +31,7 @@ from epicrisis.answering.structured_request import (
 from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.reader_base import check_file
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, OtherRecipePolicy, StoredLine, read_stored_lines
 from epicrisis.prompts import Prompt
 from epicrisis.serialization import to_json
@@ -195,7 +195,9 @@ async def grade_all(
 ) -> AsyncGenerator[G, None]:
     """Grade the items, and yield each grade once it is stored. Raises as `run_concurrently` does."""
     # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
-    async with aclosing(run_concurrently(items, grade, store.add, attrgetter("failure"), concurrency)) as grades:
+    async with aclosing(
+        run_concurrently(items, grade, store_each(store.add), attrgetter("failure"), concurrency)
+    ) as grades:
         async for one in grades:
             yield one
 

@@ -19,7 +19,7 @@ import io
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -194,18 +194,22 @@ def read_latest_lines(path: Path, identity: Callable[[dict[str, Any]], Hashable]
 
 
 def append_line(path: Path, value: Mapping[str, Any]) -> None:
-    """Append one line. It is on the disk when this returns, and only the owner may read the file.
+    """Append one line, as `append_lines` does."""
+    append_lines(path, [value])
 
-    The caller holds the lock. Removes an incomplete last line first. Raises StorageError if the disk refuses the line;
-    then the file holds nothing of it.
+
+def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+    """Append lines. They are on the disk when this returns, and only the owner may read the file.
+
+    The caller holds the lock. Removes an incomplete last line first. Raises StorageError if the disk refuses a line;
+    then the file holds nothing of any.
     """
-    text = printable_json(json.dumps(value, ensure_ascii=False)) + "\n"
+    content = b"".join(map(dump_line, values))
     try:
         with io.FileIO(open_private(path, os.O_RDWR | os.O_APPEND), "r+") as file:
             size = _repair_end(file)
             try:
-                # A model may write half of a surrogate pair, which has no UTF-8. Escaped, it is still JSON.
-                _write_all(file, text.encode(errors="backslashreplace"))
+                _write_all(file, content)
                 os.fsync(file.fileno())
             except OSError:
                 file.truncate(size)
@@ -214,6 +218,13 @@ def append_line(path: Path, value: Mapping[str, Any]) -> None:
         raise StorageError(
             f"{path} cannot be written ({error.strerror}): free some space and run the same command again"
         ) from error
+
+
+def dump_line(value: Mapping[str, Any]) -> bytes:
+    """Return one line with its end."""
+    text = printable_json(json.dumps(value, ensure_ascii=False)) + "\n"
+    # A model may write half of a surrogate pair, which has no UTF-8. Escaped, it is still JSON.
+    return text.encode(errors="backslashreplace")
 
 
 def sort_lines(path: Path, sort_key: Callable[[Line], int]) -> None:

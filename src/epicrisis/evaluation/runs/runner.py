@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from filelock import FileLock
 from epicrisis.answers import Answer, Failure, Retrieved, Usage
 from epicrisis.evaluation.runs.case import Case, Condition, case_key
 from epicrisis.evaluation.runs.concurrency import run_concurrently
-from epicrisis.evaluation.runs.jsonl_store import JsonlStore, append_line, sort_lines
+from epicrisis.evaluation.runs.jsonl_store import JsonlStore, append_lines, sort_lines
 from epicrisis.evaluation.runs.record import CONTENT, SCHEMA_VERSION, RunRecord
 from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.retriever import QUESTION_CUT
@@ -56,23 +57,37 @@ class RecordStore(JsonlStore[RunRecord]):
 
     def append_answer(self, answer: Answer, condition: Condition | None = None) -> None:
         """Append the record of an answer. It is on the disk when this returns. Raises StorageError."""
-        condition = to_json(condition or {})
-        key = case_key(answer.question.key, condition)
-        record = RunRecord(
-            schema_version=SCHEMA_VERSION, key=key, condition=condition, recipe=self.recipe, answer=answer
-        )
+        self.append_answers([(answer, condition)])
+
+    def append_answers(self, answers: Sequence[tuple[Answer, Condition | None]]) -> None:
+        """Append the records of answers with their conditions. All are on the disk when this returns.
+
+        Raises StorageError. The file then holds none of them.
+        """
+        records = [build_record(answer, self.recipe, condition) for answer, condition in answers]
+        append_lines(self.path, map(self._to_line, records))
+        for record in records:
+            self.remember(record)
+
+    def _to_line(self, record: RunRecord) -> dict[str, Any]:
         value = record.to_json()
         if not self._texts:
             for event in value["answer"]["trace"]:
                 for hit in event["ranking"]["hits"] if event["event"] == "retrieved" else ():
                     del hit["passage"]["text"]
-        append_line(self.path, value)
-        self.remember(record)
+        return value
 
     def sort(self, keys: Sequence[str]) -> None:
         """Sort the records by these keys of cases; records of other cases come last. Raises StorageError."""
         places = dict(zip(keys, range(len(keys)), strict=True))
         sort_lines(self.path, lambda line: places.get(str(line.value.get("key")), len(places)))
+
+
+def build_record(answer: Answer, recipe: Mapping[str, Any], condition: Condition | None = None) -> RunRecord:
+    """Return the record of an answer made by this recipe."""
+    condition = to_json(condition or {})
+    key = case_key(answer.question.key, condition)
+    return RunRecord(schema_version=SCHEMA_VERSION, key=key, condition=condition, recipe=dict(recipe), answer=answer)
 
 
 async def answer_cases(
@@ -93,11 +108,10 @@ async def answer_cases(
                 yield case
 
     async def answer_case(case: Case) -> tuple[Case, Answer]:
-        return case, await pipeline.answer(case.question, overrides=case.treatment)
+        return case, await pipeline.answer(case.question, overrides=replace(case.treatment, streams=False))
 
-    def store(result: tuple[Case, Answer]) -> None:
-        case, answer = result
-        records.append_answer(answer, case.condition)
+    def store(results: Sequence[tuple[Case, Answer]]) -> None:
+        records.append_answers([(answer, case.condition) for case, answer in results])
 
     def failure_of(result: tuple[Case, Answer]) -> Failure | None:
         answer = result[1]

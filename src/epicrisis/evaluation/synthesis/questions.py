@@ -39,7 +39,7 @@ from epicrisis.corpus.chunking import split_by_characters
 from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import NAME as MANIFEST
@@ -215,7 +215,9 @@ async def generate_questions(
 
     # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
     async with aclosing(
-        run_concurrently(missing, generate, store.add, lambda question: question.failure, client.concurrency)
+        run_concurrently(
+            missing, generate, store_each(store.add), lambda question: question.failure, client.concurrency
+        )
     ) as questions:
         async for question in questions:
             yield question

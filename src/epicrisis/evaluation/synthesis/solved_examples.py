@@ -40,7 +40,7 @@ from epicrisis.answers import Failure, Usage
 from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
-from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.prompts import Prompt, render
 from epicrisis.question_options import is_same_option
@@ -253,7 +253,7 @@ async def solve_questions(
 
     # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
     async with aclosing(
-        run_concurrently(missing, solve, store.add, lambda solved: solved.failure, client.concurrency)
+        run_concurrently(missing, solve, store_each(store.add), lambda solved: solved.failure, client.concurrency)
     ) as results:
         async for result in results:
             yield result

@@ -168,7 +168,7 @@ class Replica:
         self._checked = time.monotonic()
 
     def forget_state(self) -> None:
-        """Have the next refresh compare every file with its checksum, and download damaged ones again."""
+        """Make the next refresh compare every file with its checksum and download damaged ones again."""
         with translate_errors(self.folder):
             (self.folder / _STATE).unlink(missing_ok=True)
 

@@ -105,13 +105,13 @@ def open_library(folder: Path, *, write: bool = False) -> LibraryStore:
         return library
     writer = SharedWriter.open(replica)
     try:
-        opened = SharedLibrary.open(writer.folder, write=True)
-        assert isinstance(opened, SharedLibrary)
-        opened._attach(replica, writer)
+        shared = SharedLibrary.open(writer.folder, write=True)
+        assert isinstance(shared, SharedLibrary)
+        shared._attach(replica, writer)
     except BaseException:
         writer.release()
         raise
-    return opened
+    return shared
 
 
 def repair_library(folder: Path) -> LibraryInfo:

@@ -115,7 +115,7 @@ class SharedWriter:
         self._move_local_files(self._replica.folder, self.folder)
 
     def request_deletion(self) -> None:
-        """Have all readers remove their cached replies with the next version."""
+        """Remove the cached replies, and those of all readers with the next version."""
         self._deletions += 1
         self._replica.remove_replies()
 

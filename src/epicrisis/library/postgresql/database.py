@@ -9,10 +9,11 @@ from __future__ import annotations
 import atexit
 import re
 import threading
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryMissing
@@ -27,17 +28,21 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 _MIN_SERVER, _MIN_VECTOR = 17, (0, 8)
-_POOL_SIZE, _POOL_WAIT_S, _RECONNECT_S, _CONNECT_S = 10, 15, 5, 10
+POOL_SIZE = 10
+"""Connections that a process opens at most to read a library."""
+_POOL_WAIT_S, _RECONNECT_S, _CONNECT_S = 15, 5, 10
 _PORT = re.compile(r":\d*$")
 _EXTRA = "libraries in PostgreSQL need the extra postgresql: `pip install 'epicrisis[postgresql]'`"
+D = TypeVar("D", bound="Database")
 _databases: dict[Path, Database] = {}
-_lock = threading.Lock()
+_locks: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
+"""A lock for each library, so that a server that does not answer holds up nobody who uses another one."""
 
 
 @atexit.register
 def _close_databases() -> None:
     """Close the connections before the interpreter takes down the threads of their pools."""
-    for database in _databases.values():
+    for database in list(_databases.values()):
         database.close()
 
 
@@ -46,17 +51,26 @@ def find_database(folder: Path) -> Database:
 
     Raise LibraryError without the extra `postgresql`, or if the server cannot be reached.
     """
+    return open_database(folder, Database)
+
+
+def open_database(folder: Path, kind: type[D]) -> D:
+    """Return the database that this folder stands for, one of each folder. Raise LibraryError as `find_database`."""
     address = find_address(folder)
     assert address is not None
-    with _lock:
+    with _locks[folder]:
         known = _databases.get(folder)
-        if known is None or known.address != address:
-            known = _databases[folder] = Database(address)
+        if not isinstance(known, kind) or known.address != address:
+            known = _databases[folder] = kind(address)
         return known
 
 
 class Database:
     """The database of one library. Thread-safe, and open until the process ends: idle connections are closed."""
+
+    default_schema: ClassVar[str] = schemas.DEFAULT_SCHEMA
+    pool_wait_s: ClassVar[float | None] = None
+    """The longest wait for a connection. None: `_POOL_WAIT_S`."""
 
     def __init__(self, address: LibraryAddress) -> None:
         try:
@@ -67,34 +81,41 @@ class Database:
         self.address = address
         parts = urlsplit(address.url)
         parameters = dict(parse_parameters(parts.query))
-        self.schema = parameters.pop("schema", schemas.DEFAULT_SCHEMA)
+        self.schema = parameters.pop("schema", self.default_schema)
         parameters = {"application_name": "epicrisis", "connect_timeout": str(_CONNECT_S), **parameters}
         user, mark, hosts = parts.netloc.rpartition("@")
         # The guard of the network knows hosts in lower case. A host that begins with / is the folder of a socket.
         hosts = ",".join(host if host.startswith("%") else host.lower() for host in hosts.split(","))
         query = format_parameters(parameters.items())
         self._conninfo = parts._replace(netloc=f"{user}{mark}{hosts}", query=query).geturl()
+        query = format_parameters({**parameters, "target_session_attrs": "read-write"}.items())
+        self._primary = parts._replace(netloc=f"{user}{mark}{hosts}", query=query).geturl()
+        self._has_hosts = "," in hosts or "," in parameters.get("host", "")
         # The server is named as the place of the library: it is contacted also where notes may go nowhere else.
         for host in (*hosts.split(","), *parameters.get("host", "").split(",")):
             with permit_host(_PORT.sub("", host)):
                 pass
         self._extensions = ""
         self._reads_as = ""
+        self._is_pooled = False
         self._has_vectors = False
         self._writer: Connection[Any] | None = None
+        self._writer_process: int | None = None
         self._has_marked_words = False
+        self._write_lock = threading.RLock()
         self._writing = threading.local()
         self.check_server()
-        self._pool = self._open_pool()
+        self._pool = self._open_pool(self._conninfo)
+        self._primary_pool = self._open_pool(self._primary) if self._has_hosts else None
 
-    def _open_pool(self) -> ConnectionPool[Connection[Any]]:
+    def _open_pool(self, conninfo: str) -> ConnectionPool[Connection[Any]]:
         from psycopg_pool import ConnectionPool
 
         return ConnectionPool(
-            self._conninfo,
+            conninfo,
             min_size=0,
-            max_size=_POOL_SIZE,
-            timeout=_POOL_WAIT_S,
+            max_size=POOL_SIZE,
+            timeout=self.pool_wait_s or _POOL_WAIT_S,
             # The pool would wait ever longer between attempts, also after the server is back.
             reconnect_timeout=_RECONNECT_S,
             kwargs={"autocommit": True},
@@ -119,10 +140,18 @@ class Database:
         Raise LibraryError if the server cannot be reached or is too old.
         """
         with self.connect() as connection, translate_database_errors(self.address):
+            # A pool such as PgBouncer gives its clients process ids of its own.
+            self._is_pooled = read_process(connection) != connection.info.backend_pid
             if connection.info.server_version // 10_000 < _MIN_SERVER:
                 raise LibraryError(
                     f"{self.address.public}: the server is PostgreSQL {connection.info.server_version // 10_000}: "
                     f"install version {_MIN_SERVER} or newer"
+                )
+            encoding = connection.info.parameter_status("server_encoding")
+            if encoding != "UTF8":
+                raise LibraryError(
+                    f"{self.address.public}: the database stores text as {encoding}, which lacks characters of "
+                    "documents: create one with CREATE DATABASE name TEMPLATE template0 ENCODING 'UTF8'"
                 )
             self._read_extensions(connection)
             query = "SELECT 1 FROM pg_roles WHERE rolname = %s AND pg_has_role(current_user, oid, 'SET')"
@@ -164,7 +193,7 @@ class Database:
                     f"{preload}; then an administrator runs CREATE EXTENSION {name} (docs/postgresql.md)"
                 ) from None
         self._read_extensions(connection)
-        self._configure(connection)
+        self._configure(connection, is_writer=True)
         if command := schemas.close_index_functions(connection):
             raise LibraryError(
                 f"{self.address.public}: everybody may print the words of an index of pg_textsearch, so also those of "
@@ -173,13 +202,19 @@ class Database:
 
     def renew(self) -> None:
         """Make new connections, which know the types of the extensions that were created since."""
-        self._pool.close()
-        self._pool = self._open_pool()
+        self._close_pools()
+        self._pool = self._open_pool(self._conninfo)
+        self._primary_pool = self._open_pool(self._primary) if self._has_hosts else None
 
     def close(self) -> None:
         """Close all connections. No call may follow."""
         self.close_writer()
-        self._pool.close(timeout=1)
+        self._close_pools()
+
+    def _close_pools(self) -> None:
+        for pool in (self._pool, self._primary_pool):
+            if pool is not None:
+                pool.close(timeout=1)
 
     @contextmanager
     def connect(self) -> Iterator[Connection[Any]]:
@@ -195,17 +230,33 @@ class Database:
                 self._configure(connection)
             yield connection
 
-    def _configure(self, connection: Connection[Any]) -> None:
-        # Ids in conditions are quoted for this syntax (`sql_text`) and encoding.
-        connection.execute("SET standard_conforming_strings = on")
-        connection.execute("SET client_encoding = 'UTF8'")
-        connection.execute(f"SET search_path = {self.quoted_schema}, {self.extensions}".encode())
+    def _configure(self, connection: Connection[Any], *, is_writer: bool = False) -> None:
+        if self._is_pooled and not is_writer:
+            # The next transaction may run on another connection of the pool, and others on this one.
+            connection.prepare_threshold = None
+        else:
+            # Ids in conditions are quoted for this syntax (`sql_text`) and encoding.
+            connection.execute("SET standard_conforming_strings = on")
+            connection.execute("SET client_encoding = 'UTF8'")
+            connection.execute(f"SET search_path = {self._search_path}".encode())
         if self._has_vectors:
             from pgvector.psycopg.halfvec import register_halfvec_info
             from psycopg.types import TypeInfo
 
-            if (info := TypeInfo.fetch(connection, "halfvec")) is not None:
+            with connection.transaction():
+                self._set_path(connection)
+                info = TypeInfo.fetch(connection, "halfvec")
+            if info is not None:
                 register_halfvec_info(connection, info)
+
+    @property
+    def _search_path(self) -> str:
+        return f"{self.quoted_schema}, {self.extensions}"
+
+    def _set_path(self, connection: Connection[Any]) -> None:
+        """Set the search path for this transaction, if the connection cannot keep it."""
+        if self._is_pooled:
+            connection.execute("SELECT set_config('search_path', %s, true)", (self._search_path,))
 
     def _configure_reader(self, connection: Connection[Any]) -> None:
         from psycopg import IsolationLevel
@@ -223,19 +274,46 @@ class Database:
                 yield self._writer
             return
         with translate_database_errors(self.address), self._pool.connection() as connection, connection.transaction():
+            self._set_path(connection)
             yield connection
 
     @contextmanager
-    def read_for(self, patient: str | None, **settings: str) -> Iterator[Connection[Any]]:
-        """Read one snapshot of literature and this patient's notes. `settings` hold until its end."""
-        values = {schemas.PATIENT_SETTING: "" if patient is None else f"p:{patient}", **settings}
+    def read_long(self) -> Iterator[Connection[Any]]:
+        """Read one snapshot as `read` does, on a connection of its own, which may stay open for as long as it takes."""
+        if getattr(self._writing, "active", False):
+            with self.read() as connection:
+                yield connection
+            return
+        with self.connect() as connection, translate_database_errors(self.address):
+            self._configure_reader(connection)
+            with connection.transaction():
+                self._set_path(connection)
+                yield connection
+
+    @property
+    def names_hosts(self) -> bool:
+        """Whether the URL names several hosts, of which one is the primary."""
+        return self._has_hosts
+
+    @contextmanager
+    def read_for(
+        self, patient: str | None, settings: Mapping[str, str] | None = None, *, primary: bool = False
+    ) -> Iterator[Connection[Any]]:
+        """Read one snapshot of literature and this patient's notes. `settings` hold until its end.
+
+        `primary` asks the primary among the hosts of the URL.
+        """
+        values = {schemas.PATIENT_SETTING: "" if patient is None else f"p:{patient}", **(settings or {})}
+        if self._is_pooled:
+            values["search_path"] = self._search_path
         if self._reads_as:
             values["role"] = self._reads_as
         command = "SELECT " + ", ".join(["set_config(%s, %s, true)"] * len(values))
         arguments: list[str] = []
         for name, value in values.items():
-            arguments += (name.replace("__", "."), value)
-        with translate_database_errors(self.address), self._pool.connection() as connection, connection.transaction():
+            arguments += (name, value)
+        pool = self._primary_pool if primary and self._primary_pool is not None else self._pool
+        with translate_database_errors(self.address), pool.connection() as connection, connection.transaction():
             connection.execute(command.encode(), arguments)
             yield connection
 
@@ -246,12 +324,13 @@ class Database:
         if self._writer is not None:
             raise LibraryBusy(f"{self.address.public}: this process is writing to it already: wait until it has ended")
         try:
-            connection = psycopg.connect(self._conninfo, autocommit=True)
+            connection = psycopg.connect(self._primary, autocommit=True)
         except psycopg.Error as error:
             raise explain_connection_fault(error, self.address) from None
         try:
             with translate_database_errors(self.address):
-                self._configure(connection)
+                self._check_session(connection)
+                self._configure(connection, is_writer=True)
                 # Otherwise a large transaction would write a segment, see `rebuild_words`.
                 connection.execute("SET pg_textsearch.bulk_load_threshold = 0")
                 row = connection.execute(
@@ -266,7 +345,25 @@ class Database:
             connection.close()
             raise
         self._writer = connection
+        self._writer_process = read_process(connection)
         self._has_marked_words = False
+
+    def _check_session(self, connection: Connection[Any]) -> None:
+        """Raise LibraryError if a pool such as PgBouncer gives this connection to others between transactions."""
+        if not self._is_pooled:
+            return
+        process = read_process(connection)
+        with self.connect() as other, other.transaction():
+            # While this transaction has the server's connection, the first one gets another.
+            if process in (read_process(other), None) or process != read_process(connection):
+                raise self._explain_pool()
+
+    def _explain_pool(self) -> LibraryError:
+        return LibraryError(
+            f"{self.address.public}: a pool of connections (PgBouncer) shares the writer's connection between "
+            "transactions, so nothing would keep a second writer away: name the server itself in the URL, or set "
+            "pool_mode = session. Reading works"
+        )
 
     def close_writer(self) -> None:
         """Give up writing. Idempotent."""
@@ -287,12 +384,15 @@ class Database:
         if getattr(self._writing, "active", False):
             yield self._writer
             return
-        self._writing.active = True
-        try:
-            with translate_database_errors(self.address), self._writer.transaction():
-                yield self._writer
-        finally:
-            self._writing.active = False
+        with self._write_lock:
+            self._writing.active = True
+            try:
+                with translate_database_errors(self.address), self._writer.transaction():
+                    if self._is_pooled and read_process(self._writer) != self._writer_process:
+                        raise self._explain_pool()
+                    yield self._writer
+            finally:
+                self._writing.active = False
 
     def mark_words(self) -> None:
         """Record durably, before the first change of this writer, that the word index is about to change.
@@ -300,33 +400,42 @@ class Database:
         pg_textsearch 0.6 keeps new words in memory. If the server dies before `rebuild_words`, they are lost, and its
         index would block the next addition.
         """
-        if not self._has_marked_words:
-            assert self._writer is not None
-            with translate_database_errors(self.address):
-                # Without an index, no word can be lost.
-                self._writer.execute(
-                    "UPDATE library SET words_changed = pg_postmaster_start_time() "
-                    "WHERE words_changed IS DISTINCT FROM '-infinity'"
-                )
-            self._has_marked_words = True
+        with self._write_lock:
+            if not self._has_marked_words:
+                assert self._writer is not None
+                with translate_database_errors(self.address):
+                    # During a bulk addition there is no index, see `PostgresqlLibrary.prepare_bulk`.
+                    cursor = self._writer.execute(
+                        "UPDATE library SET words_changed = pg_postmaster_start_time() "
+                        "WHERE words_changed IS DISTINCT FROM '-infinity'"
+                    )
+                self._has_marked_words = cursor.rowcount == 1
 
-    def rebuild_words(self, condition: str) -> None:
-        """Build the word index anew while it is in use, if the table `library` meets the condition.
+    def rebuild_words(self, condition: str = "words_changed IS NOT NULL") -> None:
+        """Replace the word index by a new one while it is in use, if the table `library` meets the condition.
 
         A built index survives the death of the server, and finds every hit. Segments that pg_textsearch 0.6 writes at
-        other times miss some.
+        other times miss some. Raise LibraryBusy if a long read keeps the old index in use.
         """
-        assert self._writer is not None
-        with translate_database_errors(self.address):
-            query = f"SELECT 1 FROM library WHERE {condition}"
-            if self._writer.execute(query.encode()).fetchone() is None:
+        from psycopg import errors
+
+        with self._write_lock, translate_database_errors(self.address):
+            assert self._writer is not None
+            if self._writer.execute(f"SELECT 1 FROM library WHERE {condition}".encode()).fetchone() is None:
                 return
-            if self._writer.execute("SELECT to_regclass(%s)", (schemas.WORD_INDEX,)).fetchone() == (None,):
-                self._writer.execute("SELECT build_word_index()")
-            else:
-                self._writer.execute(f"REINDEX INDEX CONCURRENTLY {schemas.WORD_INDEX}".encode())
-            self._writer.execute("UPDATE library SET words_changed = NULL")
-        self._has_marked_words = False
+            try:
+                self._writer.execute("SELECT rebuild_word_index()")
+            except errors.LockNotAvailable:
+                raise LibraryBusy(
+                    f"{self.address.public}: a long read, such as an export, keeps the new word index from replacing "
+                    "the old one: run `epicrisis library optimize URL` when it has ended. Everything added is saved"
+                ) from None
+            self._has_marked_words = False
+
+    def rebuild_marked_words(self) -> None:
+        """Rebuild the word index if this writer has changed it. Without a connection leave it to the next writer."""
+        if self._writer is not None and not self._writer.closed and self._has_marked_words:
+            self.rebuild_words()
 
     def read_library(self) -> tuple[int, str]:
         """Return the version of the schema and the manifest. Raise LibraryMissing if there is no library."""
@@ -357,6 +466,12 @@ class Database:
                 "newer epicrisis"
             )
         return version, str(row[1])
+
+
+def read_process(connection: Connection[Any]) -> int | None:
+    """Return the id of the process of the server that runs this connection's statements."""
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return None if row is None else int(row[0])
 
 
 def _quote(name: str) -> str:

@@ -19,8 +19,21 @@ PATIENT_SETTING = "epicrisis.patient"
 MAX_DIMENSIONS = 4000
 """The most dimensions of vectors of half precision that pgvector indexes."""
 WORD_INDEX, VECTOR_INDEX = "passages_words", "passages_vector"
-WORDS_LOST = "words_changed IS NOT NULL AND words_changed <> pg_postmaster_start_time()"
-"""The condition of the table `library` in which the word index lacks words. See `Database.mark_words`."""
+WORD_TABLESPACE = "epicrisis_words"
+"""The tablespace through which the server writes a new word index into its log, if the administrator has created it."""
+_FILE = "pg_relation_filenode(to_regclass('passages_words'))"
+_TIMELINE = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+WORDS_LOST = (
+    "words_changed <> pg_postmaster_start_time() IS TRUE OR CASE WHEN pg_is_in_recovery() "
+    f"THEN words_timeline IS NOT NULL OR words_file IS DISTINCT FROM {_FILE} "
+    f"ELSE words_file = {_FILE} AND words_timeline <> {_TIMELINE} END"
+)
+"""The condition of the table `library` in which the word index lacks words.
+
+`words_changed` is when the server was started that has new words in its memory alone (see `Database.mark_words`).
+`words_file` is the file of the last index that was built. `words_timeline` is the timeline of the server that has this
+file, or NULL if the file is in the log, so that standbys and restored backups have it too.
+"""
 
 _TABLES = """
 CREATE TABLE library(
@@ -86,16 +99,6 @@ CREATE FUNCTION drop_vector_index() RETURNS void
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION contains(text, text), current_patient() TO PUBLIC;
 """
-_WORD_INDEX_FUNCTIONS = """
-CREATE FUNCTION build_word_index() RETURNS void
-    LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, {extensions}, pg_temp
-    AS $$ CREATE INDEX IF NOT EXISTS passages_words ON passages USING bm25(words)
-        WITH (text_config = 'pg_catalog.simple') $$;
-CREATE FUNCTION drop_word_index() RETURNS void
-    LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp
-    AS $$ DROP INDEX IF EXISTS passages_words $$;
-REVOKE ALL ON FUNCTION build_word_index(), drop_word_index() FROM PUBLIC;
-"""
 _BOUNDARY = """
 ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
@@ -130,7 +133,55 @@ _WRITER_POLICY = """
 DROP POLICY IF EXISTS writers ON {table};
 CREATE POLICY writers ON {table} FOR ALL TO {writer} USING (true) WITH CHECK (true);
 """
-MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS, _WORD_INDEX_FUNCTIONS)
+_WORD_INDEX_REBUILD = f"""
+ALTER TABLE library ADD COLUMN words_file oid, ADD COLUMN words_timeline text;
+UPDATE library SET words_file = pg_relation_filenode('passages_words'), words_timeline = {_TIMELINE};
+CREATE FUNCTION rebuild_word_index() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = {{schema}}, {{extensions}}, pg_temp SET default_tablespace = '' SET lock_timeout = '500ms' AS $$
+DECLARE
+    place oid := (SELECT oid FROM pg_tablespace WHERE spcname = '{WORD_TABLESPACE}'
+        AND has_tablespace_privilege(oid, 'CREATE'));
+    file oid;
+    is_logged boolean;
+BEGIN
+    CREATE INDEX passages_words_new ON passages USING bm25(words) WITH (text_config = 'pg_catalog.simple');
+    IF place IS NOT NULL THEN
+        ALTER INDEX passages_words_new SET TABLESPACE {WORD_TABLESPACE};
+    END IF;
+    -- New readers would wait behind a DROP that waits for old ones.
+    FOR attempt IN 1..{{attempts}} LOOP
+        BEGIN
+            DROP INDEX IF EXISTS passages_words;
+            EXIT;
+        EXCEPTION WHEN lock_not_available THEN
+            IF attempt = {{attempts}} THEN
+                RAISE;
+            END IF;
+            PERFORM pg_sleep(1);
+        END;
+    END LOOP;
+    ALTER INDEX passages_words_new RENAME TO passages_words;
+    SELECT pg_relation_filenode(oid), reltablespace = place FROM pg_class WHERE oid = 'passages_words'::regclass
+        INTO file, is_logged;
+    UPDATE library SET words_changed = NULL, words_file = file,
+        words_timeline = CASE WHEN is_logged THEN NULL ELSE {_TIMELINE} END;
+END $$;
+REVOKE ALL ON FUNCTION rebuild_word_index() FROM PUBLIC;
+"""
+"""Build a word index and put it into the place of the old one, in one transaction.
+
+pg_textsearch 0.6 writes nothing into the log of the server. Moving an index to another tablespace does.
+"""
+_WORD_INDEX_REMOVAL = """
+CREATE FUNCTION drop_word_index() RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp
+    AS $$ DROP INDEX IF EXISTS passages_words $$;
+REVOKE ALL ON FUNCTION drop_word_index() FROM PUBLIC;
+"""
+_DROP_ATTEMPTS = 300
+"""How often a new word index tries to replace the old one, once a second."""
+MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS, _WORD_INDEX_REBUILD, _WORD_INDEX_REMOVAL)
 """The step to each version of the schema. The first creates it. A step is never changed after a release."""
 
 
@@ -139,7 +190,7 @@ def migrate(connection: Connection[object], schema: str, extensions: str, versio
 
     `schema` and `extensions` are quoted names; the connection's search path begins with the schema.
     """
-    values = {"schema": schema, "extensions": extensions, "dimensions": dimensions}
+    values = {"schema": schema, "extensions": extensions, "dimensions": dimensions, "attempts": _DROP_ATTEMPTS}
     for step in MIGRATIONS[version:]:
         # The steps are constants of this module, and the values are quoted names and a number.
         connection.execute(step.format(**values).encode())
@@ -150,32 +201,46 @@ def migrate(connection: Connection[object], schema: str, extensions: str, versio
     return len(MIGRATIONS)
 
 
-def close_index_functions(connection: Connection[object]) -> str:
-    """Revoke the functions of pg_textsearch that print or change any index. Return the command if this user may not.
+def find_open_index_functions(connection: Connection[object]) -> str:
+    """Return the functions of pg_textsearch, with commas, that print or change any index and that everybody may call.
 
-    They are for its developers. Everybody may call them, and they show the words of all patients' notes.
+    They are for its developers, and show the words of all patients' notes.
     """
-    import psycopg
-
     query = (
-        "SELECT string_agg(proc.oid::regprocedure::text, ', ') FROM pg_proc proc, "
+        "SELECT coalesce(string_agg(proc.oid::regprocedure::text, ', '), '') FROM pg_proc proc, "
         "aclexplode(coalesce(proacl, acldefault('f', proowner))) AS rights "
         "WHERE proname = ANY(%s) AND rights.grantee = 0 AND rights.privilege_type = 'EXECUTE'"
     )
     row = connection.execute(query, (list(_INDEX_FUNCTIONS),)).fetchone()
     assert isinstance(row, tuple)
-    if row[0] is None:
+    return str(row[0])
+
+
+def close_index_functions(connection: Connection[object]) -> str:
+    """Revoke the functions of `find_open_index_functions`. Return the command if this user may not."""
+    import psycopg
+
+    if not (names := find_open_index_functions(connection)):
         return ""
-    command = f"REVOKE EXECUTE ON FUNCTION {row[0]} FROM PUBLIC"
+    command = f"REVOKE EXECUTE ON FUNCTION {names} FROM PUBLIC"
     try:
         with connection.transaction():
             connection.execute(command.encode())
     except psycopg.errors.InsufficientPrivilege:
         return command
     # Without the right to revoke, the server only warns.
-    row = connection.execute(query, (list(_INDEX_FUNCTIONS),)).fetchone()
-    assert isinstance(row, tuple)
-    return "" if row[0] is None else command
+    return command if find_open_index_functions(connection) else ""
+
+
+def drop_invalid_indexes(connection: Connection[object]) -> None:
+    """Drop the unfinished indexes of passages that REINDEX CONCURRENTLY leaves when it is interrupted."""
+    query = (
+        "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'passages'::regclass AND NOT indisvalid "
+        "AND starts_with(indexrelid::regclass::text, 'passages_')"
+    )
+    for row in connection.execute(query).fetchall():
+        assert isinstance(row, tuple)
+        connection.execute(f"DROP INDEX {row[0]}".encode())
 
 
 def grant_access(connection: Connection[object], schema: str) -> None:

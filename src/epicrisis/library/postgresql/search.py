@@ -28,10 +28,10 @@ EXACT_PASSAGES = 20_000
 EXACT_WORD_PASSAGES = 2_000
 """Word search scores every passage in scope if there are about as many or fewer: each takes 45 microseconds."""
 INDEX_SETTINGS = {
-    "hnsw__iterative_scan": "strict_order",
-    "hnsw__ef_search": "200",
-    "hnsw__max_scan_tuples": "200000",
-    "hnsw__scan_mem_multiplier": "4",
+    "hnsw.iterative_scan": "strict_order",
+    "hnsw.ef_search": "200",
+    "hnsw.max_scan_tuples": "200000",
+    "hnsw.scan_mem_multiplier": "4",
 }
 """Settings of a search through the vector index, which goes on until the filter has passed enough."""
 _MARGIN = 64

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -35,10 +35,22 @@ from epicrisis.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.remote_libraries import record_address
 from epicrisis.types import Passage, Scope
 
+if TYPE_CHECKING:
+    from psycopg import Connection
+
 _PASSAGE_COLUMNS = [name for name in ALL_COLUMNS if name not in ("last_day", "facets", "vector")]
 _QUOTED_COLUMNS = ", ".join(map('"{}"'.format, _PASSAGE_COLUMNS))
 _SELECT_PASSAGES = f"SELECT {_QUOTED_COLUMNS} FROM passages WHERE"
 _SIZES = ("passages", "documents")
+_LOST_WORDS = {
+    "standby": "this server is a standby, which lacks words during an addition, and always if its word index is not in "
+    f"the log of the server: name the primary in the URL too, or create the tablespace {schemas.WORD_TABLESPACE} "
+    "(docs/postgresql.md). Searches with --by dense work",
+    "primary": "words are missing from the index of the server, which was restarted during an addition, promoted or "
+    "restored, or is being filled by a copy: repeat the addition or copy, or run `epicrisis library optimize URL`, as a member of "
+    f"{schemas.WRITER}. Searches with --by dense work",
+}
+"""Why a search by words fails on a server, and what to do."""
 
 
 class PostgresqlLibrary(LibraryStore):
@@ -93,9 +105,9 @@ class PostgresqlLibrary(LibraryStore):
     @classmethod
     def open_in(cls, database: Database, folder: Path, *, write: bool) -> Self:
         """Open the library of a database. A writer upgrades its tables, and applies marks that are due."""
-        version, manifest = read_library(database)
         newest = len(schemas.MIGRATIONS)
         if not write:
+            version, manifest = read_library(database)
             if version < newest:
                 raise LibraryError(
                     f"{database.address.public} has tables of version {version}, and this program reads {newest}: the "
@@ -104,6 +116,8 @@ class PostgresqlLibrary(LibraryStore):
             return cls(folder, manifest, database, write=False)
         database.open_writer()
         try:
+            # Another writer may have upgraded the tables until the lock was taken.
+            version, manifest = read_library(database)
             if version < newest:
                 with database.write() as connection:
                     schemas.migrate(
@@ -111,7 +125,8 @@ class PostgresqlLibrary(LibraryStore):
                     )
                     connection.execute("UPDATE library SET schema_version = %s", (newest,))
             library = cls(folder, manifest, database, write=True)
-            database.rebuild_words(f"isfinite(words_changed) AND {schemas.WORDS_LOST}")
+            # A copy that was interrupted goes on without an index.
+            database.rebuild_words(f"words_changed IS DISTINCT FROM '-infinity' AND ({schemas.WORDS_LOST})")
             library.update_due_marks()
         except BaseException:
             database.close_writer()
@@ -119,11 +134,17 @@ class PostgresqlLibrary(LibraryStore):
         return library
 
     def close(self) -> None:
-        """Give up writing. Connections for reading stay for the next library of this process. Idempotent."""
+        """Give up writing. Connections for reading stay for the next library of this process. Idempotent.
+
+        Words that were added since the last `compact` go into the word index before.
+        """
         with self._thread_lock:
             if self._is_writer:
                 self._is_writer = False
-                self._database.close_writer()
+                try:
+                    self._database.rebuild_marked_words()
+                finally:
+                    self._database.close_writer()
 
     def _settle(self) -> None:
         """Raise LibraryError for a reader. There is nothing to finish: a write is one transaction."""
@@ -203,8 +224,7 @@ class PostgresqlLibrary(LibraryStore):
                     "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('library')"
                 ).fetchone() == (True,):
                     schemas.grant_access(connection, self._database.quoted_schema)
-                    # What a killed rebuild left.
-                    connection.execute(f"DROP INDEX IF EXISTS {schemas.WORD_INDEX}_ccnew".encode())
+                    schemas.drop_invalid_indexes(connection)
                 report_step("building the vector index")
                 if rebuild:
                     connection.execute("SELECT drop_vector_index()")
@@ -237,7 +257,7 @@ class PostgresqlLibrary(LibraryStore):
             )
         if k < 1:
             return ()
-        with self._database.read_for(search.find_patient(scope), **search.INDEX_SETTINGS) as connection:
+        with self._database.read_for(search.find_patient(scope), search.INDEX_SETTINGS) as connection:
             return search.search_vectors(connection, vector, k, scope)
 
     def search_words(
@@ -247,14 +267,15 @@ class PostgresqlLibrary(LibraryStore):
         check_scope(scope)
         if k < 1:
             return ()
-        with self._database.read_for(search.find_patient(scope)) as connection:
-            if connection.execute(f"SELECT 1 FROM library WHERE {schemas.WORDS_LOST}".encode()).fetchone():
-                raise StorageError(
-                    f"{self._database.address.public}: words may be missing from its index, because it is being filled "
-                    "by a copy, or the server was restarted during an addition: wait for the copy, or repeat it or the "
-                    f"addition, or run `epicrisis library optimize URL`, as a member of {schemas.WRITER}"
-                )
-            return search.search_words(connection, self._database.quoted_schema, query, k, scope, within)
+        database, patient = self._database, search.find_patient(scope)
+        with database.read_for(patient) as connection:
+            if not (lacking := find_lost_words(connection)):
+                return search.search_words(connection, database.quoted_schema, query, k, scope, within)
+        if lacking == "standby" and database.names_hosts:
+            with database.read_for(patient, primary=True) as connection:
+                if not (lacking := find_lost_words(connection)):
+                    return search.search_words(connection, database.quoted_schema, query, k, scope, within)
+        raise StorageError(f"{database.address.public}: {_LOST_WORDS[lacking]}")
 
     def _read_passages(self, scope: Scope, condition: str, value: object) -> list[Passage]:
         """Return the passages in scope that meet the condition, in no particular order."""
@@ -313,6 +334,15 @@ class PostgresqlLibrary(LibraryStore):
             open_batches=0,
             problems=(),
         )
+
+
+def find_lost_words(connection: Connection[Any]) -> Literal["primary", "standby", ""]:
+    """Return what this server is if words are missing from its index. Empty if none is."""
+    query = f"SELECT pg_is_in_recovery() FROM library WHERE {schemas.WORDS_LOST}"
+    row = connection.execute(query.encode()).fetchone()
+    if row is None:
+        return ""
+    return "standby" if row[0] else "primary"
 
 
 def read_library(database: Database) -> tuple[int, LibraryManifest]:

@@ -13,10 +13,11 @@ import numpy as np
 from epicrisis.errors import InputError
 from epicrisis.library.passage_table import ALL_COLUMNS, BATCH_ROWS, Columns, PassageTable, sql_in, sql_text
 from epicrisis.library.postgresql.database import Database
+from epicrisis.library.postgresql.schema import WORDS_LOST
 from epicrisis.library.word_index import analyze_words
 
 if TYPE_CHECKING:
-    from psycopg import Connection, Cursor
+    from psycopg import Connection
 
 _ESCAPE = "\ufdd0"
 """A code point without a character: the server stores no NUL, so NUL is stored as this and `0`."""
@@ -75,8 +76,24 @@ class PostgresqlTable(PassageTable):
         where = f" WHERE {condition}" if condition else ""
         cut = f" LIMIT {limit:d}" if limit is not None else ""
         columns = ", ".join(f'"{name}"' for name in names)
+        yield from self._read_batches(names, f"SELECT {columns} FROM passages{where}{cut}")
+
+    def _read_batches(self, names: Sequence[str], query: str) -> Iterator[Columns]:
+        """Yield the rows of a query in batches. A caller that takes its time keeps no connection from others.
+
+        Reads of up to one batch, which most are, have ended before the first row is given out.
+        """
         with self._database.read() as connection, connection.cursor("passages_read", withhold=False) as cursor:
-            yield from _read_batches(cursor, names, f"SELECT {columns} FROM passages{where}{cut}")
+            cursor.execute(query.encode(), binary=True)
+            rows = cursor.fetchmany(BATCH_ROWS)
+        if len(rows) < BATCH_ROWS:
+            if rows:
+                yield parse_columns(names, rows)
+            return
+        with self._database.read_long() as connection, connection.cursor("passages_read", withhold=False) as cursor:
+            cursor.execute(query.encode(), binary=True)
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                yield parse_columns(names, rows)
 
     def note_rows(self, condition: str) -> Iterator[dict[str, Any]]:
         """Yield patient, date, and encounter, type and name in the metadata, of the first passage of each note.
@@ -85,10 +102,9 @@ class PostgresqlTable(PassageTable):
         """
         names = ("patient", "date", "metadata")
         query = f"SELECT patient, date, metadata FROM list_notes() WHERE {condition}"
-        with self._database.read() as connection, connection.cursor("notes_read", withhold=False) as cursor:
-            for columns in _read_batches(cursor, names, query):
-                for values in zip(*(columns[name] for name in names), strict=True):
-                    yield dict(zip(names, values, strict=True))
+        for columns in self._read_batches(names, query):
+            for values in zip(*(columns[name] for name in names), strict=True):
+                yield dict(zip(names, values, strict=True))
 
     def facet_condition(self, names: Iterable[str]) -> str:
         return f"facets && ARRAY[{', '.join(map(sql_text, sorted(names)))}]::text[]"
@@ -113,9 +129,10 @@ class PostgresqlTable(PassageTable):
 
         The server frees space by itself.
         """
+        # Reading statistics fails while the word index is damaged.
+        self._database.rebuild_words(f"words_changed IS NOT NULL OR {WORDS_LOST}")
         with self._database.write() as connection:
             connection.execute("ANALYZE passages, documents")
-        self._database.rebuild_words("words_changed IS NOT NULL")
 
     def check(self) -> None:
         """Do nothing: the server checks its own files."""
@@ -151,12 +168,6 @@ def _build_rows(columns: Columns, make_vector: Any) -> Iterator[tuple[Any, ...]]
         values["facets"] = list(map(escape_nul, values["facets"]))
         values["vector"] = make_vector(values["vector"])
         yield (*values.values(), words)
-
-
-def _read_batches(cursor: Cursor[Any], names: Sequence[str], query: str) -> Iterator[Columns]:
-    cursor.execute(query.encode(), binary=True)
-    while rows := cursor.fetchmany(BATCH_ROWS):
-        yield parse_columns(names, rows)
 
 
 def parse_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Columns:

@@ -67,8 +67,9 @@ def build_cost_function(settings: ModelSettings) -> Callable[[Usage], float | No
     price = settings.price
     if price is not None:
         return lambda usage: compute_cost(usage, price)
-    endpoint = parse_endpoint(settings.name) if settings.is_endpoint else None
-    if endpoint is None or endpoint.local:
+    endpoints = [parse_endpoint(member.name) for member in settings.endpoints] if settings.is_endpoint else []
+    endpoint = next((endpoint for endpoint in endpoints if not endpoint.local), None)
+    if endpoint is None:
         return lambda usage: 0.0
     model, address = endpoint.model, endpoint.base_url
     return lambda usage: look_up_cost(usage, model, address) if model else None

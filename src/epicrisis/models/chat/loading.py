@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from epicrisis.errors import EpicrisisError
 from epicrisis.extensions import make_extension
@@ -15,42 +16,29 @@ from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat import layers
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
+from epicrisis.models.chat.endpoint_pool import EndpointPool, PooledCallsModel
 from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.models.model_files import find_model
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ROLES, ModelSettings, Settings
 
+if TYPE_CHECKING:
+    from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+
 
 def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -> ChatModel:
     """Return the chat model of these settings. Nothing is contacted, and no weights are loaded.
 
-    A name with `://` is an endpoint, as `parse_endpoint` reads it; its key is read when its client is created. Any
-    other name is a model of the catalogue or a `.gguf` file, which runs in this process without a timeout, or a model
-    of an installed package.
+    A name with `://` is an endpoint, as `parse_endpoint` reads it, or a pool of them; a key is read when its client is
+    created. Any other name is a model of the catalogue or a `.gguf` file, which runs in this process without a timeout,
+    or a model of an installed package.
     Raise ModelMissing, or SettingsError if the key's file cannot be read, both with a remedy.
     """
+    if len(settings.endpoints) > 1:
+        members = [_load_endpoint(member, home) for member in settings.endpoints]
+        return EndpointPool(members, settings.concurrency, settings.retry_seconds)
     if settings.is_endpoint:
-        from epicrisis.models.chat.endpoints.endpoint import choose_key_variable, read_key, require_key
-        from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-
-        service = find_service(settings.name)
-        # A key that cannot be read is an error now, and a missing one at the first call: a replay needs none.
-        read_key(settings.api_key_file, choose_key_variable(settings))
-        json_schema = settings.json_schema
-        if json_schema is None and service is not None:
-            json_schema = service.accepts_schema
-        return OpenAICompatibleModel(
-            settings.name,
-            api_key=partial(require_key, settings),
-            timeout_seconds=settings.timeout_seconds,
-            context_tokens=settings.context_tokens,
-            concurrency=settings.concurrency,
-            json_schema=json_schema,
-            option_logprobs=settings.option_logprobs,
-            price=None if settings.price is None else partial(compute_cost, price=settings.price),
-            extra=settings.extra,
-            home=home,
-        )
+        return _load_endpoint(settings, home)
     if settings.name not in load_catalogue() and (extension := make_extension("chat model", settings.name, settings)):
         return extension  # type: ignore[no-any-return]
     from epicrisis.models.chat.embedded import EmbeddedModel
@@ -59,6 +47,30 @@ def load_chat(settings: ModelSettings, home: Path, threads: int | None = None) -
     name = next(name for name in files.files if name.endswith(".gguf"))
     return EmbeddedModel(
         files.files[name], files.name, settings.context_tokens, threads, weights_sha256=files.sha256.get(name)
+    )
+
+
+def _load_endpoint(settings: ModelSettings, home: Path) -> OpenAICompatibleModel:
+    from epicrisis.models.chat.endpoints.endpoint import choose_key_variable, read_key, require_key
+    from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+
+    service = find_service(settings.name)
+    # A key that cannot be read is an error now, and a missing one at the first call: a replay needs none.
+    read_key(settings.api_key_file, choose_key_variable(settings))
+    json_schema = settings.json_schema
+    if json_schema is None and service is not None:
+        json_schema = service.accepts_schema
+    return OpenAICompatibleModel(
+        settings.name,
+        api_key=partial(require_key, settings),
+        timeout_seconds=settings.timeout_seconds,
+        context_tokens=settings.context_tokens,
+        concurrency=settings.concurrency,
+        json_schema=json_schema,
+        option_logprobs=settings.option_logprobs,
+        price=None if settings.price is None else partial(compute_cost, price=settings.price),
+        extra=settings.extra,
+        home=home,
     )
 
 
@@ -80,7 +92,8 @@ def add_layers(
     2. cache: a cached reply costs no budget, time or place; a reply is stored before anything outside can fail;
     3. time: cancels every wait below for a pause, a place, the rate or a reply;
     4. retry: pauses while nothing is held; every try queues, counts and is paid for again;
-    5. concurrency: a call holds its place while it waits for the rate, or admitted calls would all start at once later;
+    5. concurrency: a call holds its place while it waits for the rate, or admitted calls would all start at once later.
+       Of several endpoints, this layer assigns one to the call;
     6. rate: right before the call, since its window counts starts;
     7. budget: reserves only for a call about to be sent, so a call cancelled in a queue costs nothing.
 
@@ -92,11 +105,15 @@ def add_layers(
 
 def add_limits(model: ChatModel, settings: ModelSettings, budget: layers.Budget | None = None) -> ChatModel:
     """Return the model in layers 3 to 7 of `add_layers`, which all users of the model must share."""
+    pool = model if isinstance(model, EndpointPool) else None
     if budget is not None and (budget.settings.tokens, budget.settings.usd) != (None, None):
         model = layers.BudgetedModel(model, budget, build_cost_function(settings))
     if (settings.requests_per_minute, settings.tokens_per_minute) != (None, None):
         model = layers.RateLimitedModel(model, settings.requests_per_minute, settings.tokens_per_minute)
-    model = layers.ConcurrencyLimitedModel(model, settings.concurrency)
+    if pool is None:
+        model = layers.ConcurrencyLimitedModel(model, settings.concurrency)
+    else:
+        model = PooledCallsModel(model, pool)
     model = RetryingModel(model, settings.tries, settings.retry_seconds)
     if budget is not None and budget.settings.minutes is not None:
         model = layers.TimedModel(model, budget)

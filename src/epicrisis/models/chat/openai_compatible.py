@@ -25,7 +25,14 @@ from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_to
 from epicrisis.models.chat.endpoints import failures
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint, read_key
 from epicrisis.models.chat.endpoints.memory import EndpointMemory
-from epicrisis.models.chat.endpoints.probing import EndpointProbe, build_messages, is_prompt_truncated, measure_usage
+from epicrisis.models.chat.endpoints.probing import (
+    EndpointProbe,
+    ServedModel,
+    build_messages,
+    is_prompt_truncated,
+    measure_usage,
+    read_served_model,
+)
 from epicrisis.models.chat.endpoints.reply import (
     THINKING_MARKS,
     CompletedReply,
@@ -159,6 +166,15 @@ class OpenAICompatibleModel:
         """Forget what earlier processes learned about the endpoint: its next `capabilities` are asked for."""
         if self._model is not None:
             self._probe.forget(self._model)
+
+    @_drop_causes
+    async def identify(self) -> ServedModel:
+        """Return what the endpoint serves now. It is asked each time. Raises ChatError if it does not answer."""
+        try:
+            listing = await self._fetch("/models", None)
+        except (EndpointRejected, ReplyInvalid):
+            return ServedModel()
+        return read_served_model(listing, await self._get_model())
 
     @_drop_causes
     async def fingerprint(self) -> str:

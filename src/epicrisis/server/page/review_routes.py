@@ -283,6 +283,7 @@ async def _render_start(pages: ReviewPages, caller: Caller, form: StartForm, fau
     if pages.runs is None:
         raise NotFound(_NO_RUNS)
     manifests = await asyncio.to_thread(pages.runs.list_runs, caller)
+    reviewers = await asyncio.to_thread(pages.list_reviewers)
     runs: list[tuple[str, str]] = []
     for name, manifest in manifests.items():
         state = "" if manifest.complete else ", not complete"
@@ -291,7 +292,7 @@ async def _render_start(pages: ReviewPages, caller: Caller, form: StartForm, fau
         "review_start",
         form=form,
         runs=runs,
-        reviewers={value: printable(caller.name) for value, caller in pages.list_reviewers().items()},
+        reviewers={value: printable(caller.name) for value, caller in reviewers.items()},
         has_provider=pages.sessions is not None,
         criteria=CRITERIA,
         most=MAX_QUESTIONS,

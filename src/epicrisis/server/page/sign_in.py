@@ -1,12 +1,11 @@
 """Sign in to the page: with a key, or with the identity provider of a hospital. Cookies are read by no script.
 
-The cookie of a key is the key itself. That of the provider is a signed id of a session in the memory of the server.
+The cookie of a key is the key itself. That of the provider is a signed id of a session, which the server keeps.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from urllib.parse import parse_qsl, urlencode
 
 from fastapi import APIRouter, FastAPI, Request
@@ -38,13 +37,13 @@ _MAX_FORM = 10_000
 _WRONG_KEY = "This key belongs to nobody. Copy all of it, as `epicrisis users add` printed it."
 
 
-def add_sign_in_state(app: FastAPI, address: PublicAddress) -> None:
-    """Let the application keep the state of a running sign-in in a cookie, for the paths of signing in only."""
+def add_sign_in_state(app: FastAPI, address: PublicAddress, key: str) -> None:
+    """Let the application keep the state of a running sign-in in a cookie signed with this key, for signing in only."""
     from starlette.middleware.sessions import SessionMiddleware
 
     app.add_middleware(
         SessionMiddleware,
-        secret_key=secrets.token_urlsafe(32),
+        secret_key=key,
         session_cookie=STATE_COOKIE,
         max_age=STATE_SECONDS,
         path=SIGN_IN_PATH,
@@ -62,14 +61,14 @@ def make_sign_in_routes(
     address = address or PublicAddress()
     host = "" if provider is None else provider.settings.host
 
-    def render_form(place: str, fault: str = "") -> str:
-        has_keys = provider is None or (users is not None and bool(users.users()))
+    async def render_form(place: str, fault: str = "") -> str:
+        has_keys = provider is None or (users is not None and await asyncio.to_thread(users.has_users))
         start = START_PATH if place == "/" else f"{START_PATH}?{urlencode({RETURN_FIELD: place})}"
         return render("sign_in", fault=fault, provider=host, start=start, has_keys=has_keys, place=place)
 
     @router.get(SIGN_IN_PATH)
     async def sign_in_page(request: Request) -> Response:
-        return html_response(render_form(find_own_path(request.query_params.get(RETURN_FIELD))))
+        return html_response(await render_form(find_own_path(request.query_params.get(RETURN_FIELD))))
 
     @router.post(SIGN_IN_PATH)
     async def sign_in(request: Request) -> Response:
@@ -79,7 +78,7 @@ def make_sign_in_routes(
         if users is None or await asyncio.to_thread(users.find, key) is None:
             # Only wrong keys count. Behind a proxy all senders have one address, and nobody may lock out the others.
             guesses.check(request.client.host if request.client else "unknown", WRONG_KEYS_PER_MINUTE)
-            return html_response(render_form(place, _WRONG_KEY), 401)
+            return html_response(await render_form(place, _WRONG_KEY), 401)
         response = RedirectResponse(place, status_code=303)
         _set_cookie(response, SESSION_COOKIE, key, is_encrypted=_is_encrypted(request, address))
         return response
@@ -98,7 +97,7 @@ def _add_sign_out(router: APIRouter, provider: IdentityProvider | None) -> None:
         cookie = find_cookie(request.headers, PROVIDER_COOKIE)
         response: Response = RedirectResponse(SIGN_IN_PATH, status_code=303)
         if provider is not None and cookie is not None:
-            provider.sessions.end(cookie)
+            await asyncio.to_thread(provider.sessions.end, cookie)
             try:
                 place = await provider.make_sign_out_address(_make_address(request, SIGN_IN_PATH))
             except ProviderFailed:
@@ -126,7 +125,7 @@ def _add_provider_routes(router: APIRouter, provider: IdentityProvider, address:
         request.session.clear()
         response = RedirectResponse(place, status_code=303)
         seconds = provider.settings.session_minutes * 60
-        cookie = provider.sessions.start(caller)
+        cookie = await asyncio.to_thread(provider.sessions.start, caller)
         _set_cookie(response, PROVIDER_COOKIE, cookie, is_encrypted=_is_encrypted(request, address), seconds=seconds)
         return response
 

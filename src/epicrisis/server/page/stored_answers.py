@@ -28,6 +28,9 @@ from epicrisis.types import Passage
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+    from epicrisis.server.shared_state.answers import AnswerTable
+    from epicrisis.server.shared_state.database import StateDatabase
+
 MAX_IN_MEMORY = 200
 """Answers kept in memory. With a folder, older ones are read from it again; without one, they are gone."""
 ANSWERS_FOLDER = "answers"
@@ -81,13 +84,26 @@ class StoredAnswer:
 
 
 class AnswerStore:
-    """Keeps answers in memory and, with a folder, in one file each that only its owner can read."""
+    """Keeps answers in memory and, with a folder, in one file each that only its owner can read; or in a database."""
 
-    def __init__(self, folder: Path | None = None, keep_days: float = KEEP_DAYS, keep: int = KEEP_ANSWERS) -> None:
-        """Answers older than `keep_days`, and those of a user beyond `keep`, are removed from the folder."""
+    def __init__(
+        self,
+        folder: Path | None = None,
+        keep_days: float = KEEP_DAYS,
+        keep: int = KEEP_ANSWERS,
+        database: StateDatabase | None = None,
+    ) -> None:
+        """Answers older than `keep_days`, and those of a user beyond `keep`, are removed from folder or database."""
         self.keep_days = keep_days
         self.keep = keep
-        self._files = None if folder is None else AnswerFiles(folder, keep_days, keep)
+        self._files: AnswerFiles | AnswerTable | None = None if folder is None else AnswerFiles(folder, keep_days, keep)
+        self._max_in_memory = MAX_IN_MEMORY
+        if database is not None:
+            from epicrisis.server.shared_state.answers import AnswerTable
+
+            self._files = AnswerTable(database, keep_days, keep)
+            # Another process may delete an answer.
+            self._max_in_memory = 0
         self._answers: OrderedDict[str, StoredAnswer] = OrderedDict()
         self._lock = Lock()
 
@@ -163,14 +179,15 @@ class AnswerStore:
         """Remove the answers that are too old, and the incomplete files of a process that was killed."""
         if self._files is None:
             return
-        for path in self._files.list_expired():
-            with self._lock:
-                stored = self._parse(_read_bytes(path))
-                if stored is None:
-                    self._files.drop_file(path)
-                elif self._files.is_expired(stored.at):
-                    self._files.drop(stored.id, stored.owner, "age")
-                    self._answers.pop(stored.id, None)
+        if isinstance(self._files, AnswerFiles):
+            for path in self._files.list_expired():
+                with self._lock:
+                    stored = self._parse(_read_bytes(path))
+                    if stored is None:
+                        self._files.drop_file(path)
+                    elif self._files.is_expired(stored.at):
+                        self._files.drop(stored.id, stored.owner, "age")
+                        self._answers.pop(stored.id, None)
         self._files.clean()
 
     def _read(self, id_: str, owner: str) -> StoredAnswer | None:
@@ -189,7 +206,7 @@ class AnswerStore:
 
     def _remember(self, stored: StoredAnswer) -> None:
         self._answers[stored.id] = stored
-        while len(self._answers) > MAX_IN_MEMORY:
+        while len(self._answers) > self._max_in_memory:
             self._answers.popitem(last=False)
 
 

@@ -31,8 +31,10 @@ PATIENCE = 5
 _TRANSIENT = (errors.EndpointBusy, errors.EndpointTimeout, errors.EndpointUnreachable)
 
 
-class _WindowSize(BaseModel):
+class _ModelFacts(BaseModel):
     n_ctx: int | None = None
+    n_params: int | None = None
+    size: int | None = None
 
 
 class _ListedModel(BaseModel):
@@ -40,7 +42,7 @@ class _ListedModel(BaseModel):
 
     id: CleanText
     max_model_len: int | None = None
-    meta: _WindowSize | None = None
+    meta: _ModelFacts | None = None
 
 
 class _ModelList(BaseModel):
@@ -50,7 +52,7 @@ class _ModelList(BaseModel):
 class _LlamaProperties(BaseModel):
     """The reply of llama.cpp's `/props`; the window is that of one slot."""
 
-    default_generation_settings: _WindowSize
+    default_generation_settings: _ModelFacts
 
 
 class _LlamaTemplate(BaseModel):
@@ -63,6 +65,37 @@ class _LlamaTokens(BaseModel):
 
 class _VllmCount(BaseModel):
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """What an endpoint says of the model that it serves. None: it does not say."""
+
+    is_listed: bool | None = None
+    """Whether its list of models has the name."""
+    window: int | None = None
+    """The context window in tokens."""
+    parameters: int | None = None
+    """The number of weights, as llama.cpp reports it."""
+    size: int | None = None
+    """The bytes of the file, as llama.cpp reports them."""
+
+
+def read_served_model(listing: object, model: str) -> ServedModel:
+    """Read what an endpoint serves from its list of models. A list in another form says nothing."""
+    try:
+        entries = _ModelList.model_validate(listing).data
+    except ValidationError:
+        return ServedModel()
+    entry = next((entry for entry in entries if entry.id == model), None)
+    facts = (entry or entries[0]).meta if entries else None
+    window = None if entry is None else entry.max_model_len
+    return ServedModel(
+        is_listed=entry is not None if entries else None,
+        window=window or (facts.n_ctx if facts else None),
+        parameters=facts.n_params if facts else None,
+        size=facts.size if facts else None,
+    )
 
 
 class EndpointProbe:

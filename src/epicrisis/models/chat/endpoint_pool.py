@@ -1,0 +1,271 @@
+"""Several endpoints that serve one model, used as one chat model.
+
+Each endpoint has a number of calls that it may have in flight. It grows while calls succeed and is halved when the
+endpoint is overloaded. An endpoint that fails is left out, and checked again after a pause. A call goes to the endpoint
+with the fewest calls in flight.
+
+`PooledCallsModel` assigns an endpoint to each call, outside the layers of rate and budget: a call that waits holds
+nothing of theirs. `EndpointPool` is the innermost model and sends the call there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from epicrisis.errors import (
+    ChatError,
+    EndpointBusy,
+    EndpointTimeout,
+    EndpointUnreachable,
+    EpicrisisError,
+    SettingsError,
+)
+from epicrisis.models.chat.endpoints.probing import ServedModel
+from epicrisis.models.chat.layers import Layer
+from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
+
+FIRST_CALLS = 8
+"""Calls that a new endpoint may have in flight, unless the settings allow fewer."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds until an endpoint that failed is checked again. They double each time."""
+MAX_OVERLOADS = 5
+"""An endpoint that is overloaded so often in a row, without a reply, is left out."""
+
+
+class PooledModel(ChatModel, Protocol):
+    """A chat model of one endpoint, which says what it serves."""
+
+    async def identify(self) -> ServedModel:
+        """Return what the endpoint serves now. Raises ChatError if it does not answer."""
+        ...
+
+
+class _Member:
+    """One endpoint of a pool, and its state."""
+
+    def __init__(self, model: PooledModel, most: int) -> None:
+        self.model = model
+        self.in_flight = 0
+        self.most = most
+        self.limit = float(min(FIRST_CALLS, most))
+        """The calls that it may have in flight now."""
+        self.threshold = float(most)
+        """Below it `limit` grows by one for each reply, above it by one for each `limit` replies."""
+        self.is_out = True
+        """Whether it must be checked before its next call."""
+        self.resting_until = 0.0
+        self.pause = 0.0
+        self.overloads = 0
+        self.last_cut = -math.inf
+        self.failure: EpicrisisError | None = None
+        self.check: asyncio.Task[None] | None = None
+
+    def admits(self, now: float) -> bool:
+        return not self.is_out and now >= self.resting_until and self.in_flight < int(self.limit)
+
+    def note_reply(self) -> None:
+        """Allow more calls."""
+        self.limit = min(self.most, self.limit + (1.0 if self.limit < self.threshold else 1 / self.limit))
+        self.overloads, self.pause = 0, 0.0
+
+    def note_overload(self, error: ChatError, start: float, now: float) -> None:
+        """Allow half the calls, once for all that were in flight together, and wait as the endpoint asks."""
+        self.overloads += 1
+        self.resting_until = max(self.resting_until, now + (error.retry_after or 0.0))
+        if start >= self.last_cut:
+            self.last_cut = now
+            self.threshold = self.limit = max(1.0, self.limit / 2)
+        if self.overloads >= MAX_OVERLOADS and self.limit == 1.0:
+            self.leave_out(error, now)
+
+    def leave_out(self, error: EpicrisisError, now: float) -> None:
+        """Send no call until a check succeeds, and check after a pause."""
+        self.failure = error
+        if not self.is_out:
+            self.is_out = True
+            self.pause = min(LONGEST_PAUSE, 2 * self.pause or FIRST_PAUSE)
+            self.resting_until = max(self.resting_until, now + self.pause)
+
+
+_assigned: ContextVar[_Member] = ContextVar("assigned")
+"""The endpoint of the running call."""
+
+
+class EndpointPool:
+    """Endpoints that serve one model. They must be called through a `PooledCallsModel`, which assigns the endpoint.
+
+    `patience` is the number of seconds that calls wait while no endpoint works. The fingerprint is that of the first
+    endpoint, whichever answers: cached replies stay valid when others are added or removed.
+    """
+
+    def __init__(self, models: Sequence[PooledModel], calls: int, patience: float) -> None:
+        self.members = [_Member(model, calls) for model in models]
+        self.patience = patience
+        self.name = f"{models[0].name} and {len(models) - 1} more"
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        return await _assigned.get().model.complete(request, on_delta)
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        return await _assigned.get().model.count_tokens(messages)
+
+    async def capabilities(self) -> Capabilities:
+        return await _assigned.get().model.capabilities()
+
+    async def fingerprint(self) -> str:
+        return await self.members[0].model.fingerprint()
+
+    async def refresh(self) -> None:
+        from epicrisis.protocols import refresh_capabilities
+
+        for member in self.members:
+            await refresh_capabilities(member.model)
+
+    async def aclose(self) -> None:
+        for member in self.members:
+            if member.check is not None:
+                member.check.cancel()
+        for member in self.members:
+            await member.model.aclose()
+
+
+class PooledCallsModel(Layer):
+    """Assigns an endpoint of the pool to each call, and learns from its outcome. Further calls wait in order.
+
+    Raises SettingsError if the endpoints serve different models, and the last endpoint's error if none works.
+    """
+
+    def __init__(self, inner: ChatModel, pool: EndpointPool) -> None:
+        super().__init__(inner)
+        self._pool = pool
+        self._queue = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._served: tuple[str, ServedModel] | None = None
+        """The first endpoint that answered, and what it serves."""
+        self._mismatch: str | None = None
+        self._last_reply: float | None = None
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        async with self._assign():
+            return await self._inner.complete(request, on_delta)
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int:
+        async with self._assign():
+            return await self._inner.count_tokens(messages)
+
+    async def capabilities(self) -> Capabilities:
+        async with self._assign():
+            return await self._inner.capabilities()
+
+    @asynccontextmanager
+    async def _assign(self) -> AsyncIterator[None]:
+        """Hold a place at an endpoint, to which the pool sends the calls of the body."""
+        member = await self._take_place()
+        loop = asyncio.get_running_loop()
+        start, token = loop.time(), _assigned.set(member)
+        try:
+            yield
+            self._last_reply = loop.time()
+            member.note_reply()
+        except (EndpointBusy, EndpointTimeout) as error:
+            member.note_overload(error, start, loop.time())
+            if error.retry_after is not None:
+                # The queue waits as long as the endpoint asks, or takes another one.
+                error.retry_after = 0.0
+            raise
+        except EndpointUnreachable as error:
+            member.leave_out(error, loop.time())
+            raise
+        finally:
+            _assigned.reset(token)
+            member.in_flight -= 1
+            self._changed.set()
+
+    async def _take_place(self) -> _Member:
+        """Return the endpoint with the fewest calls in flight, with this one added."""
+        loop = asyncio.get_running_loop()
+        async with self._queue:
+            while True:
+                now = loop.time()
+                if self._mismatch is not None:
+                    raise SettingsError(self._mismatch)
+                self._start_checks(now)
+                free = [member for member in self._pool.members if member.admits(now)]
+                if free:
+                    member = min(free, key=lambda member: member.in_flight)
+                    member.in_flight += 1
+                    return member
+                self._check_patience(now)
+                await self._wait(now)
+
+    async def _wait(self, now: float) -> None:
+        """Wait until a call or a check has ended, or an endpoint may be asked again."""
+        self._changed.clear()
+        waits = [member.resting_until - now for member in self._pool.members if member.resting_until > now]
+        try:
+            async with asyncio.timeout(min(waits, default=None)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _start_checks(self, now: float) -> None:
+        for member in self._pool.members:
+            if member.is_out and member.check is None and now >= member.resting_until:
+                member.check = asyncio.create_task(self._check(member))
+
+    async def _check(self, member: _Member) -> None:
+        """Let the endpoint take part if it answers. One that serves another model ends all calls."""
+        try:
+            served = await member.model.identify()
+        except EpicrisisError as error:
+            # A new pause begins now.
+            member.is_out = False
+            member.leave_out(error, asyncio.get_running_loop().time())
+        else:
+            if self._served is None:
+                self._served = member.model.name, served
+            self._mismatch = self._mismatch or _explain_mismatch(*self._served, member.model.name, served)
+            if member.failure is not None:
+                member.limit, member.threshold = 1.0, float(member.most)
+            member.is_out, member.failure, member.overloads = False, None, 0
+        finally:
+            member.check = None
+            self._changed.set()
+
+    def _check_patience(self, now: float) -> None:
+        """Raise the error of an endpoint if none works, and none will in time."""
+        members = self._pool.members
+        resting = [member.resting_until - now for member in members if not member.is_out]
+        if resting:
+            if min(resting) > self._pool.patience:
+                raise EndpointBusy(
+                    f"all endpoints refuse calls, the first for another {min(resting):.0f} s: run the same command "
+                    "later, or raise retry_seconds"
+                )
+            return
+        if any(member.failure is None for member in members):
+            return
+        has_waited = self._last_reply is None or now - self._last_reply > self._pool.patience
+        if has_waited and (failure := members[0].failure) is not None:
+            raise EndpointUnreachable(f"none of the {len(members)} endpoints works. The first: {failure.message}")
+
+
+def _explain_mismatch(first: str, expected: ServedModel, name: str, served: ServedModel) -> str | None:
+    """Return in which way two endpoints serve different models, with the cure, or None."""
+    cure = "start both with the same model and options, or leave one of them out"
+    if {expected.is_listed, served.is_listed} == {True, False}:
+        missing, other = (name, first) if expected.is_listed else (first, name)
+        return f"the endpoints of the pool differ: {missing} is not among its models, as it is for {other}: {cure}"
+    for what, mine, theirs in (
+        ("a context window of {} tokens", expected.window, served.window),
+        ("{} weights", expected.parameters, served.parameters),
+        ("a model file of {} bytes", expected.size, served.size),
+    ):
+        if mine is not None and theirs is not None and mine != theirs:
+            return f"the endpoints of the pool differ: {first} has {what.format(mine)}, {name} {theirs}: {cure}"
+    return None

@@ -1,0 +1,1 @@
+"""Checks of a deployment on several machines, for `epicrisis doctor --cluster`."""

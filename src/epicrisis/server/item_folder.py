@@ -1,0 +1,78 @@
+"""Items in a folder: each is a folder of its own with some files, written once, and logs of JSON lines.
+
+The table of a database in its place is `shared_state.items.ItemTable`, with the same methods.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from epicrisis.evaluation.runs.jsonl_store import append_line, read_lines
+from epicrisis.privacy import open_private
+
+
+class ItemFolder:
+    """Items below one folder, readable for their owner alone. Callers check ids before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, id_: str, parts: Mapping[str, bytes]) -> None:
+        """Keep a new item. The last part is written last: without it there is no such item. Raises OSError."""
+        folder = self._folder / id_
+        folder.mkdir(mode=0o700, parents=True)
+        for name, content in parts.items():
+            write_file(folder / name, content)
+
+    def ids(self, part: str) -> list[str]:
+        """Return the ids of the items with this part."""
+        return [path.parent.name for path in self._folder.glob(f"*/{part}")]
+
+    def has(self, id_: str, part: str) -> bool:
+        """Return whether the item has this part."""
+        return (self._folder / id_ / part).exists()
+
+    def read(self, id_: str, part: str) -> bytes | None:
+        """Return a part of an item, or None without it."""
+        try:
+            return (self._folder / id_ / part).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def append(self, id_: str, log: str, value: Mapping[str, Any]) -> None:
+        """Append a line to a log of the item. It is on the disk when this returns. Raises StorageError."""
+        append_line(self._folder / id_ / log, value)
+
+    def lines(self, id_: str, log: str) -> Iterator[dict[str, Any]]:
+        """Yield the lines of a log. Raises InputError for a damaged one."""
+        for line in read_lines(self._folder / id_ / log):
+            yield line.value
+
+    def remove(self, id_: str, last_part: str) -> None:
+        """Delete an item, its last part first. Raises OSError."""
+        (self._folder / id_ / last_part).unlink(missing_ok=True)
+        shutil.rmtree(self._folder / id_)
+
+    @contextmanager
+    def locked(self, id_: str) -> Iterator[None]:
+        """Lock an item against other writers."""
+        # Not in the folder of the item, which may be deleted while another process waits.
+        with FileLock(self._folder / f"{id_}.lock", mode=0o600):
+            yield
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file for its owner alone, completely or not at all. Raises OSError."""
+    part = path.with_suffix(".part")
+    with os.fdopen(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

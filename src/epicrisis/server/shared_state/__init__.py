@@ -1,0 +1,1 @@
+"""The state of a server in PostgreSQL, shared by several server processes."""

@@ -1,0 +1,62 @@
+"""The access log of all server processes in PostgreSQL. The role of the server can only add to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from epicrisis.errors import InputError
+from epicrisis.server.access_log import START, AccessLog, hash_entry
+from epicrisis.server.errors import StateUnavailable
+from epicrisis.server.shared_state.database import StateDatabase
+from epicrisis.server.shared_state.schema import SERVER
+
+_LOCK = "SELECT pg_advisory_xact_lock('access_log'::regclass::oid::bigint)"
+_BATCH = 1_000
+
+
+class AccessTable(AccessLog):
+    """The table `access_log`. Entries of all processes form one chain."""
+
+    def __init__(self, database: StateDatabase) -> None:
+        self._database = database
+
+    @property
+    def name(self) -> str:
+        """How messages name the log."""
+        return f"{self._database.address.public}, access_log"
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Write an entry of `build_entry`. Blocks until it is durable. Raises StateUnavailable."""
+        with self._database.transact() as connection:
+            # Entries after the last one that this transaction sees would break the chain.
+            connection.execute(_LOCK)
+            row = connection.execute("SELECT number, hash FROM access_log ORDER BY number DESC LIMIT 1").fetchone()
+            number, previous = row or (0, START)
+            entry = {"number": number + 1, **entry, "previous": previous}
+            entry["hash"] = hash_entry(entry)
+            values = number + 1, previous, entry["hash"], json.dumps(entry)
+            connection.execute("INSERT INTO access_log(number, previous, hash, entry) VALUES (%s, %s, %s, %s)", values)
+
+    def entries(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the entries in order. Raises InputError without the right to read the log, or for a damaged entry."""
+        last = 0
+        while True:
+            query = "SELECT number, previous, hash, entry FROM access_log WHERE number > %s ORDER BY number LIMIT %s"
+            try:
+                rows = self._database.rows(query, last, _BATCH)
+            except StateUnavailable as error:
+                if "InsufficientPrivilege" not in error.message:
+                    raise
+                raise InputError(
+                    f"{self.name}: members of {SERVER} only add to it: name the owner of the schema in the URL"
+                ) from None
+            for number, previous, hash_, text in rows:
+                entry = json.loads(text)
+                if (number, previous, hash_) != (entry.get("number"), entry.get("previous"), entry.get("hash")):
+                    entry["hash"] = ""
+                yield entry
+            if not rows:
+                return
+            last = rows[-1][0]

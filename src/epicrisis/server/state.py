@@ -1,0 +1,80 @@
+"""Where a server keeps its users, sign-ins, access log, answers, jobs and reviews: its folder, or PostgreSQL.
+
+    state = open_state(state_folder("postgresql://server@db.example.org/hospital"))
+    state.users.find(key)
+
+A database has a folder on this machine as well, as a library with a URL does. Everything takes this folder; in a
+database's case it holds uploads, and what is private to this machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from epicrisis.errors import InputError
+from epicrisis.remote_libraries import find_address, library_folder, parse_parameters
+from epicrisis.server.access_log import NAME as ACCESS_LOG
+from epicrisis.server.access_log import AccessLog
+from epicrisis.server.page.answer_files import KEEP_DAYS
+from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
+from epicrisis.server.reviews import REVIEWS_FOLDER, ReviewStore
+from epicrisis.server.users import USERS_FILE, UserStore
+
+if TYPE_CHECKING:
+    from epicrisis.server.shared_state.database import StateDatabase
+
+DEFAULT_SCHEMA = "epicrisis_server"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The stores of a server. With a database, several processes share them."""
+
+    folder: Path
+    users: UserStore
+    log: AccessLog
+    database: StateDatabase | None = None
+
+    def open_answers(self, keep_days: float = KEEP_DAYS) -> AnswerStore:
+        """Return the stored answers."""
+        return AnswerStore(self.folder / ANSWERS_FOLDER, keep_days, database=self.database)
+
+    def open_reviews(self) -> ReviewStore:
+        """Return the blind reviews."""
+        if self.database is None:
+            return ReviewStore(self.folder / REVIEWS_FOLDER)
+        from epicrisis.server.shared_state.items import ItemTable
+
+        return ReviewStore(ItemTable(self.database, "review"))
+
+
+def state_folder(place: Path | str) -> Path:
+    """Return the folder of a server's state, which is named by this folder or by a URL of PostgreSQL.
+
+    Raises InputError for a URL that cannot be read, or of another kind.
+    """
+    folder = library_folder(place)
+    address = find_address(folder)
+    if address is None:
+        return folder
+    if address.scheme == "s3":
+        raise InputError("a server keeps its users and jobs in a folder or in PostgreSQL: name one of them")
+    query = urlsplit(address.url).query
+    if "schema" in dict(parse_parameters(query)):
+        return folder
+    return library_folder(f"{address.url}{'&' if query else '?'}schema={DEFAULT_SCHEMA}")
+
+
+def open_state(folder: Path) -> ServerState:
+    """Return the stores of the server of this folder. Raises UsersUnreadable, SettingsError and LibraryError."""
+    if find_address(folder) is None:
+        return ServerState(folder, UserStore(folder / USERS_FILE), AccessLog(folder / ACCESS_LOG))
+    from epicrisis.server.shared_state.access_log import AccessTable
+    from epicrisis.server.shared_state.database import open_state_database
+    from epicrisis.server.shared_state.users import UserTable
+
+    database = open_state_database(folder)
+    return ServerState(folder, UserTable(database), AccessTable(database), database)
