@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from server_load import ServerProcess, describe_times, fetch, wait_until_ready
@@ -77,22 +77,23 @@ def adopt_encoder(place: str) -> None:
     """Write MiniLM's name and fingerprint into the manifest of a library."""
     from epicrisis.components import ModelPool
     from epicrisis.configuration import load_settings
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.manifest import read_manifest
+    from epicrisis.library.checksums import ChecksumChanges, sha256
+    from epicrisis.library.journal import Journal
+    from epicrisis.library.manifest import NAME, read_manifest, write_manifest
+    from epicrisis.library.postgresql.database import find_database
     from epicrisis.remote_libraries import library_folder
 
     encoder = ModelPool().load_encoder("minilm", load_settings())
+    names = {"encoder_name": "minilm", "encoder_fingerprint": encoder.fingerprint, "max_tokens": encoder.max_tokens}
     path = library_folder(place)
-    manifest = dataclasses.replace(
-        read_manifest(path), encoder_name="minilm", encoder_fingerprint=encoder.fingerprint, max_tokens=encoder.max_tokens
-    )
-    text = json.dumps(dataclasses.asdict(manifest), sort_keys=True)
+    manifest = dataclasses.replace(read_manifest(path), **names)
     if "://" not in place:
-        # A copy by hard links must not change the original.
-        (path / "manifest.json").unlink()
-        (path / "manifest.json").write_text(text, encoding="utf-8")
+        write_manifest(path, manifest)
+        with closing(Journal(path)) as journal:
+            journal.set_files(ChecksumChanges({NAME: sha256(path / NAME)}))
         return
-    with LibraryStore.open(path, write=True) as library, library._database.write() as connection:  # type: ignore[attr-defined]
+    text = json.dumps(dataclasses.asdict(manifest), sort_keys=True)
+    with find_database(path).connect() as connection:
         connection.execute("UPDATE library SET manifest = %s", (text,))
 
 
