@@ -174,7 +174,7 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 
 lock:  ## pin every dependency anew, with the hashes of its files; of torch's tests the versions are kept
 	$(COMPILE) --group dev --output-file requirements.lock pyproject.toml
-	echo hatchling | $(COMPILE) --no-annotate --extra oidc --extra large --extra postgresql --extra telemetry --constraints requirements.lock --output-file deploy/requirements.lock \
+	echo hatchling | $(COMPILE) --no-annotate --extra oidc --extra large --extra postgresql --extra s3 --extra telemetry --constraints requirements.lock --output-file deploy/requirements.lock \
 		pyproject.toml -
 	$(COMPILE) --group docs --no-annotate --constraints requirements.lock --output-file requirements-docs.lock pyproject.toml
 	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock

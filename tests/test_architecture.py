@@ -30,8 +30,8 @@ FLOORS = {
             ["errors", "serialization", "temporary_folders"],
             ["protocols"],
             ["extensions", "privacy", "model_services"],
-            ["prompts", "remote_libraries"],
-            ["settings_tables"],
+            ["prompts", "remote_libraries", "telemetry_export"],
+            ["settings_tables", "telemetry"],
             ["settings"],
             ["configuration"],
             ["logs"],
@@ -83,6 +83,7 @@ ONLY = {
         "errors",
         "protocols",
         "prompts",
+        "telemetry",
         name,
     }
     for name in ("retrieval", "answering")

@@ -31,7 +31,7 @@ _LINE = "epicrisis_line"
 _NAME = re.compile(r"[\w.:/@#+\[\]-]{1,120}( (at [\w.:/@#+\[\]-]{1,120}|\d{1,6}))?", re.ASCII)
 """For example `qwen3`, `qwen3 at http://127.0.0.1:8000`, `map 3`."""
 _HASH = re.compile(r"[0-9a-f]{16,64}")
-_FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "function_call"}
+FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "function_call"}
 
 
 class LogFile(logging.Handler):
@@ -139,9 +139,9 @@ def _event_fields(event: Event) -> dict[str, Any]:
     """Return the fields of an event: numbers, and names defined by this program."""
     match event:
         case answers.Retrieved(ranking):
-            return {"retriever": _safe_name(ranking.retriever), "hits": len(ranking.hits), "notes": len(ranking.notes)}
+            return {"retriever": safe_name(ranking.retriever), "hits": len(ranking.hits), "notes": len(ranking.notes)}
         case answers.PreflightChecked(verdict):
-            signal = {"signal": _safe_name(verdict.signal), "value": verdict.value}
+            signal = {"signal": safe_name(verdict.signal), "value": verdict.value}
             return {"agree": verdict.rankings_agree, **signal, "depth": verdict.depth}
         case answers.SentencesSelected(sentences):
             return {"sentences": len(sentences)}
@@ -153,23 +153,23 @@ def _event_fields(event: Event) -> dict[str, Any]:
             return _step_fields(event)
         case answers.ModelCalled():
             reason = event.finish_reason
-            known = reason in _FINISH_REASONS or isinstance(getattr(errors, reason, None), type)
+            known = reason in FINISH_REASONS or isinstance(getattr(errors, reason, None), type)
             return {
-                "stage": _safe_name(event.stage),
-                "model": _safe_name(event.model),
-                "prompt_sha256": _safe_name(event.prompt_sha256),
-                "template": _safe_name(event.template),
+                "stage": safe_name(event.stage),
+                "model": safe_name(event.model),
+                "prompt_sha256": safe_name(event.prompt_sha256),
+                "template": safe_name(event.template),
                 "seed": event.seed,
                 "sample": event.sample,
                 "finish_reason": reason if known else "other",
                 "usage": asdict(event.usage),
             }
         case answers.Notice(kind, _):
-            return {"kind": _safe_name(kind)}
+            return {"kind": safe_name(kind)}
         case answers.Answered(answer):
             return {
-                "strategy": _safe_name(answer.strategy),
-                "state": _safe_name(answer.state),
+                "strategy": safe_name(answer.strategy),
+                "state": safe_name(answer.state),
                 "error": _failure_kind(answer.failure),
                 "withheld": answer.withheld is not None,
                 "citations": len(answer.citations),
@@ -195,23 +195,23 @@ def _step_fields(
             return {
                 "partition": partial.partition,
                 "passages": len(partial.passages),
-                "state": _safe_name(partial.state),
+                "state": safe_name(partial.state),
                 "quotations": len(partial.quotations),
                 "error": _failure_kind(partial.failure),
             }
         case answers.Voted(vote):
-            return {"vote": vote.number, "state": _safe_name(vote.state), "error": _failure_kind(vote.failure)}
+            return {"vote": vote.number, "state": safe_name(vote.state), "error": _failure_kind(vote.failure)}
         case answers.Drafted(draft):
-            return {"draft": draft.number, "state": _safe_name(draft.state), "error": _failure_kind(draft.failure)}
+            return {"draft": draft.number, "state": safe_name(draft.state), "error": _failure_kind(draft.failure)}
         case answers.AnswerStarted(stage, documents):
-            return {"stage": _safe_name(stage), "documents": documents}
+            return {"stage": safe_name(stage), "documents": documents}
 
 
 def _failure_kind(failure: Failure | None) -> str | None:
-    return None if failure is None else _safe_name(failure.kind)
+    return None if failure is None else safe_name(failure.kind)
 
 
-def _safe_name(name: str) -> str:
+def safe_name(name: str) -> str:
     """Return the name if it looks like one, or `?`, as anything else may be a sentence."""
     return name if _NAME.fullmatch(name) else "?"
 

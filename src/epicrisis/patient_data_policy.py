@@ -16,6 +16,7 @@ from epicrisis.library.patients import holds_patients
 from epicrisis.library.remote_consent import allow_remote, read_remote
 from epicrisis.privacy import local_path, set_local_only
 from epicrisis.settings import Settings
+from epicrisis.telemetry import check_local_only
 
 
 def protect_patient_data(settings: Settings, *libraries: Path | str | None) -> Settings:
@@ -27,7 +28,7 @@ def protect_patient_data(settings: Settings, *libraries: Path | str | None) -> S
     """
     if settings.local_only:
         # Libraries on object storage are read from here on.
-        set_local_only(True)
+        _turn_local_only_on()
     if settings.store is not None and libraries:
         settings = _protect_own_store(settings)
     return _protect_folders(settings, _folders_with_notes(settings, libraries))
@@ -64,6 +65,12 @@ def reply_cache_path(settings: Settings, library: Path | None) -> Path:
     return path
 
 
+def _turn_local_only_on() -> None:
+    """Turn the network guard on. Raises SettingsError if telemetry is sent to another machine."""
+    check_local_only()
+    set_local_only(True)
+
+
 def _protect_own_store(settings: Settings) -> Settings:
     """Return the settings for a store of another package, which cannot say whether it holds patients' notes."""
     if settings.allow_remote:
@@ -73,7 +80,7 @@ def _protect_own_store(settings: Settings) -> Settings:
             f"setting {key}: the store {settings.store} may hold patients' notes and {host} is not this machine: name "
             "something on this machine, or give --allow-remote"
         )
-    set_local_only(True)
+    _turn_local_only_on()
     return settings.model_copy(update={"local_only": True})
 
 
@@ -97,5 +104,5 @@ def _protect_folders(settings: Settings, folders: Sequence[Path]) -> Settings:
         )
     if not (settings.local_only or protected):
         return settings
-    set_local_only(True)
+    _turn_local_only_on()
     return settings.model_copy(update={"local_only": True})

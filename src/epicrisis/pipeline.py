@@ -40,6 +40,7 @@ from epicrisis.answering.strategy_context import (
     VotingOptions,
 )
 from epicrisis.answering.support import check_answer
+from epicrisis.answering.traced_steps import trace_question, trace_steps
 from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
@@ -202,7 +203,7 @@ class Pipeline:
 
         async def work() -> Answer:
             try:
-                return await self._work(question, scope, overrides, emit)
+                return await trace_question(self._strategy(overrides), self._work(question, scope, overrides, emit))
             except EpicrisisError as error:
                 log_error(question.key, error)
                 raise
@@ -333,7 +334,7 @@ class Pipeline:
             answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context)
             return replace(answer, conflicts=find_conflicts(answer, passages, is_record=scope.patient is not None))
 
-        context = apply_overrides(self.build_context(watch, scope, restriction), overrides)
+        context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -341,7 +342,7 @@ class Pipeline:
             return replace(answer, narrowing="kept")
         emit(Notice("timeline", evidence_selection.RETRY_MESSAGE))
         context_of_record = self.build_context(watch, scope, restriction.without_hidden())
-        record_context = apply_overrides(context_of_record, without_narrowing(overrides))
+        record_context = trace_steps(apply_overrides(context_of_record, without_narrowing(overrides)))
         # Both attempts share one deadline.
         again = await ask(replace(record_context, deadline=context.deadline))
         return replace(again, narrowing="lifted")

@@ -81,9 +81,12 @@ def test_figures_count_requests_and_answers_without_ids(tmp_path: Path) -> None:
 
     text = asyncio.run(read())
     assert 'epicrisis_answers_total{state="answered",strategy="rag"} 1.0' in text
-    route = 'method="GET",route="/api/v1/libraries/{library}/documents/{id:path}"'
-    assert f'epicrisis_requests_total{{{route},status="200"}} 1.0' in text
-    assert f'epicrisis_requests_total{{{route},status="404"}} 1.0' in text
+    request = 'http_server_request_duration_seconds_count{http_request_method="GET",http_response_status_code='
+    route = 'http_route="/api/v1/libraries/{library}/documents/{id:path}"'
+    assert f'{request}"200",{route}}} 1.0' in text
+    assert f'{request}"404",{route}}} 1.0' in text
+    assert 'gen_ai_client_token_usage_count{gen_ai_operation_name="chat",gen_ai_request_model="' in text
+    assert 'epicrisis_question_seconds_count{strategy="rag"} 1.0' in text
     assert "epicrisis_running_questions 0.0" in text
     assert "paper:1" not in text
     assert "nobody" not in text

@@ -64,7 +64,7 @@ class S3Server:
             "-master.electionTimeout=1s",
             "-master.heartbeatInterval=200ms",
             f"-volume.port={volume}",
-            "-volume.max=100",
+            "-volume.max=1000",
             f"-filer.port={filer}",
             "-s3",
             f"-s3.port={s3}",

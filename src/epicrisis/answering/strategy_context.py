@@ -17,6 +17,7 @@ from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, Epicri
 from epicrisis.printable import count_noun
 from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
+from epicrisis.telemetry import span
 from epicrisis.types import (
     AnswerState,
     CharacterSpan,
@@ -241,7 +242,10 @@ class Context:
             )
 
         try:
-            reply = await self._complete_before_deadline(model, request, on_delta)
+            # A stage may have a number: `map 3`.
+            with span(stage.partition(" ")[0]) as step:
+                reply = await self._complete_before_deadline(model, request, on_delta)
+                step.set({"epicrisis.replayed": reply.usage.replayed_calls > 0})
         except ChatError as error:
             record_call(type(error).__name__, error.usage)
             raise

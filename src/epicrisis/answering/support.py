@@ -17,6 +17,7 @@ from epicrisis.answering.support_rules import RuleFinding, apply_rules, word_ove
 from epicrisis.answers import Answer, Citation, Claim, Event, Notice, SupportState, WithheldAnswer
 from epicrisis.printable import count_noun
 from epicrisis.protocols import SupportScore, Verifier
+from epicrisis.telemetry import span
 from epicrisis.types import SupportCheck, UnsupportedPolicy
 
 RULES, VERBATIM = "rules", "verbatim"
@@ -53,6 +54,13 @@ async def check_answer(
     """
     if check == "off" or answer.state != "answered" or not answer.claims or chose_unanswerable(answer):
         return answer
+    with span("verify", {"epicrisis.claims": len(answer.claims)}):
+        return await _check_claims(answer, unsupported, verifier, emit)
+
+
+async def _check_claims(
+    answer: Answer, unsupported: UnsupportedPolicy, verifier: Verifier | None, emit: Callable[[Event], None]
+) -> Answer:
     citations: dict[int, Citation] = {citation.number: citation for citation in answer.citations}
     evidence = [gather_evidence(claim, citations, answer.question.text) for claim in answer.claims]
     claims = [check_by_rules(claim, source) for claim, source in zip(answer.claims, evidence, strict=True)]

@@ -65,11 +65,15 @@ class Flags:
     ) -> Settings:
         """Return the settings: `defaults`, file, environment, the options of this call, and last `changes`.
 
-        A value of None changes nothing. Raises SettingsError for an unknown key or a value out of range.
+        A value of None changes nothing. Spans are sent from here on if the environment names a collector. Raises
+        SettingsError for an unknown key, a value out of range, or a collector that cannot be used.
         """
         from epicrisis.configuration import load_settings, merge_tables
+        from epicrisis.telemetry import start
 
-        return load_settings(merge_tables(merge_tables(defaults or {}, self.values), changes or {}), self.config)
+        settings = load_settings(merge_tables(merge_tables(defaults or {}, self.values), changes or {}), self.config)
+        start(local_only=settings.local_only)
+        return settings
 
 
 @dataclass(frozen=True, slots=True)

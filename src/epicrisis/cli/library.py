@@ -184,14 +184,22 @@ def optimize(
     library: LibraryPath,
     recall: Annotated[float, Option(min=0.5, max=1.0, help="Recall@16 that the index must reach.")] = 0.95,
     rebuild: Annotated[bool, Option("--rebuild", help="Build the index even if there is one.")] = False,
+    purge: Annotated[
+        bool, Option("--purge", help="Write all files anew, so that nothing of deleted documents stays in them.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Join small files, build or refresh the vector index, and measure its recall on the library's own passages."""
     from epicrisis.library.library import LibraryStore
+    from epicrisis.library.remote_store import check_in_folder
     from epicrisis.library.vector_search import OUTGROWN
 
+    if purge:
+        check_in_folder(library, "library optimize --purge", "the owner of the database runs VACUUM FULL")
     with LibraryStore.open(library, write=True) as store, open_progress("step", quiet=json, transient=True) as progress:
         task = progress.add_task("Optimizing", total=None, step="")
+        if purge:
+            store.purge(lambda step: progress.update(task, step=step))
         report = store.optimize(recall, rebuild=rebuild, on_step=lambda step: progress.update(task, step=step))
         state = store.info()
     if json:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import complete_manifest
 from epicrisis.library.passage_table import ALL_COLUMNS, StoredPassage, sql_in
+from epicrisis.library.remote_store import load_object_storage
 from epicrisis.library.tables import compute_digest
 from epicrisis.library.vector_search import EXACT_LIMIT
 from epicrisis.protocols import StoredDocument, Vectors
@@ -61,7 +62,7 @@ def copy_library(
     if source == destination:
         raise LibraryError("the copy cannot replace its source: give another destination")
     with ExitStack() as stack:
-        original = stack.enter_context(LibraryStore.open(source))
+        original = stack.enter_context(_open_source(source))
         copy = stack.enter_context(_open_copy(original, source, destination))
         ours = stack.enter_context(LibraryInventory.open(original))
         theirs = stack.enter_context(LibraryInventory.open(copy))
@@ -83,6 +84,15 @@ def copy_library(
         _compare(original, copy, ours, theirs)
         documents, passages = copy.count()
     return CopyReport(documents, passages, copied, deleted, time.monotonic() - started)
+
+
+def _open_source(source: Path) -> AbstractContextManager[LibraryStore]:
+    """Open the source. On object storage it is one version, although a writer may publish others meanwhile."""
+    module = load_object_storage(source)
+    if module is None:
+        return LibraryStore.open(source)
+    snapshot: AbstractContextManager[LibraryStore] = module.open_snapshot(source)
+    return snapshot
 
 
 def _open_copy(original: LibraryStore, source: Path, destination: Path) -> LibraryStore:

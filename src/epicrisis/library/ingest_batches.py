@@ -28,6 +28,7 @@ from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
 from epicrisis.printable import count_noun, printable, shorten
 from epicrisis.protocols import Encoder, StoredDocument, Vectors
+from epicrisis.telemetry import span
 from epicrisis.types import Document, Origin, Passage
 
 _Result = TypeVar("_Result", "IngestProgress", "IngestReport")
@@ -280,7 +281,9 @@ class BatchWriter:
                 self.library.replace_statements(sorted(sources), self._statements)
         self._statements.clear()
         if self._documents:
-            self._commit_documents()
+            size = {"epicrisis.documents": len(self._documents), "epicrisis.passages": self._passages}
+            with span("add batch", size):
+                self._commit_documents()
         for file in self.whole_files:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             self.library.add_source(IngestedFile(file.sha256, file.name, file.bytes, now))
@@ -289,7 +292,9 @@ class BatchWriter:
     def _commit_documents(self) -> None:
         start = time.monotonic()
         replaced = list(self.library.content_hashes(sorted(self._documents)))
-        vectors = self._encode_batch(self.library.vectors_of(replaced))
+        existing = self.library.vectors_of(replaced)
+        with span("encode batch"):
+            vectors = self._encode_batch(existing)
         marks_of = self.library.compute_marks([pending.document for pending in self._documents.values()])
         documents = []
         for pending, rows in zip(self._documents.values(), vectors, strict=True):
@@ -300,7 +305,7 @@ class BatchWriter:
             documents.append(
                 StoredDocument(document.id, pending.digest, tuple(passages), rows, document.revision, pending.origin)
             )
-        with uninterrupted():
+        with uninterrupted(), span("write batch", {"epicrisis.store": type(self.library).__name__}):
             self.library.add(documents)
             self.counts.replaced += len(replaced)
             self.counts.added += len(documents) - len(replaced)

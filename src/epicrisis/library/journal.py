@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.errors import LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.library.sqlite_files import connect
+from epicrisis.library.sqlite_files import connect, rewrite_file
 from epicrisis.types import Origin
 
 if TYPE_CHECKING:
@@ -248,6 +248,10 @@ class Journal:
         """Record the changed checksums of data files."""
         with self._transaction():
             self._set_files(files)
+
+    def rewrite(self) -> None:
+        """Write the file anew, without remnants of deleted rows."""
+        rewrite_file(self._db)
 
     def check(self) -> None:
         """Raise LibraryDamaged if SQLite reports an inconsistent file. The whole file is read."""

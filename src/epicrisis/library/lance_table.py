@@ -184,6 +184,19 @@ class LanceTable(PassageTable):
             self.lance.optimize(cleanup_older_than=_OLD_VERSIONS_LIFETIME, delete_unverified=True)
         self.sync()
 
+    def rewrite(self) -> None:
+        with translate_errors(self._folder):
+            import lancedb
+
+            rows = self.lance.search().to_batches(BATCH_ROWS)
+            lancedb.connect(str(self._folder)).create_table(
+                TABLE, data=rows, schema=_schema(self.dimensions), mode="overwrite"
+            )
+            self.lance.checkout_latest()
+            # Without the shortest time Lance warns that readers of earlier versions fail.
+            self.lance.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)
+        self.sync()
+
     def purge(self) -> None:
         """Do nothing: a compaction removes the files of old versions ten minutes after they were replaced."""
 

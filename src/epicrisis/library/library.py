@@ -349,6 +349,12 @@ class LibraryStore:
             self._parts.acknowledge(sequence, [], [], self._parts.checkpoint())
         return report
 
+    def purge(self, on_step: Callable[[str], None]) -> None:
+        """Write all files anew, so that none holds anything of deleted documents. Follow it with `optimize`."""
+        with self._thread_lock:
+            self._settle()
+            self._parts.rewrite(on_step)
+
     def prepare_bulk(self) -> None:
         """Prepare for many additions, which end with `optimize`. A library in a folder needs no preparation."""
 

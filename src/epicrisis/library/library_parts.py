@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError
 from epicrisis.library import journal as journals
-from epicrisis.library import lance_table, sqlite_table, tables
+from epicrisis.library import lance_table, patient_identities, sqlite_table, tables
 from epicrisis.library import manifest as manifests
 from epicrisis.library import word_index as indexes
 from epicrisis.library.checksums import ChecksumChanges, check_small_files, find_checksum_changes
@@ -22,6 +22,7 @@ from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Jou
 from epicrisis.library.manifest import LibraryManifest, sync_path
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.remote_store import is_in_database
+from epicrisis.library.sqlite_files import connect, rewrite_file
 from epicrisis.library.vector_index import IndexReport, read_report
 from epicrisis.library.vector_search import EXACT_LIMIT, MatrixSearch
 from epicrisis.library.word_index import WordIndex, version_of
@@ -190,6 +191,21 @@ class LibraryParts:
         finally:
             self.use_table(tables.open_table(self.folder, copy.dimensions))
         self.acknowledge(sequence, [], [], self.checkpoint())
+
+    def rewrite(self, on_step: Callable[[str], None]) -> None:
+        """Write all files anew, so that none holds anything of deleted documents."""
+        sequence = self.journal.begin([])
+        on_step("writing all passages anew")
+        self.table.rewrite()
+        on_step("building the word index anew")
+        self.words.rebuild(chain.from_iterable(self.table.batches()))
+        self.acknowledge(sequence, [], [], self.checkpoint())
+        on_step("writing the journal anew")
+        with translate_errors(self.folder):
+            self.journal.rewrite()
+            if (self.folder / patient_identities.NAME).exists():
+                with closing(connect(self.folder / patient_identities.NAME)) as identities:
+                    rewrite_file(identities)
 
     def finish_batch(self, sequence: int, document_ids: Sequence[str], passages: Sequence[StoredPassage]) -> None:
         """Update the word index and acknowledge the batch. `passages` are those of the documents in the table."""

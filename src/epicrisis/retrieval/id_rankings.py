@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -18,6 +19,7 @@ from epicrisis.retrieval.rankings import (
     reciprocal_rank_fusion,
     select_places,
 )
+from epicrisis.telemetry import Step, span
 from epicrisis.types import CountUnit, Metadata, Passage, Ranking, Scope, SearchTops
 
 TOP_DOCUMENTS = 10
@@ -44,17 +46,24 @@ class ScopedStore:
     def search_words(self, text: str, k: int) -> IdRanking:
         """Return the best `k` passages by BM25."""
         store = self.searchable.store
-        return self._rank(lambda scope: store.search_words(text, k, scope), "bm25", {"k": k})
+        with self._trace("search words", k):
+            return self._rank(lambda scope: store.search_words(text, k, scope), "bm25", {"k": k})
 
     def search_words_within(self, text: str, passage_ids: Sequence[str]) -> IdRanking:
         """Return those of these passages that share a word with the text, by BM25."""
-        hits = self.searchable.store.search_words(text, len(passage_ids), self.scope, within=passage_ids)
+        with self._trace("search words", len(passage_ids)):
+            hits = self.searchable.store.search_words(text, len(passage_ids), self.scope, within=passage_ids)
         return self._build(hits, "bm25", {})
 
     def search_vectors(self, vector: Vectors, k: int, parameters: Metadata) -> IdRanking:
         """Return the `k` nearest passages in a ranking with these parameters."""
         store = self.searchable.store
-        return self._rank(lambda scope: store.search_vectors(vector, k, scope), "dense", parameters)
+        with self._trace("search vectors", k):
+            return self._rank(lambda scope: store.search_vectors(vector, k, scope), "dense", parameters)
+
+    def _trace(self, name: str, k: int) -> AbstractContextManager[Step]:
+        """Return the span of a search in this store, or of reading `k` passages from it."""
+        return span(name, {"epicrisis.store": type(self.searchable.store).__name__, "epicrisis.k": k})
 
     def _rank(self, search: Callable[[Scope], tuple[ScoredId, ...]], retriever: str, parameters: Metadata) -> IdRanking:
         """Return the passages that the scope admits, and the retracted documents that it withholds, with their ranks.
@@ -80,7 +89,9 @@ class ScopedStore:
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, Passage]:
         """Map the ids of the passages that exist and that the scope admits to the passages."""
         passages = {}
-        for passage in self.searchable.store.fetch(passage_ids, self.scope):
+        with self._trace("fetch passages", len(passage_ids)):
+            fetched = self.searchable.store.fetch(passage_ids, self.scope)
+        for passage in fetched:
             passages[passage.id] = replace(passage, source=passage.source or self.searchable.name)
         return passages
 

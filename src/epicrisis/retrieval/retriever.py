@@ -17,6 +17,7 @@ from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_ran
 from epicrisis.retrieval.rankings import find_document_depth, reciprocal_rank_fusion, rerank, select_documents
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
 from epicrisis.retrieval.sentence_ranking import SentenceRanker, WordAnalyzer
+from epicrisis.telemetry import span
 from epicrisis.types import CountUnit, LongQuestionPolicy, Preflight, Ranking, RuleName, Scope, SearchMode, SignalKind
 
 FUSION_DEPTH = 100
@@ -206,7 +207,9 @@ class Retriever:
         texts, fit = fit_question(text, encoder, self.sentences, self.remedy)
         depth = k if len(texts) == 1 or self.fusion_times is not None else max(k, FUSION_DEPTH)
         rankings: list[IdRanking] = []
-        for vector in encoder.encode_queries(texts):
+        with span("encode question"):
+            vectors = encoder.encode_queries(texts)
+        for vector in vectors:
             rankings.append(store.search_vectors(vector, depth, {"encoder": encoder.fingerprint}))
         ranking = self._fuse(rankings, "dense", k, depth)
         cut = {QUESTION_CUT: True} if fit.cut else {}

@@ -30,7 +30,7 @@ from epicrisis.server.job_api import make_job_routes
 from epicrisis.server.jobs import Jobs
 from epicrisis.server.library_api import make_document_routes, make_search_routes
 from epicrisis.server.mcp_http import McpEndpoint
-from epicrisis.server.metrics import CountRequests, make_metrics_routes
+from epicrisis.server.metrics import MeasureRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
 from epicrisis.server.page.answer_files import KEEP_DAYS
 from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
@@ -122,6 +122,8 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
         docs_url=None,
         redoc_url=None,
         responses={**PROBLEM_RESPONSES},
+        # FastAPI's own spans and logs hold addresses with ids, and messages of exceptions.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.questions = questions
     app.state.reader = reader
@@ -145,7 +147,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
     guard_app(app, resources, options, state)
-    app.add_middleware(CountRequests, metrics=questions.metrics)
+    app.add_middleware(MeasureRequests, metrics=questions.metrics)
     return app
 
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-
-from prometheus_client import Counter
+from collections import Counter
 
 from epicrisis.errors import EpicrisisError
 
 LOGGER = logging.getLogger("epicrisis.server")
-ERRORS = Counter("epicrisis_errors", "Errors of the server by class.", ["kind"], registry=None)
-"""The errors of this process with a status of 500 or more, and its faults."""
+ERRORS: Counter[str] = Counter()
+"""The number of errors of this process with a status of 500 or more, and of its faults, by class."""
 REPEAT_SECONDS = 60.0
 """A line that was just written is written again after this time, with how often it happened."""
 MAX_LINES = 1_000
@@ -54,14 +53,14 @@ def log_error(kind: str, status: int, error: BaseException | None = None) -> Non
 
     With `error`: its place, and what the system refused, if that is behind it. Each line is written once a minute.
     """
-    ERRORS.labels(kind).inc()
+    ERRORS[kind] += 1
     place = f" at {find_place(error)}" if error is not None and error.__traceback__ is not None else ""
     _LINES.write(f"{kind} ({status}){place}{describe_system_error(error)}")
 
 
 def log_fault(error: BaseException) -> None:
     """Log and count a fault of the program: its class, and the line of the package where it happened."""
-    ERRORS.labels("fault").inc()
+    ERRORS["fault"] += 1
     LOGGER.error("fault %s at %s", type(error).__name__, find_place(error))
 
 

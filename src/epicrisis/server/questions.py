@@ -15,7 +15,7 @@ from typing import Annotated, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from epicrisis.answers import Answered, Event, Retrieved, SentencesSelected
+from epicrisis.answers import Answered, Event, ModelCalled, Retrieved, SentencesSelected
 from epicrisis.api import build_question
 from epicrisis.pipeline import Pipeline
 from epicrisis.server.access import AccessControl, AccessReason
@@ -139,6 +139,8 @@ class Questions:
                     documents = list_documents(event)
                     if documents:
                         await self._record(inquiry, documents)
+                    if isinstance(event, ModelCalled):
+                        self.metrics.count_call(event)
                     if isinstance(event, Answered):
                         self.metrics.count_answer(event.answer, time.monotonic() - start)
                         if event.answer.state == "failed":

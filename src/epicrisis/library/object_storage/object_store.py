@@ -45,6 +45,11 @@ class ConditionFailed(Exception):
 class ObjectUnchanged(Exception):
     """The object still has the entity tag that the caller knows."""
 
+    def __init__(self, name: str, read_at: float) -> None:
+        super().__init__(name)
+        self.read_at = read_at
+        """When the server said so, by its clock, in Unix time."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
@@ -54,6 +59,8 @@ class StoredObject:
     etag: str
     age: float
     """Seconds since it was written, by the clock of the server."""
+    read_at: float
+    """When it was read, by the clock of the server, in Unix time."""
 
 
 class ObjectStore:
@@ -97,9 +104,11 @@ class ObjectStore:
                 # Few other servers resolve bucket.host.
                 client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
         except (BotoCoreError, ValueError) as error:
+            # The message may quote the address of the server, which may contain a password.
+            reason = "the address of the server is no URL" if isinstance(error, ValueError) else type(error).__name__
             raise SettingsError(
-                f"{self.url}: the settings of AWS cannot be used ({_first_line(error)}): check AWS_PROFILE, "
-                "AWS_ENDPOINT_URL and ~/.aws/config"
+                f"{self.url}: the settings of AWS cannot be used ({reason}): check AWS_PROFILE, AWS_ENDPOINT_URL, "
+                "AWS_REGION and ~/.aws/config"
             ) from None
         return client
 
@@ -107,15 +116,16 @@ class ObjectStore:
         """Return an object, or None without one. Raise ObjectUnchanged if it has the entity tag `known`."""
         condition = {"IfNoneMatch": known} if known else {}
         with self._translate():
-            reply: Any = self._call("get_object", _UNCHANGED | {"NoSuchKey"}, Key=self._key(name), **condition)
-            if isinstance(reply, str):
-                if reply in _UNCHANGED:
-                    raise ObjectUnchanged(name)
+            reply = self._call("get_object", _UNCHANGED | {"NoSuchKey"}, Key=self._key(name), **condition)
+            date = reply["ResponseMetadata"]["HTTPHeaders"].get("date")
+            now = parsedate_to_datetime(date) if date else datetime.now(UTC)
+            if "Error" in reply:
+                if reply["Error"]["Code"] in _UNCHANGED:
+                    raise ObjectUnchanged(name, now.timestamp())
                 return None
             data = reply["Body"].read()
-        date = reply["ResponseMetadata"]["HTTPHeaders"].get("date")
-        now = parsedate_to_datetime(date) if date else datetime.now(UTC)
-        return StoredObject(data, reply["ETag"], max(0.0, (now - reply["LastModified"]).total_seconds()))
+        age = max(0.0, (now - reply["LastModified"]).total_seconds())
+        return StoredObject(data, reply["ETag"], age, now.timestamp())
 
     def create(self, name: str, data: bytes) -> str:
         """Write a new object and return its entity tag. Raise ConditionFailed if it exists."""
@@ -128,7 +138,7 @@ class ObjectStore:
     def _put(self, name: str, data: bytes, **condition: str) -> str:
         with self._translate():
             reply = self._call("put_object", _CONDITION_FAILED, Key=self._key(name), Body=data, **condition)
-        if isinstance(reply, str):
+        if "Error" in reply:
             raise ConditionFailed(name)
         return str(reply["ETag"])
 
@@ -161,25 +171,29 @@ class ObjectStore:
         return names
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete objects. Missing ones are ignored."""
+        """Delete objects. Missing ones are ignored. Raise the first error of an object after an attempt at all."""
+        errors = []
         with self._translate():
             for first in range(0, len(names), _DELETED_AT_ONCE):
                 keys = [{"Key": self._key(name)} for name in names[first : first + _DELETED_AT_ONCE]]
-                self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": keys, "Quiet": True})
+                reply = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": keys, "Quiet": True})
+                # The reply is a success even if no object was deleted.
+                errors += [error for error in reply.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
+        if errors:
+            raise self._translate_reply({"Error": {"Code": errors[0].get("Code", "")}, "ResponseMetadata": {}})
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name
 
     def _call(self, operation: str, expected: frozenset[str], **arguments: Any) -> Any:
-        """Return the reply, or the code of the error if it is one of the expected ones."""
+        """Return the reply. It has the key `Error` if the server answered with one of the expected codes."""
         from botocore.exceptions import ClientError
 
         try:
             return getattr(self._client, operation)(Bucket=self.bucket, **arguments)
         except ClientError as error:
-            code = str(error.response["Error"]["Code"])
-            if code in expected:
-                return code
+            if str(error.response["Error"]["Code"]) in expected:
+                return error.response
             raise
 
     @contextmanager
@@ -247,7 +261,3 @@ class ObjectStore:
             f"{self.url}: {self.host} cannot be reached ({type(error).__name__}): check that the server runs, the "
             "network, and AWS_ENDPOINT_URL"
         )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

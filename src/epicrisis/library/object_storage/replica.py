@@ -31,10 +31,12 @@ from epicrisis.errors import EpicrisisError, LibraryDamaged
 from epicrisis.library import lance_table, manifest, vector_index, word_index
 from epicrisis.library.checksums import sha256, table_version
 from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.manifest import sync_path
 from epicrisis.library.object_storage.object_store import ObjectStore, ObjectUnchanged
 from epicrisis.library.object_storage.shared_version import DATABASES, NAME, SharedFile, SharedVersion, parse_version
 from epicrisis.privacy import open_private, restrict_to_owner
 from epicrisis.remote_libraries import LibraryAddress, announce, find_address, record_address
+from epicrisis.telemetry import span
 
 BLOCK_BYTES = 1 << 20
 """Size of the blocks of databases."""
@@ -53,10 +55,11 @@ _LARGE_BYTES = 50_000_000
 """Downloads of this size are announced."""
 _POLL_SECONDS = 10.0
 """How often a long-lived reader asks for a newer version."""
+_POLL_SHARE = 10.0
+"""A reader spends at most this part of its time on refreshes, however often a writer publishes."""
 _LOCK_SECONDS = 5.0
 _RETIRED_SECONDS = 600.0
 """How long files of earlier versions stay for searches in progress, as after a compaction."""
-_ATTEMPTS = 5
 _VERSIONS = f"{lance_table.NAME}/_versions/"
 _LAST = (f"{word_index.NAME}/{word_index.META}", vector_index.NAME, manifest.NAME)
 _LOGGER = logging.getLogger("epicrisis.server")
@@ -70,7 +73,7 @@ class _State:
     etag: str
     version: SharedVersion
     retired: dict[str, float] = field(default_factory=dict)
-    """Files of no version that are still in the folder, and when they were first seen so, in Unix time."""
+    """Files of no version that are still in the folder, and when they were first seen so, by the server's clock."""
 
 
 def find_replica(folder: Path) -> Replica | None:
@@ -105,6 +108,7 @@ class Replica:
         self._checked = float("-inf")
         self._exists = False
         self._has_failed = False
+        self._refresh_seconds = 0.0
         self._mutex = threading.Lock()
         self._poller: threading.Thread | None = None
 
@@ -140,7 +144,7 @@ class Replica:
         timeout = -1 if wait or self.version() is None else _LOCK_SECONDS
         with translate_errors(self.folder):
             try:
-                with FileLock(self.folder / _LOCK, timeout=timeout, thread_local=False):
+                with FileLock(self.folder / _LOCK, timeout=timeout, thread_local=False), span("refresh copy"):
                     self._exists = self._refresh()
             except Timeout:
                 self._exists = True
@@ -149,7 +153,7 @@ class Replica:
 
     def poll(self) -> None:
         """Refresh in the background if the last refresh was a while ago. Searches read the copy meanwhile."""
-        if time.monotonic() - self._checked < _POLL_SECONDS:
+        if time.monotonic() - self._checked < max(_POLL_SECONDS, _POLL_SHARE * self._refresh_seconds):
             return
         with self._mutex:
             if self._poller is None or not self._poller.is_alive():
@@ -158,7 +162,9 @@ class Replica:
 
     def _poll(self) -> None:
         try:
+            began = time.monotonic()
             self.refresh(force=True)
+            self._refresh_seconds = time.monotonic() - began
             self._has_failed = False
         except EpicrisisError as error:
             # One line for each failure of the server, however long it lasts.
@@ -178,25 +184,33 @@ class Replica:
         return None if state is None else state.version
 
     def _refresh(self) -> bool:
-        for _ in range(_ATTEMPTS):
+        incomplete = ""
+        while True:
             state = self._read_state()
             try:
                 stored = self.objects.read(NAME, "" if state is None else state.etag)
-            except ObjectUnchanged:
+            except ObjectUnchanged as unchanged:
+                if state is not None and state.retired:
+                    retired = self._retire(state.version, state.retired, unchanged.read_at)
+                    if retired != state.retired:
+                        self._write_state(dataclasses.replace(state, retired=retired))
                 return True
             if stored is None:
                 return False
             version = parse_version(stored.data, self.url)
             with suppress(FileNotFoundError):
                 self._apply(version, state)
-                retired = self._retire(version, {} if state is None else state.retired)
+                retired = self._retire(version, {} if state is None else state.retired, stored.read_at)
                 self._write_state(_State(stored.etag, version, retired))
                 return True
-            # A writer has replaced the version, and removed the objects of this one.
-        raise LibraryDamaged(
-            f"{self.url} names objects that do not exist: restore them from a backup of the bucket, or create the "
-            "library again"
-        )
+            # In a download of many minutes, a writer may replace the version and remove the objects of this one. What
+            # was downloaded stays, so each attempt has less to do.
+            if version.commit == incomplete:
+                raise LibraryDamaged(
+                    f"{self.url} names objects that do not exist: restore them from a backup of the bucket, or create "
+                    "the library again"
+                )
+            incomplete = version.commit
 
     def _apply(self, version: SharedVersion, state: _State | None) -> None:
         """Download the missing files of the version and put them in place. Raise FileNotFoundError if one is lost."""
@@ -211,10 +225,13 @@ class Replica:
                 self._place(name, version.files[name])
             for name in DATABASES:
                 is_current = state is not None and state.version.blocks_of(name) == version.blocks_of(name)
-                if not (is_current and (self.folder / name).exists()):
+                is_whole = (self.folder / name).exists() and not self._mark_of_change(name).exists()
+                if not (is_current and is_whole):
                     self._install_database(name, version, changed[name])
             if state is not None and version.deletions > state.version.deletions:
                 self.remove_replies()
+            for folder in {(self.folder / name).parent for name in missing}:
+                sync_path(folder)
             if manifest.NAME in missing:
                 self._place(manifest.NAME, version.files[manifest.NAME])
             shutil.rmtree(self.folder / _INCOMING, ignore_errors=True)
@@ -228,7 +245,7 @@ class Replica:
             for folder in (_INCOMING, _BLOCKS):
                 (self.folder / folder).mkdir(mode=0o700, exist_ok=True)
         missing = [name for name, file in version.files.items() if "#" not in name and not self._has(name, file, old)]
-        changed = {name: self._find_changed_blocks(name, version) for name in DATABASES}
+        changed = {name: self._find_changed_blocks(name, version, old) for name in DATABASES}
         needed = {name: version.files[name] for name in missing}
         for blocks in changed.values():
             needed |= blocks
@@ -247,19 +264,20 @@ class Replica:
             return False
         return old.get(name) == file or sha256(path) == file.sha256
 
-    def _find_changed_blocks(self, database: str, version: SharedVersion) -> dict[str, SharedFile]:
-        """Return the blocks of a database that differ from the last downloaded ones."""
+    def _find_changed_blocks(
+        self, database: str, version: SharedVersion, old: Mapping[str, SharedFile]
+    ) -> dict[str, SharedFile]:
+        """Return the blocks of a database that differ from the last downloaded ones, those of the `old` files."""
         path = self.folder / _BLOCKS / database
-        digests = []
+        digests = {}
         if path.is_file():
-            with path.open("rb") as stream:
-                while block := stream.read(BLOCK_BYTES):
-                    digests.append(hashlib.sha256(block).hexdigest())
-        changed = {}
-        for index, (name, file) in enumerate(version.blocks_of(database).items()):
-            if index >= len(digests) or digests[index] != file.sha256:
-                changed[name] = file
-        return changed
+            if old and not self._mark_of_change(database).exists():
+                digests = {name: file.sha256 for name, file in old.items()}
+            else:
+                with path.open("rb") as stream:
+                    for name in version.blocks_of(database):
+                        digests[name] = hashlib.sha256(stream.read(BLOCK_BYTES)).hexdigest()
+        return {name: file for name, file in version.blocks_of(database).items() if digests.get(name) != file.sha256}
 
     def _download(self, name: str, file: SharedFile) -> None:
         """Download a file to the folder of incoming ones. Raise FileNotFoundError without the object."""
@@ -274,6 +292,7 @@ class Replica:
             if prepared.is_file() and prepared.stat().st_size == file.bytes:
                 link_or_copy(prepared, part)
                 if sha256(part) == file.sha256:
+                    sync_path(part)
                     part.replace(target)
                     return
                 part.unlink()
@@ -282,7 +301,10 @@ class Replica:
             raise LibraryDamaged(
                 f"{self.url}/{file.key} differs from its checksum: restore this object from a backup of the bucket"
             )
-        part.replace(target)
+        # Once the state names the file, nothing reads it again to compare it.
+        with translate_errors(self.folder):
+            sync_path(part)
+            part.replace(target)
 
     def _incoming(self, file: SharedFile) -> Path:
         return self.folder / _INCOMING / file.key.rpartition("/")[2]
@@ -300,23 +322,34 @@ class Replica:
             target.unlink(missing_ok=True)
             source.unlink(missing_ok=True)
             return
+        # After a kill the file may have blocks of both versions.
+        self._mark_of_change(name).touch()
         with os.fdopen(open_private(source, os.O_RDWR), "r+b") as stream:
             for index, (block, file) in enumerate(blocks.items()):
                 if block in changed:
                     stream.seek(index * BLOCK_BYTES)
                     stream.write(self._incoming(file).read_bytes())
             stream.truncate(sum(file.bytes for file in blocks.values()))
+            stream.flush()
+            os.fsync(stream.fileno())
         copy = self.folder / _INCOMING / name
         shutil.copyfile(source, copy)
         if not target.exists():
+            sync_path(copy)
             copy.replace(target)
             return
         with closing(sqlite3.connect(copy)) as new, closing(sqlite3.connect(target, timeout=60)) as current:
             new.backup(current)
 
-    def _retire(self, version: SharedVersion, retired: Mapping[str, float]) -> dict[str, float]:
-        """Remove files that no version has had for a while, and return the others that the version lacks."""
-        now = time.time()
+    def _mark_of_change(self, database: str) -> Path:
+        """Return the path of a file that exists while the blocks are changed, until the state names the new ones."""
+        return self.folder / _BLOCKS / f"{database}.changing"
+
+    def _retire(self, version: SharedVersion, retired: Mapping[str, float], now: float) -> dict[str, float]:
+        """Remove files that no version has had for a while, and return the others that the version lacks.
+
+        `now` is by the clock of the server. That of this machine may be corrected while a search reads a file.
+        """
         remaining = {}
         for folder in _FOLDERS:
             for path in (self.folder / folder).rglob("*"):
@@ -330,19 +363,19 @@ class Replica:
                     remaining[name] = since
         return remaining
 
-    def check_out(self) -> None:
-        """Make the folder of a writer anew, with the files of this version. The caller holds the writer's lock."""
-        version = self.version()
-        with translate_errors(self.writing):
-            if self.writing.exists():
-                shutil.rmtree(self.writing)
-            self.writing.mkdir(mode=0o700)
+    def check_out(self, folder: Path) -> None:
+        """Make a folder anew, with the files of this version: a library of its own. No other process may use it."""
+        with translate_errors(folder), FileLock(self.folder / _LOCK, thread_local=False):
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir(mode=0o700)
+            version = self.version()
             if version is None:
                 return
             for name in version.files:
                 if "#" in name:
                     continue
-                target = self.writing / name
+                target = folder / name
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 # The engines rewrite the descriptions. The other files never change.
                 if target.suffix == ".json":
@@ -351,8 +384,8 @@ class Replica:
                     link_or_copy(self.folder / name, target)
             for name in DATABASES:
                 if version.blocks_of(name):
-                    shutil.copyfile(self.folder / _BLOCKS / name, self.writing / name)
-            restrict_to_owner(self.writing)
+                    shutil.copyfile(self.folder / _BLOCKS / name, folder / name)
+            restrict_to_owner(folder)
 
     def remove_replies(self) -> None:
         """Remove the cached replies of this machine, since they may quote deleted documents."""
@@ -386,7 +419,12 @@ class Replica:
         with translate_errors(self.folder):
             with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
                 json.dump(values, file)
+                file.flush()
+                os.fsync(file.fileno())
             new.replace(self.folder / _STATE)
+            sync_path(self.folder)
+            for name in DATABASES:
+                self._mark_of_change(name).unlink(missing_ok=True)
 
 
 def link_or_copy(source: Path, target: Path) -> None:

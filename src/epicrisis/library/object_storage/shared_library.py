@@ -7,18 +7,27 @@ a folder of its own and publishes it as a whole (`shared_writer`). Both folders 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from epicrisis.errors import EpicrisisError
+from filelock import FileLock, Timeout
+
+from epicrisis.errors import EpicrisisError, LibraryBusy
+from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.manifest import LibraryManifest, read_manifest
 from epicrisis.library.object_storage.replica import Replica, find_replica, refresh_replica
 from epicrisis.library.object_storage.shared_writer import SharedWriter
+from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport
 from epicrisis.protocols import StoredDocument
 
-__all__ = ["SharedLibrary", "create_library", "open_library", "refresh_replica", "repair_library"]
+_BULK_SECONDS = 300.0
+_SNAPSHOT = "snapshot"
+__all__ = ["SharedLibrary", "create_library", "open_library", "open_snapshot", "refresh_replica", "repair_library"]
 
 
 class SharedLibrary(LibraryStore):
@@ -31,6 +40,8 @@ class SharedLibrary(LibraryStore):
     _replica: Replica
     _writer: SharedWriter | None = None
     _has_failed = False
+    _bulk_until: float | None = None
+    """When to publish next during many additions."""
 
     def add(self, documents: Sequence[StoredDocument]) -> None:
         """Add or replace all documents, durably on the server. Raise LibraryError for notes on another machine."""
@@ -45,6 +56,25 @@ class SharedLibrary(LibraryStore):
         if self._writer is not None and revisions is None:
             self._writer.request_deletion()
         self._publish()
+
+    def purge(self, on_step: Callable[[str], None]) -> None:
+        """Write all files anew, and have the next publication remove the objects of all earlier versions."""
+        super().purge(on_step)
+        if self._writer is not None:
+            self._writer.request_removal()
+
+    def prepare_bulk(self) -> None:
+        """Publish additions every few minutes, until `optimize`. They are durable on the server only then."""
+        self._bulk_until = time.monotonic() + _BULK_SECONDS
+
+    def optimize(
+        self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
+    ) -> IndexReport | None:
+        """Join small files and refresh the vector index, see `LibraryStore.optimize`, and publish the result."""
+        report = super().optimize(recall, rebuild=rebuild, on_step=on_step)
+        self._bulk_until = None
+        self._publish()
+        return report
 
     def info(self) -> LibraryInfo:
         """Return a summary of the copy on this machine."""
@@ -65,6 +95,10 @@ class SharedLibrary(LibraryStore):
     def _publish(self) -> None:
         if self._writer is not None:
             with self._thread_lock:
+                if self._bulk_until is not None:
+                    if time.monotonic() < self._bulk_until:
+                        return
+                    self.prepare_bulk()
                 try:
                     self._writer.publish()
                     self._has_failed = False
@@ -112,6 +146,30 @@ def open_library(folder: Path, *, write: bool = False) -> LibraryStore:
         writer.release()
         raise
     return shared
+
+
+@contextmanager
+def open_snapshot(folder: Path) -> Iterator[LibraryStore]:
+    """Open the newest version for reading in a folder of its own, which stays as it is while a writer publishes.
+
+    Raise LibraryBusy if another process has one open, and the errors of `LibraryStore.open`.
+    """
+    read_manifest(folder)
+    replica = _find(folder)
+    snapshot = folder / _SNAPSHOT
+    lock = FileLock(folder / f"{_SNAPSHOT}.lock", timeout=0, thread_local=False)
+    with translate_errors(folder):
+        try:
+            lock.acquire()
+        except Timeout:
+            raise LibraryBusy(f"another process is copying {replica.url}: wait until it ends, or stop it") from None
+    try:
+        replica.check_out(snapshot)
+        with LibraryStore.open(snapshot) as library:
+            yield library
+    finally:
+        shutil.rmtree(snapshot, ignore_errors=True)
+        lock.release()
 
 
 def repair_library(folder: Path) -> LibraryInfo:

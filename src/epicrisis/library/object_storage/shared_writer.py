@@ -6,6 +6,7 @@ conditional write replaces the current version (`shared_version`). A kill before
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -37,6 +38,7 @@ from epicrisis.library.object_storage.shared_version import (
 from epicrisis.library.object_storage.writer_lease import WriterLease
 from epicrisis.privacy import open_private
 from epicrisis.protocols import StoredDocument
+from epicrisis.remote_libraries import announce
 
 _OWNER = "owner"
 _STAGE = "publishing"
@@ -64,6 +66,10 @@ class SharedWriter:
         self._retired: dict[str, float] = {}
         """Objects of earlier versions of this writer, and when they were replaced."""
         self._deletions = 0
+        self._unconfirmed: SharedVersion | None = None
+        """The last version whose commit failed. It is the current one if only the replies of the server were lost."""
+        self._must_remove = False
+        self._has_announced = False
         self.folder = replica.writing
 
     @classmethod
@@ -105,19 +111,23 @@ class SharedWriter:
             if copy is None or copy.commit != self._version.commit:
                 raise self._describe_takeover()
             if stored.age > _GRACE_SECONDS:
-                self._remove_unused_objects()
+                self.remove_unused_objects()
         self._move_local_files(self.folder, self._replica.folder)
         if new:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(mode=0o700)
         else:
-            self._replica.check_out()
+            self._replica.check_out(self.folder)
         self._move_local_files(self._replica.folder, self.folder)
 
     def request_deletion(self) -> None:
         """Remove the cached replies, and those of all readers with the next version."""
         self._deletions += 1
         self._replica.remove_replies()
+
+    def request_removal(self) -> None:
+        """Have the next publication remove the objects of all earlier versions, without waiting for slow readers."""
+        self._must_remove = True
 
     def publish(self) -> None:
         """Publish the content of the writer's folder as the next version, durably. Without changes do nothing.
@@ -128,22 +138,36 @@ class SharedWriter:
         self._refuse_notes()
         if self._lease.is_lost:
             raise self._describe_loss()
+        self._adopt_unconfirmed()
+        old = self._version
         stage = self.folder / _STAGE
         try:
             with translate_errors(self.folder):
                 shutil.rmtree(stage, ignore_errors=True)
                 stage.mkdir(mode=0o700)
-                paths = self._stage_files(stage)
-            files = self._upload(paths)
+                paths, unchanged = self._stage_files(stage)
+            files = self._upload(paths) | unchanged
         finally:
             shutil.rmtree(stage, ignore_errors=True)
-        old = self._version
         if old is not None and old.files == files and not self._deletions:
             return
         self._commit(old, files, 0 if old is None else old.number + 1, self._etag)
         self._deletions = 0
-        if old is not None:
-            self._remove_retired(old)
+        if self._must_remove:
+            self.remove_unused_objects()
+            self._must_remove = False
+        elif old is not None:
+            self._retire(old)
+            self._remove_retired()
+
+    def _adopt_unconfirmed(self) -> None:
+        """Go on from the last version whose commit failed, if the server has it."""
+        new, old = self._unconfirmed, self._version
+        if new is not None and self._has_committed(new):
+            self._version = new
+            if old is not None:
+                self._retire(old)
+        self._unconfirmed = None
 
     def release(self) -> None:
         """Give the lock back, and leave the new files to the copy that this machine reads."""
@@ -158,8 +182,11 @@ class SharedWriter:
             self._lease.release()
             self._lock.release()
 
-    def _stage_files(self, stage: Path) -> dict[str, Path]:
-        """Link all files of the library, at one moment, and return their paths by name. Databases are in blocks."""
+    def _stage_files(self, stage: Path) -> tuple[dict[str, Path], dict[str, SharedFile]]:
+        """Link all files of the library, at one moment, and return their paths by name.
+
+        Databases are in blocks. Those that the current version has already are returned with their objects.
+        """
         paths = {}
         for name in sorted(list_current_files(self.folder)):
             if name != manifest.NAME:
@@ -167,6 +194,8 @@ class SharedWriter:
         paths[manifest.NAME] = self.folder / manifest.NAME
         names = set(paths)
         paths |= self._stage_words(stage)
+        old = {} if self._version is None else self._version.files
+        unchanged = {}
         for database in DATABASES:
             if (self.folder / database).exists():
                 copy = stage / database
@@ -175,9 +204,12 @@ class SharedWriter:
                     _forget_other_files(copy, names)
                 for index, block in enumerate(_read_blocks(copy)):
                     name = f"{database}#{index:06d}"
-                    paths[name] = stage / name
-                    paths[name].write_bytes(block)
-        return paths
+                    if name in old and old[name].sha256 == hashlib.sha256(block).hexdigest():
+                        unchanged[name] = old[name]
+                    else:
+                        paths[name] = stage / name
+                        paths[name].write_bytes(block)
+        return paths, unchanged
 
     def _stage_words(self, stage: Path) -> dict[str, Path]:
         """Link the files of one commit of the word index. A merge in the background may remove them meanwhile."""
@@ -232,6 +264,7 @@ class SharedWriter:
                 raise self._describe_loss() from None
             except StorageError:
                 if attempt == _ATTEMPTS - 1:
+                    self._unconfirmed = new
                     raise
                 time.sleep(2**attempt / 4)
         self._version = new
@@ -255,21 +288,31 @@ class SharedWriter:
         self._etag = stored.etag
         return True
 
-    def _remove_retired(self, old: SharedVersion) -> None:
-        """Remove the objects that no version has had for a while."""
+    def _retire(self, old: SharedVersion) -> None:
+        """Note the objects of the old version that the current one lacks."""
         assert self._version is not None
         now = time.monotonic()
         current = {file.key for file in self._version.files.values()}
         for file in old.files.values():
             if file.key not in current:
                 self._retired[file.key] = now
-        due = [key for key, since in self._retired.items() if now - since > _GRACE_SECONDS]
-        if due:
-            self._objects.delete(due)
-            for key in due:
-                del self._retired[key]
 
-    def _remove_unused_objects(self) -> None:
+    def _remove_retired(self) -> None:
+        """Remove the objects that no version has had for a while. Where that fails, a later publication does it."""
+        now = time.monotonic()
+        due = [key for key, since in self._retired.items() if now - since > _GRACE_SECONDS]
+        try:
+            self._objects.delete(due)
+        except EpicrisisError as error:
+            # The version is published, so the caller's changes are saved.
+            if not self._has_announced:
+                announce(f"objects of earlier versions stay in the bucket and take room: {error.message}")
+            self._has_announced = True
+            return
+        for key in due:
+            del self._retired[key]
+
+    def remove_unused_objects(self) -> None:
         """Remove the objects that the current version lacks: of earlier versions, and of killed writers.
 
         Raise LibraryBusy if another writer has taken over: its objects may be among those in the folder.
@@ -318,12 +361,15 @@ def _is_immutable(name: str) -> bool:
 def _copy_database(source: Path, target: Path) -> None:
     """Copy a database at one moment, with the writes that are still in its log."""
     with closing(sqlite3.connect(source, timeout=60)) as current, closing(sqlite3.connect(target)) as copy:
+        # The copy lives until its blocks are uploaded.
+        copy.execute("PRAGMA synchronous=OFF")
         current.backup(copy)
 
 
 def _forget_other_files(database: Path, names: Iterable[str]) -> None:
     """Remove the checksums of files that are not published: those of earlier versions of the table."""
     with closing(sqlite3.connect(database)) as copy, copy:
+        copy.execute("PRAGMA synchronous=OFF")
         copy.execute(
             "DELETE FROM data_files WHERE path NOT IN (SELECT value FROM json_each(?))", (json.dumps([*names]),)
         )

@@ -18,6 +18,7 @@ from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
 from epicrisis.models.chat.endpoint_pool import EndpointPool, PooledCallsModel
 from epicrisis.models.chat.retries import RetryingModel
+from epicrisis.models.chat.traced_calls import TracedModel
 from epicrisis.models.model_files import find_model
 from epicrisis.protocols import ChatModel
 from epicrisis.settings import ROLES, ModelSettings, Settings
@@ -95,7 +96,8 @@ def add_layers(
     5. concurrency: a call holds its place while it waits for the rate, or admitted calls would all start at once later.
        Of several endpoints, this layer assigns one to the call;
     6. rate: right before the call, since its window counts starts;
-    7. budget: reserves only for a call about to be sent, so a call cancelled in a queue costs nothing.
+    7. budget: reserves only for a call about to be sent, so a call cancelled in a queue costs nothing;
+    8. tracing: measures each try, without the waits above.
 
     Roles that use the same model must share the returned object, and with it one concurrency and rate limit. The
     caller closes `cache`.
@@ -104,8 +106,9 @@ def add_layers(
 
 
 def add_limits(model: ChatModel, settings: ModelSettings, budget: layers.Budget | None = None) -> ChatModel:
-    """Return the model in layers 3 to 7 of `add_layers`, which all users of the model must share."""
+    """Return the model in layers 3 to 8 of `add_layers`, which all users of the model must share."""
     pool = model if isinstance(model, EndpointPool) else None
+    model = TracedModel(model, settings)
     if budget is not None and (budget.settings.tokens, budget.settings.usd) != (None, None):
         model = layers.BudgetedModel(model, budget, build_cost_function(settings))
     if (settings.requests_per_minute, settings.tokens_per_minute) != (None, None):

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
 from epicrisis.answers import Usage
 from epicrisis.errors import ChatError, ContextOverflow, EndpointRejected, EpicrisisError, ReplyInvalid
@@ -52,6 +53,7 @@ from epicrisis.protocols import (
     Message,
     OptionLogprobs,
 )
+from epicrisis.telemetry import SpanAttributes, annotate
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection
@@ -121,6 +123,9 @@ class OpenAICompatibleModel:
         self._endpoint = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
         self._model = model or self._endpoint.model
         self._host = name or self._endpoint.host
+        parts = urlsplit(self._endpoint.base_url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._address: SpanAttributes = {"server.address": parts.hostname or "", "server.port": port}
         self.name = name or (f"{self._model} at {self._host}" if self._model else self._host)
         self._api_key = api_key or (lambda: None)
         self._timeout = timeout_seconds
@@ -276,6 +281,7 @@ class OpenAICompatibleModel:
             self._rejected |= {parameter}
 
     async def _send(self, body: dict[str, Any], request: ChatRequest, on_delta: DeltaCallback | None) -> CompletedReply:
+        annotate(self._address)
         async with self._connect(UNKNOWN_USAGE) as connection:
             if on_delta is not None and body.get("stream"):
                 events = connection.stream("/chat/completions", body)

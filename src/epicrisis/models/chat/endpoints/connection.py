@@ -20,6 +20,7 @@ from epicrisis.errors import ModelMissing, ReplyInvalid, SettingsError
 from epicrisis.models.chat.endpoints.endpoint import Endpoint
 from epicrisis.models.chat.endpoints.failures import CredentialsMissing, RefusedCall, parse_error_body
 from epicrisis.privacy import silence_dependency_logs
+from epicrisis.telemetry import make_trace_headers
 
 CONNECT_SECONDS = 10.0
 KEEPALIVE_SECONDS = 2.0
@@ -41,6 +42,7 @@ class Connection:
     def __init__(self, endpoint: Endpoint, key: str | None, timeout: float | None, concurrency: int) -> None:
         silence_dependency_logs()
         self._host = endpoint.host
+        self._is_local = endpoint.local
         headers = {
             "Accept": "application/json",
             # A small compressed reply could unpack to more than the memory holds.
@@ -129,7 +131,9 @@ class Connection:
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> AsyncIterator[httpx2.Response]:
         """Yield the response, whose content is still to be read. Raise RefusedCall for a refusal or a redirect."""
-        async with self._client.stream(method, path, json=body) as response:
+        # Other machines are not told which calls belong to one question.
+        headers = make_trace_headers() if self._is_local else None
+        async with self._client.stream(method, path, json=body, headers=headers) as response:
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise ReplyInvalid(f"{self._host} compresses its replies against the request: check its proxy")
             if not response.is_success:
