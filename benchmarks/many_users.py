@@ -53,7 +53,9 @@ def main() -> None:
         return
     options = parse_options()
     searches = list(dict.fromkeys(options.by))
-    print("| library | search | users, pause | searches, faults | a second | p50, p95, p99 | CPU of servers, database |")
+    print(
+        "| library | search | users, pause | searches, faults | a second | p50, p95, p99 | CPU of servers, database |"
+    )
     print("|---|---|---|---|---|---|---|")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -113,9 +115,7 @@ def run_server(place: str, folder: Path) -> Iterator[ServerProcess]:
         process.wait(timeout=90)
 
 
-def measure(
-    servers: Sequence[ServerProcess], waits: Waits, by: str, round_: int, options: argparse.Namespace
-) -> None:
+def measure(servers: Sequence[ServerProcess], waits: Waits, by: str, round_: int, options: argparse.Namespace) -> None:
     """Let the users search one library for the seconds of a round, and add what they received."""
     questions = write_questions(round_)
     asyncio.run(search_all(servers, Waits(), by, questions, 16, 2.0, 0.0))
