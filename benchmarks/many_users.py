@@ -1,6 +1,6 @@
 """Let many users search several libraries in turn, each through its own `epicrisis serve`, and compare what they wait.
 
-    python benchmarks/many_users.py adopt LIBRARY                      # a library of large_library.py gets MiniLM's name
+    python benchmarks/many_users.py adopt LIBRARY          # a library of large_library.py gets the name of MiniLM
     python benchmarks/many_users.py FOLDER@1 FOLDER@2 URL@2 --users 200 --pause 20 --seconds 60 --rounds 2
 
 `@2` starts two server processes, with the users split over both. All servers run all the time; each round loads one
@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from server_load import ServerProcess, describe_times, fetch, wait_until_ready
 
@@ -86,7 +87,11 @@ def adopt_encoder(place: str) -> None:
     from epicrisis.remote_libraries import library_folder
 
     encoder = ModelPool().load_encoder("minilm", load_settings())
-    names = {"encoder_name": "minilm", "encoder_fingerprint": encoder.fingerprint, "max_tokens": encoder.max_tokens}
+    names: dict[str, Any] = {
+        "encoder_name": "minilm",
+        "encoder_fingerprint": encoder.fingerprint,
+        "max_tokens": encoder.max_tokens,
+    }
     path = library_folder(place)
     manifest = dataclasses.replace(read_manifest(path), **names)
     if "://" not in place:

@@ -358,6 +358,9 @@ class LibraryStore:
     def prepare_bulk(self) -> None:
         """Prepare for many additions, which end with `optimize`. A library in a folder needs no preparation."""
 
+    def prepare_addition(self) -> None:
+        """Prepare for an addition, which ends with `compact`. A library in a folder needs no preparation."""
+
     def move_if_large(self, on_step: Callable[[str], None]) -> bool:
         """Move more than EXACT_LIMIT passages to LanceDB. Return whether they stay, as the extra `large` is missing.
 
