@@ -273,7 +273,7 @@ def measure(options: argparse.Namespace, endpoints: Sequence[Endpoint], count: i
     chance = random.Random(count)
     while code == -signal.SIGKILL:
         is_killed = restarts < options.restarts
-        kill_after = chance.uniform(2.0, 2 * options.pause + 2) if is_killed else None
+        kill_after = chance.uniform(2.0, 2 * options.restart_pause) if is_killed else None
         code, seconds, peak = run_command(program, log, kill_after=kill_after)
         cpu, memory, restarts = cpu + seconds, max(memory, peak), restarts + is_killed
     elapsed = time.monotonic() - start
@@ -313,6 +313,9 @@ def main() -> None:
     parser.add_argument("--kills", action="store_true", help="kill endpoints all the time")
     parser.add_argument("--restarts", type=int, default=0, help="kills of the command itself")
     parser.add_argument("--pause", type=float, default=3.0, help="seconds between kills, on average")
+    parser.add_argument(
+        "--restart-pause", type=float, default=6.0, help="seconds until the command is killed, on average"
+    )
     parser.add_argument("--setting", action="append", default=[])
     options = parser.parse_args()
     with open_endpoints(options.endpoints, options.places, options.delay, words=not options.whole) as endpoints:

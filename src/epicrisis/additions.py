@@ -8,11 +8,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
+from epicrisis.cluster import ClusterAddress, join_cluster
+from epicrisis.cluster_encoding import ClusterEncoder
 from epicrisis.components import load_ingest_encoder
 from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.corpus.note_documents import NoteCleaning
@@ -21,6 +24,7 @@ from epicrisis.corpus.reader_base import DeletedDocument, FileDocument, FileFing
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, check_vectors, content_hash, open_or_create
 from epicrisis.library.ingest_batches import IngestCounts, IngestProgress, IngestReport
 from epicrisis.library.library import LibraryStore
@@ -29,6 +33,7 @@ from epicrisis.library.passage_table import find_fault
 from epicrisis.library.splitters import check_notes_fit_window, split_document
 from epicrisis.model_pool import ModelPool
 from epicrisis.models.encoders import PrecomputedEncoder
+from epicrisis.patient_data_policy import check_cluster, record_cluster, refuse_note
 from epicrisis.privacy import guard_network
 from epicrisis.protocols import Encoder, PassageStore, StoredDocument
 from epicrisis.settings import Settings
@@ -54,6 +59,8 @@ class AddOptions:
     collection: str = ""
     """The collection of Zotero whose items are read; empty: all."""
     cleaning: NoteCleaning = field(default_factory=lambda: NoteCleaning(removal_log=RemovalLog(keep_texts=True)))
+    cluster: ClusterAddress | None = None
+    """Where passages are encoded. None: in this process."""
 
 
 def add_files(
@@ -74,8 +81,14 @@ def add_files(
     `documents` are added after those of the files; there must be one or the other. No other machine can be contacted
     meanwhile, since the files may hold patients' notes. `encoder` is a loaded encoder and its name, by default that of
     the library or the settings. `files` counts the files as they are read. `only`: of folders, these files alone are
-    added. Raises UserError for wrong arguments before a library is created, and StorageError.
+    added. Raises UserError for wrong arguments before a library is created, StorageError, and ClusterError.
     """
+    if options.cluster is not None:
+        if settings.store is not None or options.format == READY_MADE:
+            raise InputError(
+                "--on encodes for libraries of epicrisis, and not the documents that bring their vectors: leave it out"
+            )
+        check_cluster(settings, library, options.cluster)
     read_files = None
     if sources or not documents:
         read_files = partial(
@@ -105,6 +118,8 @@ def _add_items(
     if read_files is not None:
         in_files = read_files(previous=complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
         items = chain(in_files, documents)
+    if options.cluster is not None:
+        items = _check_notes(items, settings, library, options.cluster)
     # The first item is read now, so that wrong arguments fail before a library is created.
     first = list(islice(items, 1))
     ready_made = options.format == READY_MADE
@@ -114,15 +129,23 @@ def _add_items(
         # An encoder that could not read all notes is refused before a library is created.
         recount = dataclasses.replace(options.cleaning, removal_log=RemovalLog())
         check_notes_fit_window(read_files(cleaning=recount, only_notes=True), splitter, loaded)
-    store = open_or_create(library, loaded, name, options.overlap, options.splitter, ready_made, options.chunk_tokens)
     removal_log = options.cleaning.removal_log
-    with store:
+    with ExitStack() as resources:
+        reading: Encoder = loaded
+        if options.cluster is not None:
+            if on_progress is not None:
+                step = "starting Ray" if not options.cluster.is_remote else "joining the cluster"
+                on_progress(dataclasses.replace(IngestCounts().build(IngestProgress, 0.0), step=step))
+            reading = _distribute(loaded, name, settings, options.cluster, resources)
+        store = resources.enter_context(
+            open_or_create(library, reading, name, options.overlap, options.splitter, ready_made, options.chunk_tokens)
+        )
         removal_log.write_to(store.path)
         try:
             report = add_documents(
                 store,
                 chain(first, items),
-                loaded,
+                reading,
                 replace=options.replace,
                 literature=options.literature,
                 on_progress=on_progress,
@@ -131,7 +154,30 @@ def _add_items(
                 check_vectors(store, loaded)
         finally:
             removal_log.close()
+            record_cluster(settings, store.path, options.cluster)
     return dataclasses.replace(report, removed=removal_log.summary() if removal_log.has_sources else None)
+
+
+def _check_notes(
+    items: Iterable[ReaderItem], settings: Settings, library: Path, cluster: ClusterAddress
+) -> Iterator[ReaderItem]:
+    """Yield the items. Raises SettingsError at a patient's note that must not leave this machine."""
+    for item in items:
+        document = item.document if isinstance(item, FileDocument) else item
+        if isinstance(document, Document) and document.patient is not None:
+            refuse_note(settings, library, cluster)
+        yield item
+
+
+def _distribute(
+    encoder: Encoder, name: str, settings: Settings, cluster: ClusterAddress, resources: ExitStack
+) -> ClusterEncoder:
+    """Return the encoder, with passages encoded by the cluster. `resources` leaves it."""
+    if isinstance(encoder, PrecomputedEncoder):
+        encoder.encode_passages([("", "")])
+    ray = resources.enter_context(join_cluster(cluster))
+    is_here = not cluster.is_remote
+    return ClusterEncoder(ray, encoder, name, settings.home, threads=settings.threads, same_machine=is_here)
 
 
 def _add_to_own_store(

@@ -16,6 +16,7 @@ EpicrisisError
 ├── ScopeViolation                exit code 2: a passage outside the scope reached a prompt; nothing was sent
 ├── BudgetExceeded                exit code 2: the next call might exceed the budget; it was not made
 ├── RunStopped                    exit code 2: too many questions failed in a row
+├── ClusterError                  exit code 2: a cluster cannot be joined, or was lost
 └── ChatError                     exit code 2: a call of a chat model failed; contains its usage
     ├── EndpointUnreachable       refused, reset, no such host                 (retryable)
     ├── EndpointTimeout           no answer in time                            (retryable)
@@ -125,6 +126,10 @@ class BudgetExceeded(EpicrisisError, exit_code=2):
 
 class RunStopped(EpicrisisError, exit_code=2):
     """Too many questions failed in a row, so the remaining ones were not asked."""
+
+
+class ClusterError(EpicrisisError, exit_code=2):
+    """A cluster cannot be started or joined, was lost, or its nodes cannot do the work."""
 
 
 class ChatError(EpicrisisError, exit_code=2):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from epicrisis.cluster import ClusterAddress
 from epicrisis.errors import SettingsError
 from epicrisis.library.library_parts import REPLIES
 from epicrisis.library.patients import holds_patients
@@ -17,6 +18,10 @@ from epicrisis.library.remote_consent import allow_remote, read_remote
 from epicrisis.privacy import local_path, set_local_only
 from epicrisis.settings import Settings
 from epicrisis.telemetry import check_local_only
+
+_REFUSED_NOTES = (
+    "the nodes of {} would read patients' notes: use --on local, or give --allow-remote once for this library"
+)
 
 
 def protect_patient_data(settings: Settings, *libraries: Path | str | None) -> Settings:
@@ -48,6 +53,32 @@ def list_remote_hosts(settings: Settings, *libraries: Path | str | None) -> list
     if settings.local_only or not _folders_with_notes(settings, libraries):
         return []
     return sorted({host for _, host in settings.remote_hosts()})
+
+
+def check_cluster(settings: Settings, library: Path, cluster: ClusterAddress) -> None:
+    """Raise SettingsError if documents may not leave this machine for this cluster, whose nodes read their text."""
+    if not cluster.is_remote:
+        return
+    if settings.local_only:
+        raise SettingsError(f"--local-only is on, and the nodes of {cluster} would read the documents: use --on local")
+    if holds_patients(library):
+        refuse_note(settings, library, cluster)
+
+
+def refuse_note(settings: Settings, library: Path, cluster: ClusterAddress) -> None:
+    """Raise SettingsError unless a patient's note may leave this machine for this cluster."""
+    if cluster.is_remote and not _allows_notes(settings, library):
+        raise SettingsError(_REFUSED_NOTES.format(cluster))
+
+
+def record_cluster(settings: Settings, library: Path, cluster: ClusterAddress | None) -> None:
+    """Record in the library that this cluster may receive its notes, if `allow_remote` permitted it."""
+    if cluster is not None and cluster.is_remote and settings.allow_remote and holds_patients(library):
+        allow_remote(library, [cluster.host])
+
+
+def _allows_notes(settings: Settings, library: Path) -> bool:
+    return settings.allow_remote or read_remote(library).allowed
 
 
 def reply_cache_path(settings: Settings, library: Path | None) -> Path:

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
@@ -47,7 +48,7 @@ from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
-from epicrisis.library.patient_check import check_patient, resolve_patient
+from epicrisis.library.patient_check import check_patients, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.model_pool import ModelPool
@@ -87,7 +88,7 @@ WITHOUT_MODEL = frozenset({"evidence"})
 """Strategies without a chat model."""
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
-CONCURRENT_SEARCHES = 2
+CONCURRENT_SEARCHES, CHECKED_QUESTIONS = 2, 500
 
 # fmt: off
 _ANSWER_SETTINGS = {
@@ -237,11 +238,9 @@ class Pipeline:
 
         With `by_number` a record number is accepted as well as the patient's id.
         """
-        for question in questions if self._rosters else ():
-            patient = question.patient
-            if by_number:
-                patient = await self._offload(resolve_patient, self._rosters, patient)
-            await self._offload(check_patient, self._rosters, replace(question, patient=patient))
+        remaining = iter(questions if self._rosters else ())
+        while some := list(islice(remaining, CHECKED_QUESTIONS)):
+            await self._offload(check_patients, self._rosters, some, by_number=by_number)
 
     async def resolve_scope(self, scope: Scope) -> Scope:
         """Return the scope with the patient's id in place of a record number."""

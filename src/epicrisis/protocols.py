@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError
@@ -48,6 +48,17 @@ class Encoder(Protocol):
 
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
         """Return an array of shape `(n, d)` for pairs (title, text), in order. An empty title is no title."""
+
+
+@runtime_checkable
+class ParallelEncoder(Encoder, Protocol):
+    """Encodes passages on other cores or machines while this process does something else."""
+
+    def start_passages(self, texts: Sequence[tuple[str, str]]) -> Callable[[], Vectors]:
+        """Begin `encode_passages` and return a function that waits for its result, or raises its error.
+
+        Texts of similar length should be neighbours.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +15,11 @@ from epicrisis.cli.app import app
 from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.cli.test_records import library
-from tests.support.loopback import USAGE, Endpoint, Scripted, serving, sse
+from tests.support.loopback import Endpoint, Scripted, answer_with, serving
 
 CHAT = "/v1/chat/completions"
 REPLY = json.dumps({"result": {"found": True, "answer": "Zinc shortens it."}})
-HEALTHY = Scripted(sse(*re.findall(r"\s*\S+", REPLY), usage=USAGE), kind="text/event-stream")
+HEALTHY = answer_with(REPLY)
 REFUSED = Scripted({"error": {"message": "no such model"}}, 404)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,18 +11,14 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import assert_one_line
-from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+from tests.support.loopback import USAGE, Endpoint, Scripted, answer_with, completion, serving
 
 pytestmark = pytest.mark.models
 
 CHAT = "/v1/chat/completions"
 
 
-def stream_reply(text: str) -> Scripted:
-    return Scripted(sse(*re.findall(r"\s*\S+", text), usage=USAGE), kind="text/event-stream")
-
-
-HEALTHY = stream_reply(json.dumps({"result": {"found": True, "answer": "Zinc shortens it."}}))
+HEALTHY = answer_with(json.dumps({"result": {"found": True, "answer": "Zinc shortens it."}}))
 
 BAD: dict[str, tuple[Scripted, str]] = {
     "HTML": (Scripted("<html><body>Welcome</body></html>", kind="text/html"), "ReplyInvalid"),
@@ -69,7 +64,7 @@ def test_ask_with_unreachable_endpoint_reports_one_line(small_library: Path, run
 
 
 def test_ask_with_reply_in_prose_reads_the_choice(endpoint: Endpoint, small_library: Path, run: Run) -> None:
-    endpoint.script[CHAT] = [stream_reply("The answer is B.")]
+    endpoint.script[CHAT] = [answer_with("The answer is B.")]
     result = run(
         "ask",
         small_library,

@@ -21,7 +21,7 @@ from epicrisis.printable import GUTTER
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Preflight, Question
 from tests.cli.conftest import Run
-from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving, sse
+from tests.support.loopback import Endpoint, Scripted, answer_with, completion, serving
 from tests.support.unsafe_text import ENCODED, UNSAFE, unsafe_in
 
 ENCODER = HashingEncoder(64, 128)
@@ -72,12 +72,8 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         yield server
 
 
-def streamed(text: str) -> Scripted:
-    return Scripted(sse(*re.findall(r"\s*\S+", text), usage=USAGE), kind="text/event-stream")
-
-
 def reply(**fields: object) -> Scripted:
-    return streamed(json.dumps({"result": {"found": True, **fields}}))
+    return answer_with(json.dumps({"result": {"found": True, **fields}}))
 
 
 @pytest.fixture
@@ -134,7 +130,7 @@ def test_ask_shows_hostile_replies_safely(
     numbered = [{"text": f"It lowers it. {EVIL} {UNSAFE}\n{FAKE}", "sentences": [1]}]
     endpoint.script[CHAT] = [reply(claims=numbered)]
     check_safe(run("ask", library, QUESTION, *model_options, "--setting", "citing=numbers", *more))
-    endpoint.script[CHAT] = [streamed(f"In prose {UNSAFE}\n{FAKE}")]
+    endpoint.script[CHAT] = [answer_with(f"In prose {UNSAFE}\n{FAKE}")]
     check_safe(run("ask", library, QUESTION, *model_options, *more))
     endpoint.script[CHAT] = [reply(quotes=quotes, answer="It does", choice=f"C {EVIL}")]
     check_safe(run("ask", library, QUESTION, *model_options, "--options", "yes,no", *more), succeeded=False)

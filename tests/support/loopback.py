@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ class Scripted:
     kind: str = "application/json"
     hangs: bool = False
     headers: dict[str, str] = field(default_factory=dict)
+    whole: Any = None
+    """The body for requests that want no stream, as JSON."""
 
 
 @dataclass
@@ -57,9 +60,12 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.endpoint.raw.append(raw)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.endpoint.asked.append((self.path, json.loads(raw) if raw else {}, headers))
+        request = json.loads(raw) if raw else {}
+        self.endpoint.asked.append((self.path, request, headers))
         self.endpoint.connections.add(self.client_address)
         reply = self.endpoint.next(self.path)
+        if reply.whole is not None and not request.get("stream"):
+            reply = Scripted(reply.whole)
         body = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
         self.send_response(reply.status)
         self.send_header("Content-Type", reply.kind)
@@ -122,6 +128,12 @@ def completion(text: str | None, finish: str = "stop", usage: dict[str, Any] | N
 
 
 USAGE = {"prompt_tokens": 50, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 20}}
+
+
+def answer_with(text: str) -> Scripted:
+    """Return a healthy response: a stream of words, or the whole reply, as the request wants it."""
+    stream = sse(*re.findall(r"\s*\S+", text), usage=USAGE)
+    return Scripted(stream, kind="text/event-stream", whole=completion(text, usage=USAGE))
 
 
 def sse(*pieces: str, usage: dict[str, Any] | None = None, finish: str | None = "stop") -> str:

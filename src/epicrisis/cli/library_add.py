@@ -13,7 +13,7 @@ from epicrisis.cli.article_options import Dois, FullText, Limit, Pmids, Searches
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.ingest_progress import describe_counts, show_ingest
 from epicrisis.cli.library_watch import watch_folders
-from epicrisis.cli.options import CONFIG, ENCODER, LOCAL_ONLY, SETTING, Json, LibraryPath
+from epicrisis.cli.options import ALLOW_REMOTE, CONFIG, ENCODER, LOCAL_ONLY, SETTING, Cluster, Json, LibraryPath
 from epicrisis.cli.run_progress import say_remarks, say_report_skipped
 from epicrisis.cli.terminal import counted, say_lines, show_json
 from epicrisis.errors import InputError
@@ -85,6 +85,7 @@ _Watch = Annotated[
     SETTING,
     CONFIG,
     LOCAL_ONLY,
+    ALLOW_REMOTE,
     examples=[
         "epicrisis library add ~/lib papers/*.jsonl reports/",
         "epicrisis library add ~/lib zotero-export/    # PDFs and the .bib or .ris file that describes them",
@@ -95,6 +96,7 @@ _Watch = Annotated[
         "--column type=note_type --column text=text",
         "epicrisis library add ~/lib --pmid 12377809 --doi 10.1056/NEJMoa1715274 --search 'aspirin preeclampsia'",
         "epicrisis library add ~/lib --watch ~/papers",
+        "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz --on ray://head.example.org:10001",
     ],
 )
 def add(
@@ -119,6 +121,7 @@ def add(
     full_text: FullText = False,
     collection: _Collection = "",
     watch: _Watch = False,
+    on: Cluster = None,
     *,
     flags: Flags,
     json: Json = False,
@@ -142,6 +145,8 @@ def add(
         raise InputError("--collection takes Zotero's folder: epicrisis library add LIBRARY ~/Zotero --collection NAME")
     if watch and request is not None:
         raise InputError("--watch takes folders alone: add the articles with a command of their own")
+    if watch and on is not None:
+        raise InputError("--watch adds a few files at a time: leave out --on")
     articles = fetch_items(settings, path, request, quiet=json) if request is not None else []
     # The sources may hold notes of patients, and adding them needs no other machine.
     set_local_only(True)
@@ -156,6 +161,7 @@ def add(
         literature=literature,
         columns=_columns(column or (), format),
         collection=collection,
+        cluster=on,
         cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
     )
     if watch:

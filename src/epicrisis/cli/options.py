@@ -10,6 +10,7 @@ from typer import Argument, BadParameter, Option
 
 from epicrisis.cli.command import SharedOption
 from epicrisis.cli.terminal import say
+from epicrisis.cluster import ClusterAddress, parse_cluster
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.privacy import set_local_only
 from epicrisis.remote_libraries import is_remote, library_folder, listen
@@ -51,6 +52,24 @@ LibraryOption = Annotated[
         metavar="FOLDER",
         parser=parse_library,
         help="Folder of the library, postgresql://... or s3://... Strategies without documents need none.",
+    ),
+]
+
+
+def _parse_cluster(text: str) -> ClusterAddress:
+    try:
+        return parse_cluster(text)
+    except InputError as error:
+        raise BadParameter(error.message) from None
+
+
+Cluster = Annotated[
+    ClusterAddress | None,
+    Option(
+        "--on",
+        metavar="local|ray://HOST:PORT",
+        parser=_parse_cluster,
+        help="Encode on a cluster of Ray, or on one started here (extra `ray`).",
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON for programs instead of text.")]

@@ -6,10 +6,12 @@ import dataclasses
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from types import FrameType
@@ -27,7 +29,7 @@ from epicrisis.library.patients import PatientRegistration, read_document_patien
 from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
 from epicrisis.printable import count_noun, printable, shorten
-from epicrisis.protocols import Encoder, StoredDocument, Vectors
+from epicrisis.protocols import Encoder, ParallelEncoder, StoredDocument, Vectors
 from epicrisis.telemetry import span
 from epicrisis.types import Document, Origin, Passage
 
@@ -44,6 +46,8 @@ _MARGIN = 0.6
 _MAX_ORIGINS = 10_000
 _MAX_STATEMENTS = 5_000
 _ENCODER_BATCH = 256
+_AHEAD = 1
+"""Batches that a parallel encoder reads while an earlier one is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +191,27 @@ class PendingDocument:
     origin: Origin | None = None
 
 
+@dataclass(slots=True)
+class _SentBatch:
+    """Documents whose vectors are being computed."""
+
+    documents: dict[str, PendingDocument]
+    passages: int
+    collect: Callable[[], list[Vectors]]
+    """Waits for the vectors `(n, d)` of each document."""
+    files: list[FileFingerprint]
+    """Files that are complete with this batch."""
+    sent: float
+    replaced: int
+    """Documents that exist in other versions."""
+
+
 class BatchWriter:
-    """Collects documents, statements and files, and commits them when there are enough or time runs out."""
+    """Collects documents, statements and files, and commits them when there are enough or time runs out.
+
+    With a parallel encoder the next batch is collected while it reads one, and it reads that one while the one before
+    is written. Batches are written in order.
+    """
 
     def __init__(
         self,
@@ -210,6 +233,9 @@ class BatchWriter:
         self._started = time.monotonic()
         self._documents: dict[str, PendingDocument] = {}
         self._passages = 0
+        self._sent: deque[_SentBatch] = deque()
+        self._ahead = _AHEAD if isinstance(encoder, ParallelEncoder) else 0
+        self._last_written = self._started
         self._batch_started = 0.0
         # Passages per second of the last batch, from encoding to acknowledgement.
         self._rate: float | None = None
@@ -217,15 +243,15 @@ class BatchWriter:
         self._statements: list[ArticleStatement] = []
 
     def add(self, pending: PendingDocument) -> None:
-        """Add a document to the batch. Commit before if it would be too large, and afterwards if it is full."""
+        """Add a document to the batch. Close it before if it would be too large, and afterwards if it is full."""
         if self._is_full(len(pending.passages)):
-            self.commit()
+            self._close_batch(self._ahead)
         if not self._documents:
             self._batch_started = time.monotonic()
         self._documents[pending.document.id] = pending
         self._passages += len(pending.passages)
         if self._is_full(0):
-            self.commit()
+            self._close_batch(self._ahead)
 
     def _is_full(self, additional: int) -> bool:
         """Return whether the batch with these additional passages would be too large or take too long."""
@@ -250,12 +276,24 @@ class BatchWriter:
             self.commit()
 
     def commit_if_pending(self, document_id: str) -> None:
-        """Write the batch if it contains this document."""
-        if document_id in self._documents:
+        """Write everything collected if it contains this document."""
+        if document_id in self._documents or any(document_id in batch.documents for batch in self._sent):
             self.commit()
 
     def commit(self) -> None:
         """Encode the batch and write everything collected. It is acknowledged when this returns."""
+        self._close_batch(0)
+
+    def _close_batch(self, ahead: int) -> None:
+        """Send the batch to the encoder, and write the oldest batches until `ahead` of them are left."""
+        self._send()
+        while len(self._sent) > ahead:
+            batch = self._sent.popleft()
+            with span("add batch", {"epicrisis.documents": len(batch.documents), "epicrisis.passages": batch.passages}):
+                self._write(batch)
+
+    def _send(self) -> None:
+        """Prepare the batch, and begin to encode it."""
         if self._origins:
             self.library.set_origins(self._origins)
             self._origins.clear()
@@ -281,23 +319,30 @@ class BatchWriter:
                 self.library.replace_statements(sorted(sources), self._statements)
         self._statements.clear()
         if self._documents:
-            size = {"epicrisis.documents": len(self._documents), "epicrisis.passages": self._passages}
-            with span("add batch", size):
-                self._commit_documents()
-        for file in self.whole_files:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            self.library.add_source(IngestedFile(file.sha256, file.name, file.bytes, now))
+            replaced = list(self.library.content_hashes(sorted(self._documents)))
+            collect = self._start_encoding(self.library.vectors_of(replaced))
+            self._sent.append(_SentBatch(self._documents, self._passages, collect, [], time.monotonic(), len(replaced)))
+            self._documents, self._passages = {}, 0
+        if self._sent:
+            self._sent[-1].files += self.whole_files
+        else:
+            self._record_files(self.whole_files)
         self.whole_files.clear()
 
-    def _commit_documents(self) -> None:
+    def _record_files(self, files: Sequence[FileFingerprint]) -> None:
+        for file in files:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            self.library.add_source(IngestedFile(file.sha256, file.name, file.bytes, now))
+
+    def _write(self, batch: _SentBatch) -> None:
+        """Wait for the vectors of a batch, and commit its documents."""
         start = time.monotonic()
-        replaced = list(self.library.content_hashes(sorted(self._documents)))
-        existing = self.library.vectors_of(replaced)
         with span("encode batch"):
-            vectors = self._encode_batch(existing)
-        marks_of = self.library.compute_marks([pending.document for pending in self._documents.values()])
+            vectors = batch.collect()
+        self.counts.encode_seconds += time.monotonic() - start
+        marks_of = self.library.compute_marks([pending.document for pending in batch.documents.values()])
         documents = []
-        for pending, rows in zip(self._documents.values(), vectors, strict=True):
+        for pending, rows in zip(batch.documents.values(), vectors, strict=True):
             document, passages = pending.document, list(pending.passages)
             if marks := marks_of.get(document.id):
                 for index, passage in enumerate(passages):
@@ -308,12 +353,13 @@ class BatchWriter:
         with uninterrupted(), span("write batch", {"epicrisis.store": type(self.library).__name__}):
             self.library.prepare_addition()
             self.library.add(documents)
-            self.counts.replaced += len(replaced)
-            self.counts.added += len(documents) - len(replaced)
-            self.counts.passages += self._passages
-            self._rate = self._passages / max(time.monotonic() - start, 1e-6)
-            self._documents.clear()
-            self._passages = 0
+            self.counts.replaced += batch.replaced
+            self.counts.added += len(documents) - batch.replaced
+            self.counts.passages += batch.passages
+            now = time.monotonic()
+            self._rate = batch.passages / max(now - max(batch.sent, self._last_written), 1e-6)
+            self._last_written = now
+        self._record_files(batch.files)
         self.report_progress()
         # Not in the block above: Ctrl-C leaves the library as it is, and the next addition moves it.
         self.counts.outgrown = self.library.move_if_large(self._report_step)
@@ -323,8 +369,11 @@ class BatchWriter:
         self.counts.step = step
         self.report_progress()
 
-    def _encode_batch(self, existing: Mapping[tuple[str, str], Vectors]) -> list[Vectors]:
-        """Return the vectors `(n, d)` of each document. `existing` maps (title, text) of old passages to vectors."""
+    def _start_encoding(self, existing: Mapping[tuple[str, str], Vectors]) -> Callable[[], list[Vectors]]:
+        """Begin to encode the batch, and return a function that waits for the vectors `(n, d)` of each document.
+
+        `existing` maps (title, text) of old passages to vectors.
+        """
         reusable = {_normalize(*text): vector for text, vector in existing.items()}
         vectors = np.empty((self._passages, self.library.manifest.dimensions), dtype=np.float32)
         missing: dict[int, Passage] = {}
@@ -341,23 +390,22 @@ class BatchWriter:
                     vectors[row] = vector
                 row += 1
             ends.append(row)
-        vectors[list(missing)] = self._encode(list(missing.values()))
-        return np.split(vectors, ends[:-1])
+        if self.library.manifest.splitter != "tokens":
+            self.counts.cut_off += sum(is_longer_than_window(passage, self._encoder) for passage in missing.values())
+        # Sorting by length avoids padding.
+        rows = sorted(missing, key=lambda row: len(missing[row].title) + len(missing[row].text))
+        texts = [(missing[row].title, missing[row].text) for row in rows]
+        if isinstance(self._encoder, ParallelEncoder):
+            wait = self._encoder.start_passages(texts)
+        else:
+            wait = partial(_encode, self._encoder, texts)
 
-    def _encode(self, passages: Sequence[Passage]) -> Vectors:
-        """Return the vectors `(n, d)` in the order of the passages. Sorting by length avoids padding."""
-        start = time.monotonic()
-        manifest = self.library.manifest
-        vectors = np.empty((len(passages), manifest.dimensions), dtype=np.float32)
-        order = sorted(range(len(passages)), key=lambda index: len(passages[index].title) + len(passages[index].text))
-        for first in range(0, len(order), _ENCODER_BATCH):
-            indexes = order[first : first + _ENCODER_BATCH]
-            texts = [(passages[index].title, passages[index].text) for index in indexes]
-            vectors[indexes] = self._encoder.encode_passages(texts)
-        if manifest.splitter != "tokens":
-            self.counts.cut_off += sum(is_longer_than_window(passage, self._encoder) for passage in passages)
-        self.counts.encode_seconds += time.monotonic() - start
-        return vectors
+        def collect() -> list[Vectors]:
+            if rows:
+                vectors[rows] = wait()
+            return np.split(vectors, ends[:-1])
+
+        return collect
 
     def finish(self) -> None:
         """Write the last batch, apply changed statements to existing documents, and compact the library."""
@@ -378,6 +426,14 @@ class BatchWriter:
         self.counts.skipped_items.close()
         report = self.counts.build(IngestReport, time.monotonic() - self._started)
         return dataclasses.replace(report, reasons=self.counts.skipped_items.by_reason())
+
+
+def _encode(encoder: Encoder, texts: Sequence[tuple[str, str]]) -> Vectors:
+    """Return the vectors `(n, d)` of these texts."""
+    blocks = []
+    for first in range(0, len(texts), _ENCODER_BATCH):
+        blocks.append(encoder.encode_passages(texts[first : first + _ENCODER_BATCH]))
+    return np.concatenate(blocks)
 
 
 def _normalize(title: str, text: str) -> tuple[str, str]:

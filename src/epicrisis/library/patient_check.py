@@ -6,7 +6,8 @@ Questions name patients by id, by record number, or by full name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 
@@ -64,6 +65,17 @@ def resolve_patient(rosters: Sequence[Roster], patient: str | None) -> str | Non
             f"or the number as number:... with its system (`epicrisis library patients {roster.path}` lists them)"
         )
     return next(iter(ids), patient)
+
+
+def check_patients(rosters: Sequence[Roster], questions: Iterable[Question], *, by_number: bool = False) -> None:
+    """Check these questions as `check_patient` does, against one state of the libraries.
+
+    With `by_number` a record number is accepted as well as the patient's id.
+    """
+    snapshots = list(map(Roster.snapshot, rosters))
+    for question in questions:
+        patient = resolve_patient(snapshots, question.patient) if by_number else question.patient
+        check_patient(snapshots, replace(question, patient=patient))
 
 
 def check_patient(rosters: Sequence[Roster], question: Question) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,44 +89,60 @@ class Roster:
         self._has_literature = self._is_declared = False
         self._ids_by_name: Mapping[str, Set[str]] = {}
         self._ids_by_number: Mapping[str, Set[str]] = {}
+        self._is_snapshot = False
+
+    def snapshot(self) -> Roster:
+        """Return the patients as they are now. Later changes are not seen, so its calls need not look for them."""
+        with self._lock:
+            self._refresh()
+            roster = copy(self)
+        roster._lock, roster._is_snapshot = threading.Lock(), True
+        return roster
 
     def patients(self) -> Mapping[str, PatientRecord]:
         """Map patient ids to their records, ordered by id."""
-        self._refresh()
-        return self._patients
+        with self._lock:
+            self._refresh()
+            return self._patients
 
     def has_literature(self) -> bool:
         """Return whether the library holds documents without a patient."""
-        self._refresh()
-        return self._has_literature
+        with self._lock:
+            self._refresh()
+            return self._has_literature
 
     def is_mixed(self) -> bool:
         """Return whether the library holds notes and documents without a patient that were not declared literature."""
-        self._refresh()
-        return bool(self._patients) and self._has_literature and not self._is_declared
+        with self._lock:
+            self._refresh()
+            return bool(self._patients) and self._has_literature and not self._is_declared
 
     def ids_by_name(self) -> Mapping[str, Set[str]]:
         """Map the keys of names (see `person_names.name_keys`) to patient ids."""
-        self._refresh()
-        return self._ids_by_name
+        with self._lock:
+            self._refresh()
+            return self._ids_by_name
 
     def ids_with_number(self, number: str) -> Set[str]:
         """Return the ids of the patients with this record number, given with or without its system."""
-        self._refresh()
-        return self._ids_by_number.get(normalize_text(number), set())
+        with self._lock:
+            self._refresh()
+            return self._ids_by_number.get(normalize_text(number), set())
 
     def _refresh(self) -> None:
-        with self._lock:
-            if self._table.is_moved():
-                self._table = self._library.open_table()
-                self._version = (-1, -1)
-            self._table.refresh()
-            version = (self._table.version, registry.read_version(self.path))
-            if self._version != version:
-                self._read()
-                self._version = version
-            if self._has_literature and not self._is_declared:
-                self._is_declared = registry.is_literature_declared(self.path)
+        """Read the library again if it has changed. The caller holds the lock."""
+        if self._is_snapshot:
+            return
+        if self._table.is_moved():
+            self._table = self._library.open_table()
+            self._version = (-1, -1)
+        self._table.refresh()
+        version = (self._table.version, registry.read_version(self.path))
+        if self._version != version:
+            self._read()
+            self._version = version
+        if self._has_literature and not self._is_declared:
+            self._is_declared = registry.is_literature_declared(self.path)
 
     def _read(self) -> None:
         summaries: dict[str, _RecordSummary] = defaultdict(_RecordSummary)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 import numpy as np
 
 from epicrisis.errors import ModelFileInvalid, ModelMissing
-from epicrisis.extensions import make_extension
+from epicrisis.extensions import find_package, make_extension
 from epicrisis.models import networks
 from epicrisis.models.catalogue import load_catalogue
-from epicrisis.models.model_files import NETWORK_FOLDERS, ModelFiles, compute_sha256, find_model
+from epicrisis.models.model_files import NETWORK_FOLDERS, ONNX, ModelFiles, compute_sha256, find_model
 from epicrisis.models.model_recipes import EncoderRecipe, SparseRecipe, TokenVectorsRecipe
 from epicrisis.printable import quote_for_shell
 from epicrisis.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVectors, Vectors
@@ -40,6 +40,13 @@ def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> E
     if name_or_path not in load_catalogue() and (extension := make_extension("encoder", name_or_path)) is not None:
         return extension  # type: ignore[no-any-return]
     return TextEncoder(find_model(name_or_path, "encoder", home), threads)
+
+
+def runs_on_torch(name_or_path: str, home: Path) -> bool:
+    """Return whether the encoder's weights need torch, which uses a GPU where there is one."""
+    if name_or_path not in load_catalogue() and find_package("encoder", name_or_path) is not None:
+        return False
+    return ONNX not in find_model(name_or_path, "encoder", home).part("article/").files
 
 
 CACHED_PASSAGES, CACHED_QUERIES = 20_000, 1_000

@@ -27,6 +27,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
 from epicrisis.errors import InputError, StorageError
 from epicrisis.printable import printable_json, replace_surrogates
@@ -157,8 +158,10 @@ def parse_line(path: Path, line: Line, line_type: type[L], content: str) -> L:
         ) from None
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path, *, fast: bool = False) -> Iterator[Line]:
     """Yield the JSON objects of a file in order; nothing if there is no file. The file is not changed.
+
+    With `fast`, numbers may be outside of the range that records hold: enough to find a line, not to use it.
 
     Skips blank lines and an incomplete last line, which a killed process leaves. A complete last line without a
     newline counts. Raises InputError if another line is not a JSON object, or if the file cannot be read.
@@ -167,7 +170,9 @@ def read_lines(path: Path) -> Iterator[Line]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                value = _parse_object(line)
+                value = _parse_quickly(line) if fast else None
+                if value is None:
+                    value = _parse_object(line)
                 if value is not None:
                     yield Line(number, start, value)
                 elif line.strip() and not _is_incomplete(line):
@@ -185,7 +190,7 @@ def read_latest_lines(path: Path, identity: Callable[[dict[str, Any]], Hashable]
     Raises InputError as `read_lines` does.
     """
     latest: dict[Hashable, tuple[int, int]] = {}
-    for line in read_lines(path):
+    for line in read_lines(path, fast=True):
         latest[identity(line.value)] = line.number, line.start
     with path.open("rb") as file:
         for number, start in latest.values():
@@ -280,6 +285,15 @@ def parse_json(text: str | bytes) -> Any:
     nested too deeply.
     """
     return json.loads(text, parse_int=_parse_integer, parse_float=_parse_finite, parse_constant=_parse_finite)
+
+
+def _parse_quickly(line: bytes) -> dict[str, Any] | None:
+    """Return the object of a usual line, at a fraction of the time of `_parse_object`; None for any other line."""
+    try:
+        value = from_json(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _parse_object(line: bytes) -> dict[str, Any] | None:

@@ -70,6 +70,8 @@ class CachedModel(Layer):
         super().__init__(inner)
         self._cache = cache
         self._fingerprint: str | None = None
+        self._capabilities: Capabilities | None = None
+        """Those in the cache, as far as this process knows: every question asks for them."""
         self._flights: dict[bytes, _Flight] = {}
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
@@ -104,15 +106,18 @@ class CachedModel(Layer):
 
     async def capabilities(self) -> Capabilities:
         """Return the model's current capabilities; when replaying, the last ones stored."""
+        current = None if self._cache.replay else await self._inner.capabilities()
+        if current is not None and current == self._capabilities:
+            return current
         key = _hash_parts("capabilities", await self.fingerprint())
         stored = self._cache.get_fact(key, Capabilities)
-        if self._cache.replay:
+        if current is None:
             if stored is None:
                 raise self._make_not_cached_error("capabilities")
             return stored
-        current = await self._inner.capabilities()
         if current != stored:
             self._cache.put_fact(key, current)
+        self._capabilities = current
         return current
 
     async def fingerprint(self) -> str:
