@@ -78,12 +78,12 @@ def main() -> None:
 
 def adopt_encoder(place: str) -> None:
     """Write MiniLM's name and fingerprint into the manifest of a library."""
-    from epicrisis.components import ModelPool
     from epicrisis.configuration import load_settings
     from epicrisis.library.checksums import ChecksumChanges, sha256
     from epicrisis.library.journal import Journal
     from epicrisis.library.manifest import NAME, read_manifest, write_manifest
     from epicrisis.library.postgresql.database import find_database
+    from epicrisis.model_pool import ModelPool
     from epicrisis.remote_libraries import library_folder
 
     encoder = ModelPool().load_encoder("minilm", load_settings())

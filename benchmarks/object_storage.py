@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from large_library import DIMENSIONS, QueryEncoder, documents, make_queries
+from large_library import DIMENSIONS, QueryEncoder, create_library, documents, make_queries
 
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
@@ -94,17 +94,7 @@ def measure_speed(count: int, folder: Path) -> None:
 def add(place: Path, count: int) -> None:
     """Create the library and add the documents."""
     encoder = HashingEncoder(DIMENSIONS, max_tokens=512)
-    library = LibraryStore.create(
-        place,
-        encoder_fingerprint=encoder.fingerprint,
-        encoder_name="synthetic",
-        dimensions=DIMENSIONS,
-        max_tokens=512,
-        overlap=0,
-        splitter="whole",
-        engine="lance",
-    )
-    with library:
+    with create_library(place, encoder, "lance") as library:
         add_documents(library, documents(count), encoder)
 
 
