@@ -24,8 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import large_library
 import numpy as np
-from large_library import DIMENSIONS, QueryEncoder, create_library, documents, make_queries
+from large_library import DIMENSIONS, QueryEncoder, documents, make_queries
 
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
@@ -94,7 +95,7 @@ def measure_speed(count: int, folder: Path) -> None:
 def add(place: Path, count: int) -> None:
     """Create the library and add the documents."""
     encoder = HashingEncoder(DIMENSIONS, max_tokens=512)
-    with create_library(place, encoder, "lance") as library:
+    with large_library.create_library(place, encoder, "lance") as library:
         add_documents(library, documents(count), encoder)
 
 
