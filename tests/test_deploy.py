@@ -20,6 +20,7 @@ import yaml  # type: ignore[import-untyped]
 from epicrisis.cli.app import app
 from epicrisis.configuration import load_settings
 from epicrisis.server.app import STOP_SECONDS, create_app
+from tests.support import deployment
 from tests.support.servers import open_library, open_resources, running
 
 ROOT = Path(__file__).parents[1]
@@ -176,3 +177,57 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit.write_text(text, encoding="utf-8")
     result = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_cluster_shows_only_the_proxy_and_stops_after_its_servers() -> None:
+    compose = deployment.read_compose({"EPICRISIS_HOST_NAME": "answers.example.org"})
+    services = compose["services"]
+    assert [name for name, service in services.items() if "ports" in service] == ["proxy"]
+    for network in ("database", "models"):
+        assert compose["networks"][network] == {"internal": True}
+    assert services["db"]["networks"] == ["database"]
+    assert services["model"]["networks"] == ["models"]
+    for name in deployment.NAMES:
+        server = services[name]
+        assert float(server["stop_grace_period"].removesuffix("s")) > STOP_SECONDS
+        assert (server["read_only"], server["cap_drop"]) == (True, ["ALL"])
+        values = check_serve_options(server["command"])
+        assert (values["behind_proxy"], values["host_name"][0]) == (True, "answers.example.org")
+        assert services["proxy"]["environment"][name.upper().replace("-", "_")] == f"{name}:8080"
+        assert {key: server[key] for key in server if key != "command"} == {
+            key: services["server-1"][key] for key in server if key != "command"
+        }
+    assert {mount.split(":")[1] for mount in services["admin"]["volumes"]} == {"/data", "/documents"}
+    for service in services.values():
+        assert set(service["networks"]) <= compose["networks"].keys()
+        assert set(service.get("depends_on", ())) <= services.keys()
+
+
+def test_variables_of_the_cluster_are_documented() -> None:
+    text = (deployment.DEPLOY / "README.md").read_text(encoding="utf-8")
+    names = set(VARIABLE.findall((deployment.DEPLOY / "compose.yaml").read_text(encoding="utf-8")))
+    assert "SERVER_PASSWORD" in names
+    assert [name for name in sorted(names) if name not in text] == []
+
+
+def test_cluster_settings_name_the_model_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EPICRISIS_THREADS", raising=False)
+    settings = load_settings(config=deployment.DEPLOY / "epicrisis.toml")
+    model = deployment.read_compose({})["services"]["model"]
+    name, _, served = settings.models.writer.name.partition("#")
+    assert name == "http://model:8000/v1"
+    assert f"--served-model-name={served}" in model["command"]
+
+
+def test_cluster_database_has_the_commands_of_the_manual() -> None:
+    commands = deployment.read_database_commands(
+        dict.fromkeys(("OWNER_PASSWORD", "IMPORTER_PASSWORD", "SERVER_PASSWORD"), "it's")
+    )
+    assert "PASSWORD 'it''s'" in commands
+    assert not re.search(r"^\\", commands, re.MULTILINE)
+    manual = " ".join((ROOT / "docs" / "postgresql.md").read_text(encoding="utf-8").split())
+    for line in " ".join(commands.split()).split("; "):
+        if line.startswith(
+            ("CREATE EXTENSION", "REVOKE", "CREATE ROLE epicrisis_reader", "CREATE ROLE epicrisis_writer")
+        ):
+            assert line.rstrip(";") in manual

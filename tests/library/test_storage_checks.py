@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from epicrisis.errors import SettingsError
+from epicrisis.library.copying import copy_library
+from epicrisis.library.health import check_health
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.object_storage import shared_version, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.operations.cluster_parts import ClusterPart
 from epicrisis.operations.storage_checks import check_storage
+from epicrisis.remote_libraries import library_folder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
+from epicrisis.types import Scope
 from tests.support.s3_server import BUCKET, S3Server
 
 pytestmark = pytest.mark.s3
@@ -76,3 +81,25 @@ def test_library_on_object_storage_is_checked(monkeypatch: pytest.MonkeyPatch) -
 def test_missing_library_on_object_storage_names_the_command() -> None:
     state, message = check(f"s3://{BUCKET}/nothing")["library"]
     assert (state, "epicrisis library add s3://" in message) == ("problem", True)
+
+
+def test_backups_restore_the_library(tmp_path: Path) -> None:
+    """As docs/operations.md says: a copy in a folder, and a copy of all objects."""
+    source, restored, objects_only = (f"s3://{BUCKET}/{name}" for name in ("source", "restored", "objects"))
+    with create(source) as library:
+        library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "warfarin")])
+    copy_library(library_folder(source), tmp_path / "backup")
+    copy_library(tmp_path / "backup", library_folder(restored))
+    first, second = ObjectStore(source), ObjectStore(objects_only)
+    for name in (shared_version.NAME, writer_lease.NAME, *first.list_names(shared_version.FOLDER)):
+        stored = first.read(name)
+        assert stored is not None
+        second.create(name, stored.data)
+    for url in (str(tmp_path / "backup"), restored, objects_only):
+        with LibraryStore.open(url) as library:
+            assert [hit.id for hit in library.search_words("warfarin", 5, Scope())] == ["b#0"]
+            assert check_health(library).problems == ()
+    assert {state for state, _ in check(objects_only).values()} == {"ok"}
+    with LibraryStore.open(restored, write=True) as library:
+        library.add([build_stored_document("c", "heparin")])
+        assert library.count() == (3, 3)

@@ -96,7 +96,7 @@ def test_synchronous_primary_without_standby_is_a_problem(database: LibraryDatab
 def test_too_few_connections_for_the_servers_are_a_problem(database: LibraryDatabase) -> None:
     with database.create():
         pass
-    servers = [f"http://127.0.0.1:{port}" for port in range(1, 11)]
+    servers = [f"http://127.0.0.1:{port}" for port in range(1, 6)]
     options = [part for server in servers for part in ("--cluster", server)]
     result = run_doctor(database.url(READER), *options, "--json")
     rows = {row["topic"]: row for row in json.loads(result.stdout)["checks"] if row["part"].startswith("postgresql")}

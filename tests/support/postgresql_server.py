@@ -90,13 +90,17 @@ class PostgresqlServer:
             raise RuntimeError(f"{program} failed: {text}")
         return subprocess.CompletedProcess(command, result.returncode, text, "")
 
-    def create(self) -> None:
-        """Make the data folder, and the users of the libraries."""
+    def create_empty(self) -> None:
+        """Make the data folder, without roles and databases, and start."""
         self.run("initdb", "-D", self.data, "-U", ADMIN, "--locale=C.UTF-8", "-E", "UTF8", "-A", "trust", "-N")
         with (self.data / "postgresql.conf").open("a") as file:
             file.write(_CONFIGURATION.format(port=self.port))
         (self.data / "pg_hba.conf").write_text(_ACCESS)
         self.start()
+
+    def create(self) -> None:
+        """Make the data folder, and the users of the libraries."""
+        self.create_empty()
         self.execute(
             "CREATE ROLE epicrisis_reader",
             "CREATE ROLE epicrisis_writer",

@@ -55,8 +55,8 @@ def doctor(
         Option(
             "--cluster",
             metavar="URL",
-            help="Check this server (http://HOST:PORT) or library (postgresql://..., s3://...) instead, and the "
-            "models of the settings (repeatable). Contacts them.",
+            help="Check this server (http://HOST:PORT), library (postgresql://..., s3://...) or cluster of Ray "
+            "(ray://HOST:PORT) instead, and the models of the settings (repeatable). Contacts them.",
         ),
     ] = None,
     json: Json = False,

@@ -44,10 +44,10 @@ def mcp(library: LibraryPath, patient: Patients = None, folder: LogFolder = None
     --strategy, ask gives the sentences of the library alone.
     """
     from epicrisis.configuration import check_settings, choose_strategy
-    from epicrisis.privacy import local_path
+    from epicrisis.server.state import state_folder
 
     settings, notices = choose_strategy(check_settings(flags.settings()))
-    place = settings.home / "server" if folder is None else local_path(folder)
+    place = settings.home / "server" if folder is None else state_folder(folder)
     asyncio.run(_serve(settings, notices, library, patient or (), place))
 
 
@@ -55,13 +55,12 @@ async def _serve(
     settings: Settings, notices: Sequence[Notice], library: Path, patients: Sequence[str], folder: Path
 ) -> None:
     """Serve until standard input ends."""
-    from epicrisis.server.access_log import NAME as ACCESS_LOG
-    from epicrisis.server.access_log import AccessLog
     from epicrisis.server.mcp_server import create_mcp_server, find_patients
     from epicrisis.server.private_folder import make_private_folder
     from epicrisis.server.questions import Questions
     from epicrisis.server.reading import LibraryReader
     from epicrisis.server.resources import Resources
+    from epicrisis.server.state import open_state
 
     async with await Resources.open(settings, [library], notices) as resources:
         library_to_serve = resources.default
@@ -69,6 +68,6 @@ async def _serve(
         log = None
         if library_to_serve.holds_patients:
             make_private_folder(folder)
-            log = AccessLog(folder / ACCESS_LOG)
+            log = open_state(folder).log
         server = create_mcp_server(Questions(resources, log=log), LibraryReader(resources, log), library_to_serve, ids)
         await server.run_stdio_async()

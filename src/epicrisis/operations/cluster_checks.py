@@ -1,4 +1,4 @@
-"""Check the parts of a cluster: databases, object storage, servers and model endpoints.
+"""Check the parts of a cluster: databases, object storage, servers, Ray and model endpoints.
 
     checks = check_cluster([ClusterPart.parse("postgresql://ward_app@db/hospital")], settings)
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from epicrisis.errors import EpicrisisError
 from epicrisis.operations.cluster_parts import ClusterCheck, ClusterPart
-from epicrisis.remote_libraries import find_address
 
 if TYPE_CHECKING:
     from epicrisis.settings import Settings
@@ -24,27 +23,29 @@ def check_cluster(parts: Sequence[ClusterPart], settings: Settings) -> Iterator[
     from epicrisis.operations.model_checks import check_models
     from epicrisis.operations.server_checks import check_servers
 
-    servers = [part for part in parts if part.url]
+    servers = [part for part in parts if part.url.startswith("http")]
     for part in parts:
-        if part.library is not None:
-            yield from _check_library(part, len(servers))
+        if part not in servers:
+            yield from _check_part(part, len(servers))
     yield from check_servers(servers)
     yield from check_models(settings)
 
 
-def _check_library(part: ClusterPart, servers: int) -> Iterator[ClusterCheck]:
-    """Yield the checks of a library. An error of the library ends them with a problem, which says what to do."""
-    assert part.library is not None
-    address = find_address(part.library)
+def _check_part(part: ClusterPart, servers: int) -> Iterator[ClusterCheck]:
+    """Yield the checks of a library or a cluster of Ray. An error ends them with a problem, which says what to do."""
     try:
-        if address is not None and address.scheme == "s3":
+        if part.library is None:
+            from epicrisis.operations.ray_checks import check_ray
+
+            yield from check_ray(part)
+        elif part.name.startswith("s3:"):
             from epicrisis.operations.storage_checks import check_storage
 
-            yield from check_storage(part, address.url)
+            yield from check_storage(part, part.name)
         else:
             from epicrisis.operations.database_checks import check_database
 
             yield from check_database(part, part.library, servers)
     except EpicrisisError as error:
-        message = error.message.removeprefix(f"{part.name}: ")
-        yield ClusterCheck(part.name, "library", "problem", message)
+        topic = "nodes" if part.library is None else "library"
+        yield ClusterCheck(part.name, topic, "problem", error.message.removeprefix(f"{part.name}: "))

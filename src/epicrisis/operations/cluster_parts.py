@@ -28,12 +28,12 @@ class ClusterCheck:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPart:
-    """A part of a cluster: a server of epicrisis, or a library in a database or on object storage."""
+    """A part of a cluster: a server of epicrisis, a cluster of Ray, or a library in a database or on object storage."""
 
     name: str
     """The URL without secrets."""
     url: str = ""
-    """The URL of a server."""
+    """The URL of a server or of a cluster of Ray."""
     library: Path | None = None
 
     @classmethod
@@ -43,10 +43,12 @@ class ClusterPart:
             if not parse_host(text):
                 raise InputError("--cluster: the URL of a server has no host: write http://HOST:PORT")
             return cls(strip_secrets(text), url=text.rstrip("/"))
+        if text.startswith("ray://"):
+            return cls(strip_secrets(text), url=text)
         folder = library_folder(text) if text.partition("://")[0].lower() in SCHEMES else None
         address = None if folder is None else find_address(folder)
         if address is None:
             raise InputError(
-                "--cluster: name a server (http://HOST:PORT) or a library with a URL (postgresql://... or s3://...)"
+                "--cluster: name a server (http://HOST:PORT) or a library with a URL (postgresql://... or s3://...), or ray://HOST:PORT"
             )
         return cls(address.public, library=folder)

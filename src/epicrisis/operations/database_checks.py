@@ -66,7 +66,7 @@ def check_database(part: ClusterPart, folder: Path, servers: int) -> Iterator[Cl
         _check_role(checks, connection)
         _check_durability(checks, values)
         _check_replication(checks, connection, values)
-        _check_connections(checks, values, servers)
+        _check_connections(checks, values, servers, 3 if database.names_hosts else 2)
         _check_statement_log(checks, values)
         yield from checks.checks
         checks.checks.clear()
@@ -178,10 +178,11 @@ def _format_lag(behind: object) -> str:
     return "an unknown amount" if behind is None else f"{float(str(behind)) / 1e6:.1f} MB"
 
 
-def _check_connections(checks: _Checks, values: Mapping[str, str], servers: int) -> None:
+def _check_connections(checks: _Checks, values: Mapping[str, str], servers: int, pools: int) -> None:
     reserved = int(values.get("superuser_reserved_connections", 0)) + int(values.get("reserved_connections", 0))
     places = int(values["max_connections"]) - reserved
-    needed = servers * POOL_SIZE + 1
+    # Pools of a server: for the library, for what it shares with the others, and for the primary among several hosts.
+    needed = servers * pools * POOL_SIZE + 1
     plan = f"{count_noun(servers, 'server')} and a writer may open {needed} connections, of {places}"
     fault = f"{plan}: raise max_connections to {needed + reserved} or more, and restart the database"
     checks.require("connections", needed <= places, plan, fault)

@@ -127,7 +127,7 @@ class ShuttingDown(RequestError):
     """The server finishes the running questions and accepts no new ones."""
 
 
-class StateUnavailable(RequestError):
+class StateUnavailable(RequestError, exit_code=2):
     """The database with users, sessions and stored work cannot be used now."""
 
 

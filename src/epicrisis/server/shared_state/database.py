@@ -182,6 +182,12 @@ class StateDatabase(Database):
             yield
         except EpicrisisError:
             raise
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise StateUnavailable(
+                "this user of the database may not do this: name the owner of the schema in the URL for users and the "
+                f"access log, and a member of {schemas.SERVER} for a server",
+                retry_after=RETRY_SECONDS,
+            ) from error
         except psycopg.Error as error:
             if isinstance(error, psycopg.OperationalError):
                 self._silent_until = time.monotonic() + _SILENT_SECONDS

@@ -1,0 +1,1 @@
+"""Tests of the deployment on several machines (`make test-deployment`)."""

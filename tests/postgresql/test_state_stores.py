@@ -1,0 +1,253 @@
+"""The stores of a server in PostgreSQL, each opened twice, as by two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from epicrisis.answers import Answer
+from epicrisis.errors import InputError, SettingsError
+from epicrisis.remote_libraries import find_address
+from epicrisis.server.access_log import build_entry
+from epicrisis.server.errors import NotFound, StateUnavailable
+from epicrisis.server.job_models import JobBody, JobFile, JobTaken
+from epicrisis.server.page.stored_answers import AnswerStore
+from epicrisis.server.reviews import ReviewStore, ReviewVerdict
+from epicrisis.server.sessions import Sessions
+from epicrisis.server.shared_state import database as state_database
+from epicrisis.server.shared_state import jobs
+from epicrisis.server.shared_state import schema as schemas
+from epicrisis.server.shared_state.access_log import AccessTable
+from epicrisis.server.shared_state.database import StateDatabase
+from epicrisis.server.shared_state.items import ItemTable
+from epicrisis.server.shared_state.jobs import JobTable
+from epicrisis.server.shared_state.users import UserTable
+from epicrisis.server.state import state_folder
+from epicrisis.server.users import Caller
+from epicrisis.types import Question
+from tests.postgresql.conftest import LibraryDatabase
+from tests.support.postgresql_server import OWNER, SERVER
+from tests.support.reviews import Reviewer, make_app, make_two_runs, open_review
+
+pytestmark = pytest.mark.postgresql
+STATE = "epicrisis_server"
+ANSWER = Answer(Question("Which drug?", id="1"), "rag", "answered", text="Aspirin.")
+CALLER = Caller("Maria", "patient-reader", frozenset({"1"}), 10, 2, "owner:1", "https://login#1")
+
+
+def open_as(database: LibraryDatabase, user: str) -> StateDatabase:
+    address = find_address(state_folder(database.url(user, STATE)))
+    assert address is not None
+    return StateDatabase(address)
+
+
+@pytest.fixture
+def two(database: LibraryDatabase) -> Iterator[tuple[StateDatabase, StateDatabase]]:
+    """The state as two processes see it, with the rights of a server."""
+    owner = open_as(database, OWNER)
+    first, second = open_as(database, SERVER), open_as(database, SERVER)
+    yield first, second
+    for opened in (owner, first, second):
+        opened.close()
+
+
+def test_answers_are_found_by_their_owner_alone_and_have_an_end(two: tuple[StateDatabase, StateDatabase]) -> None:
+    first, second = (AnswerStore(keep=3, database=database) for database in two)
+    other = first.add(ANSWER, (), library="lib", owner="otto").id
+    ids = []
+    for _ in range(5):
+        ids.append(first.add(ANSWER, (), library="lib", owner="maria").id)
+    assert [second.find(id_, "maria") is not None for id_ in ids] == [False, False, True, True, True]
+    assert {second.find_removal(id_, "maria").reason for id_ in ids[:2]} == {"number"}  # type: ignore[union-attr]
+    assert second.find(ids[4], "otto") is None
+    assert second.find_removal(ids[0], "otto") is None
+    assert not second.remove(ids[4], "otto")
+    assert second.remove(ids[4], "maria")
+    assert first.find(ids[4], "maria") is None
+    assert first.find_removal(ids[4], "maria") is None
+    two[0].rows("UPDATE items SET at = at - 400 * 86400 WHERE id = %s", ids[3])
+    first.remove_expired()
+    assert second.find_removal(ids[3], "maria").reason == "age"  # type: ignore[union-attr]
+    assert second.find(other, "otto") is not None
+
+
+def test_reviews_are_judged_and_closed_in_two_processes(
+    two: tuple[StateDatabase, StateDatabase], tmp_path: Path
+) -> None:
+    local = Reviewer(make_app(tmp_path, make_two_runs(tmp_path)))
+    review = open_review(tmp_path, local.start())
+    first, second = (ReviewStore(ItemTable(database, "review")) for database in two)
+    first.add(review)
+    assert second.list() == [review]
+    pair = review.items[0].pair
+    first.save(review.plan.id, ReviewVerdict("anna", pair, "judged", "shown", "anna", "1", {}, "caf\u00e9 \ud800"))
+    second.save(review.plan.id, ReviewVerdict("anna", pair, "draft", "shown", "anna", remark="later"))
+    verdict = first.read_state(review.plan.id).verdicts["anna", pair]
+    assert (verdict.state, verdict.choice, verdict.remark) == ("judged", "1", "later")
+    second.close(review.plan.id, "boss")
+    with pytest.raises(InputError, match="closed"):
+        first.save(review.plan.id, ReviewVerdict("ben", pair, "judged", "shown", "ben", "2"))
+    assert first.find(review.plan.id) == review
+    second.remove(review.plan.id)
+    with pytest.raises(NotFound):
+        first.find(review.plan.id)
+    assert two[0].rows("SELECT 1 FROM lines") == []
+
+
+def test_sessions_end_everywhere_and_are_stored_without_their_ids(two: tuple[StateDatabase, StateDatabase]) -> None:
+    first, second = (Sessions(60, database=database) for database in two)
+    cookie = first.start(CALLER)
+    assert asyncio.run(second.identify(cookie)) == CALLER
+    assert second.find_owner("owner:1") == CALLER
+    assert second.list_owners() == [CALLER]
+    id_ = cookie.rpartition(".")[0]
+    stored = str(two[0].rows("SELECT * FROM items"))
+    assert id_ not in stored
+    # The id alone, and an id of the table, open nothing.
+    ((hashed,),) = two[0].rows("SELECT id FROM items WHERE kind = 'session'")
+    for forged in (id_, f"{hashed}.{cookie.rpartition('.')[2]}", hashed, ""):
+        assert second.find(forged) is None
+    second.end(cookie)
+    assert first.find(cookie) is None
+    assert first.find_owner("owner:1") == CALLER
+    other = second.start(CALLER)
+    two[0].rows("UPDATE items SET at = extract(epoch FROM now()) - 1 WHERE kind = 'session'")
+    assert first.find(other) is None
+    first.start(CALLER)
+    assert len(two[0].rows("SELECT 1 FROM items WHERE kind = 'session'")) == 1
+
+
+def test_entries_of_two_processes_form_one_chain(
+    two: tuple[StateDatabase, StateDatabase], database: LibraryDatabase
+) -> None:
+    logs = [AccessTable(opened) for opened in two]
+
+    async def write() -> None:
+        entries = [logs[number % 2].record("maria", "ask", "ward", "1\0\ud800", [f"n{number}"]) for number in range(40)]
+        await asyncio.gather(*entries)
+
+    asyncio.run(write())
+    owner = open_as(database, OWNER)
+    result = AccessTable(owner).verify()
+    assert (result.entries, result.fault) == (40, None)
+    assert AccessTable(owner).verify(result.head).fault is None
+    assert "cut off" in str(AccessTable(owner).verify("f" * 64).fault)
+    with pytest.raises(StateUnavailable, match="may not do this"), two[0].transact() as connection:
+        connection.execute("ALTER TABLE users ADD COLUMN x int")
+    owner.close()
+
+
+def make_job(id_: str = "a" * 32) -> JobFile:
+    body = JobBody.model_validate({"questions": [{"question": "Which drug?", "id": "1"}, {"question": "When?"}]})
+    return JobFile(id=id_, owner="owner:1", created="2026-01-01T00:00:00+00:00", body=body)
+
+
+def test_process_that_lost_its_lease_writes_nothing(
+    two: tuple[StateDatabase, StateDatabase], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = map(JobTable, two)
+    job = make_job()
+    first.add(job)
+    records = first.open_records(job, {"k": 1})
+    assert second.claim_abandoned((), [None]) == []
+    assert first.keep([job.id]) == set()
+    two[0].rows("UPDATE leases SET ends = now() - interval '1 second'")
+    # An expired lease that nobody took is still held.
+    records.append_answer(ANSWER)
+    assert second.claim_abandoned((), ["another library"]) == []
+    assert second.claim_abandoned([job.id], [None]) == []
+    assert second.claim_abandoned((), [None]) == [job]
+    assert first.claim_abandoned((), [None]) == []
+    assert first.keep([job.id]) == {job.id}
+    with pytest.raises(JobTaken):
+        records.append_answer(ANSWER)
+    with pytest.raises(JobTaken):
+        first.change(job)
+    continued = second.open_records(job, {"k": 1})
+    assert continued.is_done(ANSWER.question.key)
+    # The database takes one answer of a question, whatever the program does.
+    continued.append_answer(ANSWER)
+    assert second.count_answers(job, {}) == {"answered": 1}
+    assert len(list(first.read_lines(job.id, first.find_end(job.id)))) == 1
+    with pytest.raises(InputError, match=r"made with other settings \(k\)"):
+        second.open_records(job, {"k": 2})
+    second.change(job.model_copy(update={"state": "done"}))
+    second.release(job.id)
+    assert first.claim_abandoned((), [None]) == []
+    first.take(job.id)
+    second.remove(job.id)
+    with pytest.raises(NotFound):
+        first.change(job)
+    assert two[0].rows("SELECT 1 FROM items UNION SELECT 1 FROM lines UNION SELECT 1 FROM leases") == []
+
+
+def test_jobs_are_taken_by_one_process_each(two: tuple[StateDatabase, StateDatabase]) -> None:
+    tables = [JobTable(opened) for opened in two]
+    for number in range(20):
+        job = make_job(f"{number:032x}")
+        tables[0].add(job)
+    two[0].rows("UPDATE leases SET ends = now() - interval '1 second'")
+
+    async def claim(table: JobTable) -> list[str]:
+        taken: list[str] = []
+        while jobs_taken := await asyncio.to_thread(table.claim_abandoned, taken, [None]):
+            taken += [job.id for job in jobs_taken]
+        return taken
+
+    async def claim_all() -> list[list[str]]:
+        return list(await asyncio.gather(*map(claim, tables)))
+
+    taken = asyncio.run(claim_all())
+    assert sorted(taken[0] + taken[1]) == [f"{number:032x}" for number in range(20)]
+    assert jobs.LEASE_SECONDS > 10
+
+
+def test_tables_of_another_version_are_refused_or_upgraded_by_the_owner(
+    two: tuple[StateDatabase, StateDatabase], database: LibraryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "MIGRATIONS", (*schemas.MIGRATIONS, "ALTER TABLE items ADD COLUMN colour text"))
+    with pytest.raises(SettingsError, match="run `epicrisis users list --folder postgresql://OWNER@"):
+        open_as(database, SERVER)
+    open_as(database, OWNER).close()
+    open_as(database, SERVER).close()
+    monkeypatch.undo()
+    with pytest.raises(SettingsError, match="of version 2, this program knows up to 1: install a newer"):
+        open_as(database, SERVER)
+
+
+def test_silent_database_refuses_at_once_and_users_come_back(
+    two: tuple[StateDatabase, StateDatabase], database: LibraryDatabase
+) -> None:
+    owner = open_as(database, OWNER)
+    users = UserTable(owner)
+    key = users.add("maria", "patient-reader")
+    renamed = users.add("tom", "literature-reader")
+    with pytest.raises(InputError, match="letters, digits"):
+        users.add("ma ria", "patient-reader")
+    first = UserTable(two[0])
+    assert first.find(key).name == "maria"  # type: ignore[union-attr]
+    assert first.find(renamed + "x") is None
+    two[0]._silent_until = time.monotonic() + 60
+    with pytest.raises(StateUnavailable, match="a moment ago") as caught:
+        first.find(key)
+    assert caught.value.retry_after == state_database.RETRY_SECONDS
+    two[0]._silent_until = 0.0
+    assert asyncio.run(first.identify(key)) == users.find(key)
+    with pytest.raises(StateUnavailable, match="name the owner of the schema"):
+        first.add("eve", "administrator")
+    assert build_entry("maria", "ask", "ward", None, ())["outcome"] == "allowed"
+    owner.close()
+
+
+def test_place_of_the_state_is_a_folder_or_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path))
+    assert state_folder(tmp_path) == tmp_path
+    plain, named = (state_folder(f"postgresql://web@db/hospital{end}") for end in ("", "?schema=epicrisis_server"))
+    assert plain == named
+    assert state_folder("postgresql://web@db/hospital?sslmode=require&schema=other") != plain
+    with pytest.raises(InputError, match="in a folder or in PostgreSQL"):
+        state_folder("s3://bucket/state")
