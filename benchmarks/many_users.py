@@ -172,7 +172,7 @@ async def search_all(
             else:
                 waits.faults.append(fault)
                 print(f"fault: {fault}", file=sys.stderr)
-            await asyncio.sleep(pause * dice.uniform(0.5, 1.5))
+            await asyncio.sleep(min(pause * dice.uniform(0.5, 1.5), max(0.0, end - time.monotonic())))
 
     async with asyncio.TaskGroup() as group:
         for user in range(users):
