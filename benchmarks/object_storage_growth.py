@@ -1,10 +1,12 @@
 """How a library on object storage grows: time, CPU, memory, disk and network of each step for one existing library.
 
     PYTHONPATH=. python benchmarks/object_storage_growth.py SOURCE FOLDER
+    PYTHONPATH=. python benchmarks/object_storage_growth.py SOURCE FOLDER upload
 
 SOURCE is a library of `large_library.py` with the engine `lance`. It is only read. Each step is a process of its own,
 so that its peak memory is its own. The server is SeaweedFS on this machine, so the network takes no time. Seconds
-include the start of LanceDB. `received` and `sent` are the megabytes of files that the step downloaded and uploaded.
+include the start of LanceDB. `upload` publishes the files of SOURCE as they are, instead of copying its passages.
+`received` and `sent` are the megabytes of files that the step downloaded and uploaded.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from large_library import DIMENSIONS, QueryEncoder, make_queries
 from epicrisis.library.copying import copy_library
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_storage.object_store import ObjectStore
-from epicrisis.library.object_storage.replica import refresh_replica
+from epicrisis.library.object_storage.replica import find_replica, refresh_replica
+from epicrisis.library.object_storage.shared_writer import SharedWriter
 from epicrisis.remote_libraries import library_folder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.stores import build_stored_document
@@ -43,13 +46,14 @@ _traffic = {"received": 0, "sent": 0}
 def main() -> None:
     """Run all steps, or the one that is named."""
     source, folder = Path(sys.argv[1]), Path(sys.argv[2]).absolute()
-    if len(sys.argv) > 3:
-        run_step(sys.argv[3], source)
+    first = sys.argv[3] if len(sys.argv) > 3 else "copy"
+    if first not in ("copy", "upload") or "step" in sys.argv:
+        run_step(first, source)
         return
     shutil.rmtree(folder, ignore_errors=True)
     with run_s3_server(folder / "server") as server:
         for step, machine in (
-            ("copy", "writer"),
+            (first, "writer"),
             ("first download", "reader"),
             ("search", "reader"),
             ("open for writing, first", "writer"),
@@ -59,11 +63,11 @@ def main() -> None:
             ("refresh", "reader"),
             ("open", "reader"),
             ("open local", "reader"),
-            ("copy back", "reader"),
+            ("copy back", "reader") if first == "copy" else ("check", "reader"),
         ):
             set_environment(server, folder / machine)
             done = subprocess.run(
-                [sys.executable, __file__, str(source), str(folder), step], capture_output=True, text=True
+                [sys.executable, __file__, str(source), str(folder), step, "step"], capture_output=True, text=True
             )
             print(step, done.stdout.strip() or done.stderr, flush=True)
         shutil.rmtree(folder / "back", ignore_errors=True)
@@ -79,6 +83,8 @@ def run_step(step: str, source: Path) -> None:
     folder = library_folder(URL)
     steps: dict[str, Callable[[], dict[str, Any]]] = {
         "copy": partial(copy, source, folder),
+        "upload": partial(upload, source, folder),
+        "check": partial(check, folder),
         "first download": partial(refresh, folder),
         "open for writing, first": partial(open_and_close, folder, write=True),
         "small additions": partial(add, folder),
@@ -116,6 +122,26 @@ def copy(source: Path, destination: Path) -> dict[str, Any]:
     """Copy the library."""
     report = copy_library(source, destination)
     return {"documents": report.copied}
+
+
+def upload(source: Path, destination: Path) -> dict[str, Any]:
+    """Publish the files of a library as they are."""
+    replica = find_replica(destination)
+    assert replica is not None
+    writer = SharedWriter.open(replica, new=True)
+    began = time.perf_counter()
+    shutil.copytree(source, writer.folder, dirs_exist_ok=True)
+    copied = time.perf_counter()
+    writer.publish()
+    published = time.perf_counter()
+    writer.release()
+    return {"local copy": round(copied - began, 2), "publish": round(published - copied, 2)}
+
+
+def check(folder: Path) -> dict[str, Any]:
+    """Return the contradictions between the parts of the library."""
+    with LibraryStore.open(folder) as library:
+        return {"problems": library.info().problems}
 
 
 def refresh(folder: Path) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def main() -> None:
 def start_step(machine: str, source: str, folder: Path, step: str) -> subprocess.Popen[str]:
     """Start a step on a machine. Without the name of one it runs here, to its end."""
     prefix = ["ip", "netns", "exec", machine] if machine else []
-    command = [*prefix, sys.executable, str(STEPS), source, str(folder), step]
+    command = [*prefix, sys.executable, str(STEPS), source, str(folder), step, "step"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     if not machine:
         print(step, process.communicate()[0].strip(), flush=True)

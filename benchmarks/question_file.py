@@ -2,7 +2,8 @@
 
     python benchmarks/question_file.py FOLDER --library LIBRARY --questions 1000 10000 100000
     python benchmarks/question_file.py FOLDER --library LIBRARY --questions 10000 --kills 30
-    python benchmarks/question_file.py FOLDER --library LIBRARY --questions 10000 --by bm25 --command evaluate
+    python benchmarks/question_file.py FOLDER --library LIBRARY --questions 10000 --command evaluate
+    python benchmarks/question_file.py FOLDER --library LIBRARY --strategy rag --setting unverified=keep
 
 The command runs as a user would run it. Each endpoint is a process of its own: a real HTTP server on loopback that
 waits, then streams a reply which repeats the number of the question. It refuses what exceeds its places (429). With
@@ -177,11 +178,21 @@ def open_endpoints(count: int, places: int, delay: float, *, words: bool) -> Ite
 # -- the run ----------------------------------------------------------------------------------------------------------
 
 
-def write_questions(path: Path, count: int) -> None:
-    """Write a file of numbered questions."""
+def write_questions(path: Path, count: int, library: Path | None = None) -> None:
+    """Write a file of numbered questions, each with eight words of a passage of the library, if one is given."""
+    topics = ["does aspirin lower the risk there"]
+    if library is not None:
+        from epicrisis.library.library import LibraryStore
+        from epicrisis.library.passage_lookup import sample_passages
+        from epicrisis.types import Scope
+
+        with LibraryStore.open(library) as store:
+            passages = sample_passages(store, min(count, 1000), 0, Scope())
+        topics = [" ".join(passage.text.split()[:8]) for passage in passages]
     with path.open("w", encoding="utf-8") as file:
         for number in range(count):
-            text = f"What does the trial report in case {number:07d}, and does aspirin lower the risk there?"
+            topic = topics[number % len(topics)]
+            text = f"What does the trial report in case {number:07d}, and {topic}?"
             file.write(json.dumps({"id": f"q{number:07d}", "text": text}) + "\n")
 
 
@@ -248,7 +259,7 @@ def measure(options: argparse.Namespace, endpoints: Sequence[Endpoint], count: i
     folder = options.folder / f"{options.command}-{count}-{os.getpid()}"
     folder.mkdir(parents=True)
     questions, log = folder / "questions.jsonl", folder / "log"
-    write_questions(questions, count)
+    write_questions(questions, count, None if options.strategy == "closed-book" else options.library)
     model = ",".join(endpoint.url for endpoint in endpoints) + f"#{MODEL}"
     program = [sys.executable, "-m", "epicrisis", options.command]
     if options.command == "ask":

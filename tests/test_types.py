@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -36,7 +37,7 @@ from epicrisis.answers import (
     Voted,
 )
 from epicrisis.dates import last_day
-from epicrisis.serialization import to_json
+from epicrisis.serialization import dump_json, to_json
 from epicrisis.types import EvidenceSpan, Hit, Passage, Preflight, Question, Ranking, Scope
 
 
@@ -200,6 +201,21 @@ def test_to_json_converts_nested_values() -> None:
     assert data["trace"][1] == {"event": "notice", "kind": "kind", "message": "message"}
     assert "event" not in data
     assert to_json(EVENTS[0])["ranking"]["hits"][0]["passage"]["metadata"] == {}
+
+
+def test_dump_json_writes_what_to_json_returns() -> None:
+    values = [
+        ANSWER,
+        *EVENTS,
+        Scope(hidden=frozenset({"b", "a"})),
+        {1: (Failure("K", "Größe"), None)},
+        Path("a/b"),
+        1.5,
+    ]
+    for value in values:
+        assert dump_json(value) == json.dumps(to_json(value), ensure_ascii=False)
+    with pytest.raises(TypeError, match="object has no form in JSON"):
+        dump_json({"value": object()})
 
 
 def test_to_json_converts_plain_values() -> None:

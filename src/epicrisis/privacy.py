@@ -225,8 +225,9 @@ def open_private(path: Path, flags: int) -> int:
     Creates the file and its folders if needed; the new name is durable. An existing file of this user loses the rights
     of others, for any umask; a file of another user keeps its mode. Raises OSError.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = not path.exists()
+    if new:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # On Windows a descriptor would else change the ends of lines.
     flags |= os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, OWNER_ONLY)

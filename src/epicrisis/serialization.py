@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePath
@@ -29,19 +30,40 @@ def to_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return list(map(to_json, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _convert_fields(value)
+        return {key: to_json(item) for key, item in _convert_fields(value).items()}
     if isinstance(value, (set, frozenset)):
         return sorted(map(to_json, value))
     return str(value) if isinstance(value, PurePath) else value
 
 
+def dump_json(value: Any) -> str:
+    """Return `to_json(value)` as JSON text on one line, with the characters of other scripts as they are."""
+    return _ENCODER.encode(value)
+
+
+def _convert(value: Any) -> Any:
+    """Return what JSON has no form for as data that may hold such values again."""
+    if isinstance(value, Mapping):
+        return {str(key): item for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _convert_fields(value)
+    converted = to_json(value)
+    if converted is value:
+        raise TypeError(f"{type(value).__name__} has no form in JSON")
+    return converted
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=_convert)
+
+
 def _convert_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by their keys in JSON. Their values are not converted."""
     kind: type = type(value)
     data: dict[str, Any] = {}
     if kind in EVENT_NAMES:
         data["event"] = EVENT_NAMES[kind]
     for name, key in _list_keys(kind):
-        data[key] = to_json(getattr(value, name))
+        data[key] = getattr(value, name)
     if isinstance(value, Quotation):
         data["verified"] = value.verified
     if isinstance(value, Hit) and value.passage.marks:

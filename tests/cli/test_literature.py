@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epicrisis.library.library import LibraryStore
+from epicrisis.testing.stores import build_stored_document
 from tests.cli.conftest import Run
 
 CITATION = """<PubmedArticle><MedlineCitation><PMID Version="1">{pmid}</PMID>
@@ -119,6 +121,33 @@ def test_delete_removes_documents_and_names_unknown_ids(literature: Path, run: R
 def test_optimize_small_library_builds_no_index(literature: Path, run: Run) -> None:
     assert json.loads(run("library", "optimize", literature, "--json").stdout) == {"index": None, "good": True}
     assert "small enough for exact search: no index needed" in run("library", "optimize", literature).stdout
+
+
+def test_purge_of_a_library_of_lance_leaves_nothing_of_a_deleted_document(tmp_path: Path, run: Run) -> None:
+    folder = tmp_path / "large"
+    library = LibraryStore.create(
+        folder, encoder_fingerprint="t", encoder_name="t", dimensions=4, max_tokens=9, overlap=0, engine="lance"
+    )
+    with library:
+        library.add([build_stored_document(f"d{number}", "aspirin") for number in range(50)])
+        library.add([build_stored_document("secretname", "xylophon quartz")])
+    assert run("library", "delete", folder, "secretname").exit_code == 0
+    assert find_files_with(folder, b"xylophon")
+    purged = run("library", "optimize", folder, "--purge")
+    assert "all files written anew: nothing of deleted documents is left in them" in purged.stdout
+    assert find_files_with(folder, b"xylophon") == find_files_with(folder, b"secretname") == []
+    assert "50 documents, 50 passages" in run("library", "info", folder).stdout
+
+
+def find_files_with(folder: Path, text: bytes) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+
+def test_purge_of_a_database_names_its_command(run: Run) -> None:
+    result = run("library", "optimize", "postgresql://user@127.0.0.1:9/nowhere", "--purge")
+    assert result.exit_code == 2
+    assert "library optimize --purge is for libraries in folders" in result.stderr
+    assert "VACUUM FULL" in result.stderr
 
 
 @pytest.mark.models

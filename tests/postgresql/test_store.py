@@ -16,7 +16,7 @@ from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document, check_store
 from epicrisis.types import Document, Scope
 from tests.postgresql.conftest import LibraryDatabase
-from tests.support.postgresql_server import OWNER, WRITER
+from tests.support.postgresql_server import OWNER, READER, WRITER
 
 pytestmark = pytest.mark.postgresql
 
@@ -128,3 +128,24 @@ def test_first_addition_builds_the_indexes_at_its_end(database: LibraryDatabase)
         with store._database.read() as connection:  # type: ignore[attr-defined]
             query = "SELECT count(*) FROM pg_index WHERE indexrelid IN (to_regclass(%s), to_regclass(%s))"
             assert connection.execute(query, ("passages_words", "passages_vector")).fetchone() == (2,)
+
+
+def test_deletion_on_one_machine_removes_cached_replies_on_others(
+    database: LibraryDatabase,
+) -> None:
+    """Each URL has a folder of its own, as each machine has. A deletion by the source keeps the replies."""
+    with database.create() as store:
+        store.add([build_stored_document("a", "aspirin"), build_stored_document("b", "aspirin")])
+        reader = database.read()
+        replies = reader.path / "replies.sqlite"
+        replies.touch()
+        reader.open_table().refresh()
+        store.delete(["b"], {"b": "1"})
+        reader.open_table().refresh()
+        assert replies.exists()
+        store.delete(["a"])
+        reader.open_table().refresh()
+        assert not replies.exists()
+        replies.touch()
+        LibraryStore.open(database.url(READER))
+        assert replies.exists()

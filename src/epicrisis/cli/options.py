@@ -114,8 +114,8 @@ MODEL = _setting(
     "models.writer.name",
     str | None,
     ANSWERING,
-    "Chat model: catalogue name, .gguf file, ollama:MODEL, openai:MODEL, or endpoint URL#MODEL. Default: none for "
-    "`ask` without --strategy, else smollm2-135m (demo only).",
+    "Chat model: catalogue name, .gguf file, ollama:MODEL, openai:MODEL, or endpoint URL#MODEL "
+    "(several: URL,URL#MODEL). Default: none for `ask` without --strategy, else smollm2-135m (demo only).",
 )
 SEED = _setting("--seed", "seed", int | None, ANSWERING, "Seed of the model. Default: 0.")
 BY = _setting("--by", "by", SearchMode | None, SEARCHING, "Search method. Default: hybrid.")

@@ -30,7 +30,16 @@ if TYPE_CHECKING:
 _MIN_SERVER, _MIN_VECTOR = 17, (0, 8)
 POOL_SIZE = 10
 """Connections that a process opens at most to read a library."""
-_POOL_WAIT_S, _RECONNECT_S, _CONNECT_S = 15, 5, 10
+_POOL_WAIT_S, _RECONNECT_S = 15, 5
+_CONNECTION = {
+    "application_name": "epicrisis",
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+"""Parameters of connections that a URL may change. Without them a client waits hours for a server out of reach."""
 _PORT = re.compile(r":\d*$")
 _EXTRA = "libraries in PostgreSQL need the extra postgresql: `pip install 'epicrisis[postgresql]'`"
 D = TypeVar("D", bound="Database")
@@ -82,7 +91,7 @@ class Database:
         parts = urlsplit(address.url)
         parameters = dict(parse_parameters(parts.query))
         self.schema = parameters.pop("schema", self.default_schema)
-        parameters = {"application_name": "epicrisis", "connect_timeout": str(_CONNECT_S), **parameters}
+        parameters = {**_CONNECTION, **parameters}
         user, mark, hosts = parts.netloc.rpartition("@")
         # The guard of the network knows hosts in lower case. A host that begins with / is the folder of a socket.
         hosts = ",".join(host if host.startswith("%") else host.lower() for host in hosts.split(","))

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 _SET_UP = "docs/postgresql.md has the commands for an administrator"
 _WRONG_URL = "the URL has an unknown parameter or a wrong value: correct it"
+_READ_ONLY = "this server is read-only, as a standby is: name the primary in the URL"
 _CONNECTION_FAULTS = (
+    ("read-only", _READ_ONLY),
     ("password authentication failed", "the server refuses the user or the password: {password}"),
     ("no password supplied", "the server wants a password: {password}"),
     ("does not exist", "the server knows no such user or database: check the URL, or create them ({set_up})"),
@@ -75,7 +77,7 @@ def _translate(error: psycopg.Error, address: LibraryAddress) -> EpicrisisError:
             f"deleting one of {WRITER}, creating and upgrading the owner of the schema"
         )
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        return LibraryError(f"{name}: this server is read-only, as a standby is: name the primary in the URL")
+        return LibraryError(f"{name}: {_READ_ONLY}")
     if isinstance(error, errors.DiskFull | errors.OutOfMemory | errors.ConfigurationLimitExceeded):
         return StorageError(
             f"{name}: the server has no room ({kind}): free disk space or memory there, and run the same command "

@@ -125,6 +125,11 @@ class PostgresqlJournal(LibraryInventory):
             rows,
         )
 
+    def count_deletion(self) -> None:
+        """Have every machine remove its cached replies."""
+        with self._database.write() as connection:
+            connection.execute("UPDATE library SET deletions = deletions + 1")
+
     def record_deletions(self, revisions: Mapping[str, str]) -> None:
         self._write_rows(
             "INSERT INTO deleted VALUES (%s, %s) "

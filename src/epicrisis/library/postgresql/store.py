@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
-from epicrisis.library import library_parts as parts
 from epicrisis.library import manifest as manifests
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
@@ -68,6 +67,7 @@ class PostgresqlLibrary(LibraryStore):
         self._journal = self._records = PostgresqlJournal(folder, database)
         self._passages = PostgresqlTable(folder, manifest.dimensions, database)
         record_address(folder, database.address)
+        self._passages.refresh()
 
     @property
     def _table(self) -> PassageTable:
@@ -181,14 +181,15 @@ class PostgresqlLibrary(LibraryStore):
         """Delete documents in one transaction, see `LibraryStore.delete`."""
         with self._thread_lock:
             self._settle()
-            if revisions is None:
-                parts.remove_parts(self.path, parts.REPLIES)
             existing = list(self._journal.hashes(document_ids))
             # A deletion changes rows alone. Its index loses no word if the server is restarted.
             with self._change(existing, adds_words=False):
-                if revisions is not None:
+                if revisions is None:
+                    self._records.count_deletion()
+                else:
                     self._journal.record_deletions(revisions)
                 self._records.delete_documents(existing)
+            self._passages.refresh()
 
     def update_due_marks(self) -> int:
         """Apply changed statements to existing documents and return the number of changed documents."""

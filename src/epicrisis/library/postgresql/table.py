@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,14 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from epicrisis.errors import InputError
+from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.library_parts import REPLIES, remove_parts
 from epicrisis.library.passage_table import ALL_COLUMNS, BATCH_ROWS, Columns, PassageTable, sql_in, sql_text
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORDS_LOST
 from epicrisis.library.word_index import analyze_words
+from epicrisis.privacy import open_private
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
+_DELETIONS = "deletions"
+"""The file with the number of deletions after which this machine has removed its cached replies."""
 _ESCAPE = "\ufdd0"
 """A code point without a character: the server stores no NUL, so NUL is stored as this and `0`."""
 _TEXTS = ("text", "title", "source")
@@ -41,6 +47,8 @@ class PostgresqlTable(PassageTable):
     def __init__(self, folder: Path, dimensions: int, database: Database) -> None:
         super().__init__(folder, dimensions)
         self._database = database
+        self._deletions_file = folder / _DELETIONS
+        self._deletions = -1
 
     @property
     def version(self) -> int:
@@ -52,7 +60,20 @@ class PostgresqlTable(PassageTable):
         return int(row[0]) if row else 0
 
     def refresh(self) -> None:
-        """Do nothing: every statement reads the newest version."""
+        """Remove the cached replies of this machine after a deletion on any machine, since they may quote documents.
+
+        Every statement reads the newest version.
+        """
+        deletions = self._read_state("deletions")
+        if deletions == self._deletions:
+            return
+        with translate_errors(self._folder):
+            path = self._deletions_file
+            if (path.read_text(encoding="utf-8") if path.is_file() else "0") != str(deletions):
+                remove_parts(self._folder, REPLIES)
+                with os.fdopen(open_private(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+                    file.write(str(deletions))
+        self._deletions = deletions
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -16,13 +16,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -45,7 +45,15 @@ _TABLES = (
 )
 _INSERT_REPLY = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?)"
 _INSERT_FACT = "INSERT OR REPLACE INTO told VALUES (?, ?)"
-_Write: TypeAlias = tuple[str, tuple[bytes | str, ...], "Future[None]"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A row that waits to be written, and the future of who waits for it."""
+
+    statement: str
+    row: tuple[bytes | str, ...]
+    future: asyncio.Future[None] | None
 
 
 @dataclass(slots=True)
@@ -222,7 +230,9 @@ class ReplyCache:
     async def put(self, key: bytes, reply: ChatReply) -> None:
         """Store the reply unless the key has one. It is on disk on return, and even if the caller is cancelled."""
         row = (key, _to_json(reply), datetime.now(UTC).isoformat(timespec="seconds"))
-        await asyncio.shield(asyncio.wrap_future(self._enqueue(_INSERT_REPLY, row)))
+        future = asyncio.get_running_loop().create_future()
+        self._enqueue(_Write(_INSERT_REPLY, row, future))
+        await future
 
     def get_fact(self, key: bytes, shape: type[T]) -> T | None:
         """Return a stored property of a model or prompt, such as a token count, if any."""
@@ -231,7 +241,7 @@ class ReplyCache:
 
     def put_fact(self, key: bytes, value: Any) -> None:
         """Store a property of a model or prompt in the background. A failure is ignored: asking again is free."""
-        self._enqueue(_INSERT_FACT, (key, _to_json(value)))
+        self._enqueue(_Write(_INSERT_FACT, (key, _to_json(value)), None))
 
     def stats(self) -> CacheStats:
         with _map_errors(self.path):
@@ -310,14 +320,12 @@ class ReplyCache:
                 db.close()
         self._reader = self._writer = None
 
-    def _enqueue(self, statement: str, row: tuple[bytes | str, ...]) -> Future[None]:
+    def _enqueue(self, write: _Write) -> None:
         self._open()
-        future: Future[None] = Future()
-        self._queue.append((statement, row, future))
+        self._queue.append(write)
         if not self._is_commit_due:
             self._is_commit_due = True
             self._thread.submit(self._commit)
-        return future
 
     def _commit(self) -> None:
         """Execute all waiting writes in one transaction. Runs in the thread."""
@@ -326,17 +334,24 @@ class ReplyCache:
         self._is_commit_due = False
         while self._queue:
             writes.append(self._queue.popleft())
+        if not writes:
+            return
+        failure: BaseException | None = None
         try:
-            if writes:
-                with self._transaction() as db:
-                    for statement, row, _ in writes:
-                        db.execute(statement, row)
-        except BaseException as error:
-            for _, _, future in writes:
-                future.set_exception(error)
-            raise
-        for _, _, future in writes:
-            future.set_result(None)
+            with self._transaction() as db:
+                for write in writes:
+                    db.execute(write.statement, write.row)
+        except BaseException as error:  # noqa: BLE001 - those who wait for the writes raise it
+            failure = error
+        # One call for all that wait in a loop: each call wakes it by a write to a socket.
+        waiting: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        for write in writes:
+            if write.future is not None:
+                waiting.setdefault(write.future.get_loop(), []).append(write.future)
+        for loop, futures in waiting.items():
+            # A loop that is closed has nobody who waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_settle, futures, failure)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -345,6 +360,17 @@ class ReplyCache:
         with _map_errors(self.path), self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
             yield self._writer
+
+
+def _settle(futures: Sequence[asyncio.Future[None]], failure: BaseException | None) -> None:
+    """End the waiting for writes. Those whose caller was cancelled are done."""
+    for future in futures:
+        if future.done():
+            continue
+        if failure is None:
+            future.set_result(None)
+        else:
+            future.set_exception(failure)
 
 
 def _connect(path: Path, options: str = "mode=rw") -> sqlite3.Connection:

@@ -6,7 +6,6 @@ A call reserves the most it may cost and then pays what it did cost, so no run i
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import time
@@ -39,7 +38,7 @@ from epicrisis.protocols import (
     Message,
     refresh_capabilities,
 )
-from epicrisis.serialization import to_json
+from epicrisis.serialization import dump_json
 from epicrisis.settings import BudgetSettings
 
 
@@ -203,7 +202,7 @@ class RecordingModel(Layer):
             seconds = round(time.monotonic() - start, 3)
             call: dict[str, Any] = {"time": moment, "seconds": seconds, "model": self.name, "request": request}
             call |= {**outcome, "usage": usage, "replayed": usage.replayed_calls > 0}
-            line = printable_json(json.dumps(to_json(call), ensure_ascii=False)).encode() + b"\n"
+            line = printable_json(dump_json(call)).encode() + b"\n"
             # In one piece, so that the lines of several processes do not mix.
             with self._open() as file:
                 while line:
