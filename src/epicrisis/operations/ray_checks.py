@@ -11,7 +11,7 @@ from epicrisis.printable import count_noun
 
 
 def check_ray(part: ClusterPart) -> Iterator[ClusterCheck]:
-    """Yield the checks of a cluster. Raise ClusterError if it cannot be joined, ModelMissing without the extra `ray`."""
+    """Yield the checks of a cluster. Raise ClusterError, or ModelMissing without the extra `ray`."""
     with join_cluster(parse_cluster(part.url)) as ray:
         nodes: list[dict[str, Any]] = ray.nodes()
         alive = [node for node in nodes if node["Alive"]]

@@ -18,12 +18,11 @@ from epicrisis.errors import InputError
 from epicrisis.remote_libraries import find_address, library_folder, parse_parameters
 from epicrisis.server.access_log import NAME as ACCESS_LOG
 from epicrisis.server.access_log import AccessLog
-from epicrisis.server.page.answer_files import KEEP_DAYS
-from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
-from epicrisis.server.reviews import REVIEWS_FOLDER, ReviewStore
 from epicrisis.server.users import USERS_FILE, UserStore
 
 if TYPE_CHECKING:
+    from epicrisis.server.page.stored_answers import AnswerStore
+    from epicrisis.server.reviews import ReviewStore
     from epicrisis.server.shared_state.database import StateDatabase
 
 DEFAULT_SCHEMA = "epicrisis_server"
@@ -38,12 +37,17 @@ class ServerState:
     log: AccessLog
     database: StateDatabase | None = None
 
-    def open_answers(self, keep_days: float = KEEP_DAYS) -> AnswerStore:
+    def open_answers(self, keep_days: float) -> AnswerStore:
         """Return the stored answers."""
+        # The commands for users and the log need neither answers nor reviews, whose import takes long.
+        from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
+
         return AnswerStore(self.folder / ANSWERS_FOLDER, keep_days, database=self.database)
 
     def open_reviews(self) -> ReviewStore:
         """Return the blind reviews."""
+        from epicrisis.server.reviews import REVIEWS_FOLDER, ReviewStore
+
         if self.database is None:
             return ReviewStore(self.folder / REVIEWS_FOLDER)
         from epicrisis.server.shared_state.items import ItemTable
