@@ -3,20 +3,20 @@
     PYTHONPATH=. .venv-ray/bin/python benchmarks/ray_faults.py 30 FOLDER    # needs root: network namespaces
 
 A head in this network namespace and two nodes in namespaces of their own, joined by veth pairs and a bridge. Each
-addition of 400 documents runs as `epicrisis library add --on ray://...` in a process of its own, and at a random moment
-a raylet (the node) or a worker is killed with -9. At the end: a node whose link is cut, a command that is killed and
-repeated, and a head that is killed. After each addition every passage of the library is compared with its text.
+addition of 3,000 documents runs as `epicrisis library add --on ray://...` in a process of its own. Meanwhile raylets
+(the nodes) and workers are killed with -9 at random moments, and killed nodes are started again. At the end: a node
+whose link is cut, a command that is killed and repeated, and a head that is killed. After each addition every passage
+of the library is compared with its text.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
 from tests.support.ray_cluster import ENCODER, RayCluster, install_encoder, make_documents, make_environment
 
-DOCUMENTS = 400
+DOCUMENTS = 3000
 ENCODE_SECONDS = 0.03
 BRIDGE, HEAD = "epi-br", "10.77.0.1"
 NODES = {"node-0": "10.77.0.2", "node-1": "10.77.0.3"}
@@ -52,18 +52,12 @@ def main() -> None:
         cluster.start_head()
         for name, address in NODES.items():
             cluster.add_node(name, address, name)
-        trial.run("no kill", lambda: None)
-        for number in range(kills):
-            name = random.choice(list(NODES))
-            if number % 2:
-                trial.run(f"worker of {name}", partial(cluster.kill_worker, name))
-            else:
-                trial.run(f"raylet of {name}", partial(cluster.kill_node, name))
-                cluster.add_node(name, NODES[name], name)
-        trial.run("link of node-1 cut", lambda: set_link("node-1", "down"))
+        while trial.sums["kills"] < kills:
+            trial.run("kills", partial(trial.kill_repeatedly, kills))
+        trial.run("link of node-1 cut", lambda _: set_link("node-1", "down"))
         set_link("node-1", "up")
-        trial.run("command killed and repeated", None)
-        trial.run("head killed, started again", cluster.kill_head, repeat=lambda: restart(cluster))
+        trial.run("command killed and repeated", lambda process: process.kill(), is_repeated=True)
+        trial.run("head killed, repeated on a new cluster", trial.replace_head, is_repeated=True)
     finally:
         cluster.close()
         remove_namespaces()
@@ -77,33 +71,59 @@ class Trial:
         self._folder, self._environment, self._cluster = folder, environment, cluster
         self.sums: Counter[str] = Counter()
 
-    def run(self, what: str, fault: Callable[[], object] | None, repeat: Callable[[], None] | None = None) -> None:
-        """Add the documents, do `fault` at a random moment (None: kill the command), and print a line."""
+    def run(self, what: str, fault: Callable[[subprocess.Popen[bytes]], object], is_repeated: bool = False) -> None:
+        """Add the documents, begin `fault` at a random moment, and print a line. Repeat the command if asked to."""
         library = self._folder / f"library-{self.sums['additions']}"
         start = time.monotonic()
         process = self._start(library)
         while not (library / "manifest.json").exists() and process.poll() is None:
             time.sleep(0.05)
-        time.sleep(random.uniform(0.1, DOCUMENTS * ENCODE_SECONDS / 2 * 0.8))
-        was_running = process.poll() is None
-        if fault is None:
-            os.kill(process.pid, signal.SIGKILL)
-        else:
-            fault()
-        output = process.communicate(timeout=600)[0].decode(errors="replace").strip()
-        lines = [] if process.returncode == 0 else [f"rc {process.returncode}: {output}"]
-        if repeat is not None:
-            repeat()
-        if fault is None or repeat is not None:
+        time.sleep(random.uniform(0.1, 10))
+        self.sums["during"] += process.poll() is None
+        fault(process)
+        output = process.communicate(timeout=900)[0].decode(errors="replace").strip()
+        if is_repeated:
+            print(f"first: rc {process.returncode}: {output}", flush=True)
             process = self._start(library)
-            output = process.communicate(timeout=600)[0].decode(errors="replace").strip()
+            output = process.communicate(timeout=900)[0].decode(errors="replace").strip()
+        print(f"rc {process.returncode}: {output}", flush=True)
         faults = count_faults(library)
         self.sums.update(faults)
-        self.sums.update({"additions": 1, "during": was_running, "failed": process.returncode != 0})
-        print(f"{what}: {time.monotonic() - start:.0f} s, {dict(faults)}, rc {process.returncode}", *lines, flush=True)
-        if process.returncode:
-            print(output, flush=True)
+        self.sums.update({"additions": 1, "failed": process.returncode != 0})
+        print(f"{what}: {time.monotonic() - start:.0f} s, {dict(faults)}, {dict(self.sums)}", flush=True)
         shutil.rmtree(library, ignore_errors=True)
+
+    def kill_repeatedly(self, kills: int, process: subprocess.Popen[bytes]) -> None:
+        """Kill raylets and workers at random moments until the addition ends. A killed node is started again."""
+        restart: threading.Thread | None = None
+        down = ""
+        while process.poll() is None and self.sums["kills"] < kills:
+            time.sleep(random.uniform(0.5, 3))
+            if restart is not None and not restart.is_alive():
+                restart, down = None, ""
+            name = random.choice([node for node in NODES if node != down])
+            if restart is None and random.random() < 0.5:
+                self._cluster.kill_node(name)
+                kind, down = "raylets", name
+                restart = threading.Thread(target=self._cluster.add_node, args=(name, NODES[name], name))
+                restart.start()
+            elif self._cluster.kill_worker(name):
+                kind = "workers"
+            else:
+                continue
+            if process.poll() is None:
+                self.sums.update({"kills": 1, kind: 1})
+        if restart is not None:
+            restart.join()
+
+    def replace_head(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill the head, wait for the end of the command, and start another cluster."""
+        self._cluster.kill_head()
+        process.wait(300)
+        self._cluster.close()
+        self._cluster.start_head()
+        for name, address in NODES.items():
+            self._cluster.add_node(name, address, name)
 
     def _start(self, library: Path) -> subprocess.Popen[bytes]:
         program = Path(sys.executable).with_name("epicrisis")
@@ -153,14 +173,6 @@ def write_source(path: Path) -> None:
             assert isinstance(document, Document)
             row = {"id": document.id, "title": document.title, "text": document.text, "date": document.date}
             file.write(json.dumps(row) + "\n")
-
-
-def restart(cluster: RayCluster) -> None:
-    """Wait for the end of all processes, and start head and nodes again."""
-    cluster.close()
-    cluster.start_head()
-    for name, address in NODES.items():
-        cluster.add_node(name, address, name)
 
 
 def make_namespaces() -> None:

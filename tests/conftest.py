@@ -35,12 +35,13 @@ hypothesis.settings.load_profile("no-clock")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `s3`, `torch` or `integrations` are skipped, saying so, where their packages are not installed.
+    """Tests with the mark of an environment of their own are skipped, saying so, where its packages are missing.
 
     What needs models or data goes first: begun last, a slow file would leave all processes but one idle.
     """
     frameworks = ("langchain_core", "langchain_tests", "llama_index", "inspect_ai", "IPython")
     _skip_marked(items, "integrations", [name for name in frameworks if find_spec(name) is None])
+    _skip_marked(items, "ray", [name for name in ("ray", "grpc") if find_spec(name) is None])
     _skip_marked(items, "s3", [] if s3_server.is_installed() else ["SeaweedFS", "boto3"])
     missing = [name for name in ("torch", "transformers", "sentence_transformers", "onnx") if find_spec(name) is None]
     _skip_marked(items, "torch", missing)

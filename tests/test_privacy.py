@@ -344,6 +344,7 @@ def test_modules_with_processes_and_loggers_are_listed() -> None:
             "models/hardware.py",
             "models/model_files.py",
             "cli/doctor.py",
+            "cluster.py",
             "corpus/ocr.py",
             "corpus/sandbox.py",
             "evaluation/runs/versions.py",

@@ -11,11 +11,11 @@ its files in a private folder that is removed.
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import re
 import socket
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.errors import ClusterError, InputError, ModelMissing
 from epicrisis.printable import printable
-from epicrisis.privacy import permit_host
+from epicrisis.privacy import permit_host, silence_dependency_logs
 
 if TYPE_CHECKING:
     import subprocess
@@ -38,6 +38,8 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_PROMPT_ENABLED": "0",
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Read on every system: Ray then uses 127.0.0.1 as the address of this machine, and listens on it alone."""
 _CONNECT_SECONDS = 10.0
+_START_SECONDS = "240"
+"""Ray waits 30 s for its own processes unless told otherwise, which a busy machine may exceed."""
 _STOP_SECONDS = 20.0
 _OBJECT_STORE_BYTES = 256 << 20
 _FAILED_CONNECTIONS = 2
@@ -108,10 +110,12 @@ def _connect(address: ClusterAddress) -> Any:
     import grpc
     import ray
 
-    _silence_ray()
+    # Its lines name hosts and, in tracebacks, may quote arguments. Its import sets the level anew.
+    silence_dependency_logs()
     for attempt in range(_FAILED_CONNECTIONS):
         try:
-            ray.init(str(address))
+            with warnings.catch_warnings(action="ignore"):
+                ray.init(str(address))
         except (OSError, RuntimeError, ray.exceptions.RayError, grpc.RpcError) as error:
             _disconnect(ray)
             is_slow = isinstance(error, ConnectionAbortedError) and "client server failed" in str(error)
@@ -126,12 +130,6 @@ def _disconnect(ray: Any) -> None:
     # The connection may be gone already.
     with suppress(Exception):
         ray.shutdown()
-
-
-def _silence_ray() -> None:
-    """Stop Ray from logging in this process: its lines name hosts and, in tracebacks, may quote arguments."""
-    for name in [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "ray"]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
@@ -165,7 +163,12 @@ def _start_cluster(cores: int) -> Iterator[ClusterAddress]:
     from epicrisis.temporary_folders import TemporaryFolder
 
     port = _find_free_port()
-    private = {**_LOOPBACK, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    private = {
+        **_LOOPBACK,
+        "RAY_raylet_start_wait_time_s": _START_SECONDS,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    }
     with ExitStack() as resources:
         # Ray gives everyone rights in its folder, so that it lies in a private one.
         folder = resources.enter_context(TemporaryFolder("epicrisis-ray-"))

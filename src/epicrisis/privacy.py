@@ -57,6 +57,7 @@ _LIBRARIES = (
     "s3transfer",
     "urllib3",
     "psycopg",
+    "ray",
     "opentelemetry",
 )
 _LOOKUP_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,11 +19,10 @@ from epicrisis.types import Document
 
 ENCODER = "slow-hashing"
 TOKEN = "t" * 64
-_SECONDS_VARIABLE = "EPICRISIS_TEST_ENCODE_SECONDS"
+_SECONDS_VARIABLE = "SLOW_HASHING_SECONDS"
 _START_SECONDS = 240.0
 _STARTS = 5
 """Ray gives up after the 30 s that a busy machine may need for one of its processes."""
-_PORT, _CLIENT_PORT = 26379, 20001
 
 
 class SlowHashingEncoder(HashingEncoder):
@@ -51,6 +51,8 @@ def make_environment(packages: Path, encode_seconds: float = 0.0) -> dict[str, s
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": TOKEN,
         "RAY_USAGE_STATS_ENABLED": "0",
+        # Of a node, on a machine with much other work.
+        "RAY_raylet_start_wait_time_s": "240",
         _SECONDS_VARIABLE: str(encode_seconds),
     }
 
@@ -69,19 +71,20 @@ class RayCluster:
 
     def __init__(self, folder: Path, environment: Mapping[str, str], address: str = "127.0.0.1") -> None:
         self._folder, self._environment, self._address = folder, environment, address
+        self._port, self._client_port = _find_port(), _find_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def url(self) -> str:
         """What `--on` takes."""
-        return f"ray://{self._address}:{_CLIENT_PORT}"
+        return f"ray://{self._address}:{self._client_port}"
 
     def start_head(self) -> None:
         """Start the head, and return when clients can connect."""
         # fmt: off
         self._start("head", [
-            "--head", "--num-cpus=0", f"--port={_PORT}", f"--ray-client-server-port={_CLIENT_PORT}",
+            "--head", "--num-cpus=0", f"--port={self._port}", f"--ray-client-server-port={self._client_port}",
             "--include-dashboard=false", f"--temp-dir={self._folder / 'r'}",
         ], self._address)
         # fmt: on
@@ -89,7 +92,7 @@ class RayCluster:
     def add_node(self, name: str, address: str | None = None, namespace: str | None = None) -> None:
         """Start a node of one core, and return when it has joined."""
         prefix = [] if namespace is None else ["ip", "netns", "exec", namespace]
-        self._start(name, [f"--address={self._address}:{_PORT}", "--num-cpus=1"], address or self._address, prefix)
+        self._start(name, [f"--address={self._address}:{self._port}", "--num-cpus=1"], address or self._address, prefix)
 
     def kill_node(self, name: str) -> None:
         """Kill the raylet of a node with -9. Its workers end with it."""
@@ -126,18 +129,15 @@ class RayCluster:
             f"--node-ip-address={address}", "--object-store-memory=100000000", *options,
         ]
         # fmt: on
-        environment = dict(self._environment)
-        if address == "127.0.0.1":
-            environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         for _ in range(_STARTS):
-            if self._try_start(name, command, environment):
+            if self._try_start(name, command):
                 return
         raise RuntimeError(f"{name} did not start: {self._log(name)[-2000:].decode(errors='replace')}")
 
-    def _try_start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    def _try_start(self, name: str, command: Sequence[str]) -> bool:
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         deadline = time.monotonic() + _START_SECONDS
         while b"Ray runtime started" not in self._log(name):
@@ -150,7 +150,7 @@ class RayCluster:
         return (self._folder / f"{name}.log").read_bytes()
 
     def _kill(self, name: str, program: str) -> bool:
-        for pid in _list_descendants(self._processes[name].pid):
+        for pid in list_descendants(self._processes[name].pid):
             try:
                 line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
@@ -174,7 +174,14 @@ def run_cluster(folder: Path, environment: Mapping[str, str], nodes: int) -> Ite
         cluster.close()
 
 
-def _list_descendants(pid: int) -> list[int]:
+def _find_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def list_descendants(pid: int) -> list[int]:
+    """Return the ids of all processes below a process."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -202,6 +202,8 @@ def optimize(
             store.purge(lambda step: progress.update(task, step=step))
         report = store.optimize(recall, rebuild=rebuild, on_step=lambda step: progress.update(task, step=step))
         state = store.info()
+    if purge and not json:
+        say("all files written anew: nothing of deleted documents is left in them")
     if json:
         show_json({"index": report, "good": report is None or report.good})
     elif state.outgrown:
