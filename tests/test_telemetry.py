@@ -15,11 +15,14 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from epicrisis import telemetry
 from epicrisis.errors import InputError, SettingsError
 from epicrisis.models.chat.loading import add_layers, load_chat
+from epicrisis.patient_data_policy import protect_patient_data
+from epicrisis.privacy import is_local_only
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.settings import ModelSettings
+from epicrisis.settings import ModelSettings, Settings
 from epicrisis.telemetry import make_trace_headers, record_spans, span
 from epicrisis.telemetry_export import (
     ENDPOINT,
@@ -32,6 +35,7 @@ from epicrisis.telemetry_export import (
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.types import Document
+from tests.support.patient_records import library
 from tests.support.servers import connect, open_library, open_resources
 
 CANARY = "kanary"
@@ -87,8 +91,8 @@ class Ward:
         settings: dict[str, Any] = {"strategy": "brief-context", "check": "model", "partition": 1}
         # No gap is as large, so the passages are read in parts.
         settings["preflight"] = {"signal": "dense-gap", "threshold": 1000}
-        library = open_library(folder / f"{CANARY}-library", chat, NOTES, **settings)
-        self.app = create_app(open_resources(library), ServerOptions(folder=folder / "server"))
+        ward = open_library(folder / f"{CANARY}-library", chat, NOTES, **settings)
+        self.app = create_app(open_resources(ward), ServerOptions(folder=folder / "server"))
 
     async def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx2.Response:
         async with connect(self.app, headers={**HEADERS, "authorization": f"Bearer {self._key}"}) as client:
@@ -242,6 +246,18 @@ def test_collector_on_another_machine_is_refused_under_local_only() -> None:
     check_local_only({"TRACES": "http://127.0.0.1:4318/v1/traces"})
     with pytest.raises(SettingsError, match=r"collector\.test is not this machine"):
         check_local_only({"METRICS": "https://collector.test/v1/metrics"})
+
+
+def test_library_of_notes_does_not_open_while_spans_go_to_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library(tmp_path / "ward", NOTES).close()
+    library(tmp_path / "papers", [Document("paper", "Aspirin was given.")]).close()
+    monkeypatch.setattr(telemetry._recording, "endpoints", {"TRACES": "http://collector.test:4318/v1/traces"})
+    with pytest.raises(SettingsError, match=r"collector\.test is not this machine"):
+        protect_patient_data(Settings(), tmp_path / "ward")
+    assert not protect_patient_data(Settings(), tmp_path / "papers").local_only
+    assert not is_local_only()
 
 
 def test_resource_names_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:

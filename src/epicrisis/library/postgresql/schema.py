@@ -173,11 +173,17 @@ REVOKE ALL ON FUNCTION rebuild_word_index() FROM PUBLIC;
 
 pg_textsearch 0.6 writes nothing into the log of the server. Moving an index to another tablespace does.
 """
+_WORD_INDEX_REMOVAL = """
+CREATE FUNCTION drop_word_index() RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp
+    AS $$ DROP INDEX IF EXISTS passages_words $$;
+REVOKE ALL ON FUNCTION drop_word_index() FROM PUBLIC;
+"""
 _DROP_ATTEMPTS = 300
 """How often a new word index tries to replace the old one, once a second."""
 _DELETIONS = "ALTER TABLE library ADD COLUMN deletions bigint NOT NULL DEFAULT 0"
 """Counts deletions on request. When it grows, every machine removes cached replies, which may quote documents."""
-MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS, _WORD_INDEX_REBUILD, _DELETIONS)
+MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS, _WORD_INDEX_REBUILD, _DELETIONS, _WORD_INDEX_REMOVAL)
 """The step to each version of the schema. The first creates it. A step is never changed after a release."""
 
 

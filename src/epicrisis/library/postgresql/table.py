@@ -16,7 +16,7 @@ from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library_parts import REPLIES, remove_parts
 from epicrisis.library.passage_table import ALL_COLUMNS, BATCH_ROWS, Columns, PassageTable, sql_in, sql_text
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.schema import WORDS_LOST
+from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORDS_LOST
 from epicrisis.library.word_index import analyze_words
 from epicrisis.privacy import open_private
 
@@ -146,10 +146,12 @@ class PostgresqlTable(PassageTable):
             connection.execute(f"DELETE FROM passages WHERE {sql_in('document_id', document_ids)}".encode())
 
     def compact(self) -> None:
-        """Read the statistics of the table for the planner of queries, and build the word index anew if it has changed.
+        """Build a missing vector index, and the word index anew if it has changed, and read statistics for the planner.
 
         The server frees space by itself.
         """
+        with self._database.write() as connection:
+            connection.execute("SELECT build_vector_index() WHERE to_regclass(%s) IS NULL", (VECTOR_INDEX,))
         # Reading statistics fails while the word index is damaged.
         self._database.rebuild_words(f"words_changed IS NOT NULL OR {WORDS_LOST}")
         with self._database.write() as connection:
