@@ -90,36 +90,23 @@ class ClusterEncoder:
         Texts of similar length should be neighbours. The function raises ClusterError if they cannot be computed.
         """
         size = choose_block(len(texts), self._count_workers())
-        blocks = [list(texts[first : first + size]) for first in range(0, len(texts), size)]
-        tasks = [self._encode.remote(self._spec, block) for block in blocks]
-        return partial(self._collect, blocks, tasks, self._list_nodes())
+        tasks = []
+        for first in range(0, len(texts), size):
+            tasks.append(self._encode.remote(self._spec, list(texts[first : first + size])))
+        return partial(self._collect, tasks)
 
-    def _collect(self, blocks: Sequence[list[tuple[str, str]]], tasks: list[Any], nodes: set[str]) -> Vectors:
-        waiting = list(tasks)
+    def _collect(self, tasks: list[Any]) -> Vectors:
+        waiting = tasks
         while waiting:
             done, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=_LOOK_SECONDS)
-            if done or not waiting:
-                continue
-            if not self._count_workers():
+            if not done and not self._count_workers():
                 raise ClusterError(f"the cluster has no node left that can encode: {REMEDY}")
-            alive = self._list_nodes()
-            if nodes - alive:
-                # Ray waits seven minutes for tasks of a node whose link was cut, even when it knows that it is dead.
-                for task in waiting:
-                    index = tasks.index(task)
-                    tasks[index] = self._encode.remote(self._spec, blocks[index])
-                waiting = list(tasks)
-            nodes = alive
         vectors = [np.empty((0, self.dimensions), dtype=np.float32)]
         try:
             vectors += self._ray.get(tasks)
         except self._ray.exceptions.RayTaskError as error:
             raise _explain(error) from None
         return np.concatenate(vectors)
-
-    def _list_nodes(self) -> set[str]:
-        """Return the ids of the nodes that are alive."""
-        return {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
 
     def _count_workers(self) -> int:
         """Return how many blocks the cluster can encode at once."""
