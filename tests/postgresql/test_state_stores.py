@@ -18,9 +18,8 @@ from epicrisis.server.job_models import JobBody, JobFile, JobTaken
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.sessions import Sessions
-from epicrisis.server.shared_state import access_log
+from epicrisis.server.shared_state import access_log, jobs
 from epicrisis.server.shared_state import database as state_database
-from epicrisis.server.shared_state import jobs
 from epicrisis.server.shared_state import schema as schemas
 from epicrisis.server.shared_state.access_log import AccessTable
 from epicrisis.server.shared_state.database import StateDatabase
