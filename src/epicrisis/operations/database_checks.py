@@ -57,7 +57,8 @@ def check_database(part: ClusterPart, folder: Path, servers: int) -> Iterator[Cl
     """
     database = find_database(folder)
     checks = _Checks(part.name)
-    with database.connect() as connection:
+    # Through a pool such as PgBouncer, only such a transaction finds the tables of the library.
+    with database.read() as connection:
         values: dict[str, str] = dict(
             _fetch(connection, "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", list(_SETTINGS))
         )
