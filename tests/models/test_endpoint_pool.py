@@ -232,6 +232,15 @@ def test_call_that_waits_ends_when_the_pool_is_closed() -> None:
     assert run_in_virtual_time(run()) < 1
 
 
+def test_unexpected_error_of_a_check_ends_the_calls_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: FakeEndpoint) -> ServedModel:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(FakeEndpoint, "identify", fail)
+    results = run_calls(make_pool([FakeEndpoint(), FakeEndpoint()]), 2)
+    assert [type(result) for result in results] == [ZeroDivisionError, ZeroDivisionError]
+
+
 def test_timeout_lowers_calls_of_endpoint() -> None:
     model = make_pool([FakeEndpoint(fail_between(0, 0.1, EndpointTimeout)), FakeEndpoint()], calls=8)
     run_calls(model, 16)

@@ -156,6 +156,8 @@ class PooledCallsModel(Layer):
         self._served: tuple[str, ServedModel] | None = None
         """The first endpoint that answered, and what it serves."""
         self._mismatch: str | None = None
+        self._fault: Exception | None = None
+        """An error of a check that no endpoint causes."""
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         async with self._assign() as member:
@@ -206,6 +208,8 @@ class PooledCallsModel(Layer):
                 now = loop.time()
                 if self._mismatch is not None:
                     raise SettingsError(self._mismatch)
+                if self._fault is not None:
+                    raise self._fault
                 if self._pool.is_closed:
                     raise ChatError(f"{self.name} was closed: open the model again, and repeat the call")
                 self._start_checks(now)
@@ -239,6 +243,8 @@ class PooledCallsModel(Layer):
         except EpicrisisError as error:
             member.failure = error
             member.rest(asyncio.get_running_loop().time())
+        except Exception as error:  # noqa: BLE001 - the calls that wait for the check raise it
+            self._fault = error
         else:
             if self._served is None:
                 self._served = member.model.name, served
