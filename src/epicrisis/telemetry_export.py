@@ -77,8 +77,8 @@ def check_local_only(endpoints: Mapping[TelemetrySignal, str]) -> None:
         host = parse_host(endpoint)
         if not is_local(host):
             raise SettingsError(
-                f"{_find_variable(signal)}: local_only (--local-only) is on and {host} is not this machine: name a collector on "
-                "this machine, or unset the variable"
+                f"{_find_variable(signal)}: local_only (--local-only) is on and {host} is not this machine: name a "
+                "collector on this machine, or unset the variable"
             )
 
 

@@ -20,6 +20,7 @@ from typing import Protocol
 from epicrisis.errors import (
     ChatError,
     EndpointBusy,
+    EndpointRejected,
     EndpointTimeout,
     EndpointUnreachable,
     EpicrisisError,
@@ -195,6 +196,12 @@ class PooledCallsModel(Layer):
         except EndpointUnreachable as error:
             member.leave_out(error, loop.time())
             raise
+        except EndpointRejected as error:
+            if not error.rejects_all:
+                raise
+            # The others may accept it. As it fails at once, this endpoint would soon get most of the calls.
+            member.leave_out(error, loop.time())
+            raise EndpointUnreachable(error.message, usage=error.usage) from None
         finally:
             _assigned.reset(token)
             member.in_flight -= 1
@@ -270,7 +277,9 @@ class PooledCallsModel(Layer):
         if any(member.failure is None for member in members):
             return
         has_waited = now - max(member.out_since for member in members) > self._pool.patience
-        if has_waited and (failure := members[0].failure) is not None:
+        # A wrong key stays wrong.
+        is_hopeless = all(isinstance(member.failure, EndpointRejected) for member in members)
+        if (has_waited or is_hopeless) and (failure := members[0].failure) is not None:
             raise EndpointUnreachable(f"none of the {len(members)} endpoints works. The first: {failure.message}")
 
 
