@@ -229,11 +229,17 @@ def test_suspended_process_holds_up_the_others_for_seconds(
     monkeypatch.setattr(state_database, "_IDLE_SECONDS", 1)
     open_as(database, OWNER).close()
     suspended, other = open_as(database, SERVER), open_as(database, SERVER)
-    with pytest.raises(StateUnavailable), suspended.transact() as connection:
-        connection.execute(access_log._LOCK)
-        # Waits for the lock, which the suspended process would keep.
-        asyncio.run(AccessTable(other).record("maria", "ask", "ward", "1", ["note"]))
-        connection.execute("SELECT 1")
+    waiting = AccessTable(other)
+
+    def sleep_with_the_lock() -> None:
+        with suspended.transact() as connection:
+            connection.execute(access_log._LOCK)
+            # Waits for the lock, which the suspended process would keep.
+            waiting.append(build_entry("maria", "ask", "ward", "1", ["note"]))
+            connection.execute("SELECT 1")
+
+    with pytest.raises(StateUnavailable):
+        sleep_with_the_lock()
     AccessTable(suspended).append(build_entry("maria", "ask", "ward", "1", ["note"]))
     assert other.rows("SELECT count(number) FROM access_log") == [(2,)]
     for opened in (suspended, other):
