@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from fastapi import FastAPI
 
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.errors import StateUnavailable
+from epicrisis.server.job_folder import JobFolder
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.support.patient_records import recorder
 from tests.support.servers import connect, open_existing, open_library, open_resources
@@ -80,6 +83,23 @@ def test_job_answers_every_question_in_file_format(tmp_path: Path) -> None:
     status, answers = asyncio.run(run())
     assert (status["state"], status["answers"]) == ("done", {"answered": 5})
     assert sorted(line["answer"]["question"]["id"] for line in answers) == ["1", "2", "3", "4", "5"]
+
+
+def test_stored_job_is_confirmed_also_if_it_cannot_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StateUnavailable("the database does not answer")
+
+    async def run() -> httpx2.Response:
+        async with connect(make_app(tmp_path / "lib", recorder())) as client:
+            monkeypatch.setattr(JobFolder, "find", fail)
+            monkeypatch.setattr(JobFolder, "count_answers", fail)
+            return await client.post("/api/v1/jobs", json={"questions": QUESTIONS})
+
+    started = asyncio.run(run())
+    # A proxy would send a request that ends with 503 to another server, which would start the job twice.
+    assert (started.status_code, started.json()["state"], started.json()["questions"]) == (202, "running", 5)
 
 
 def test_job_after_kill_asks_only_questions_without_answer(tmp_path: Path) -> None:

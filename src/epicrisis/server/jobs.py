@@ -140,7 +140,8 @@ class Jobs:
         job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.owner, created=created, body=body)
         await asyncio.to_thread(self._store.add, job)
         self._launch(job)
-        return await self.status(job.id, caller)
+        # The job is stored. An error from here on would make a proxy or client send it again.
+        return JobStatus(job.id, job.created, job.state, len(body.questions), {})
 
     async def list_jobs(self, caller: Caller) -> list[JobStatus]:
         """Return the jobs of the caller, the newest first."""
