@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answers import Answer
-from epicrisis.errors import InputError, SettingsError
+from epicrisis.errors import InputError, LibraryError, SettingsError
 from epicrisis.remote_libraries import find_address
 from epicrisis.server.access_log import build_entry
 from epicrisis.server.errors import NotFound, StateUnavailable
@@ -229,11 +229,17 @@ def test_suspended_process_holds_up_the_others_for_seconds(
     monkeypatch.setattr(state_database, "_IDLE_SECONDS", 1)
     open_as(database, OWNER).close()
     suspended, other = open_as(database, SERVER), open_as(database, SERVER)
-    with pytest.raises(StateUnavailable), suspended.transact() as connection:
-        connection.execute(access_log._LOCK)
-        # Waits for the lock, which the suspended process would keep.
-        asyncio.run(AccessTable(other).record("maria", "ask", "ward", "1", ["note"]))
-        connection.execute("SELECT 1")
+    waiting = AccessTable(other)
+
+    def sleep_with_the_lock() -> None:
+        with suspended.transact() as connection:
+            connection.execute(access_log._LOCK)
+            # Waits for the lock, which the suspended process would keep.
+            waiting.append(build_entry("maria", "ask", "ward", "1", ["note"]))
+            connection.execute("SELECT 1")
+
+    with pytest.raises(StateUnavailable):
+        sleep_with_the_lock()
     AccessTable(suspended).append(build_entry("maria", "ask", "ward", "1", ["note"]))
     assert other.rows("SELECT count(number) FROM access_log") == [(2,)]
     for opened in (suspended, other):
@@ -288,6 +294,17 @@ def test_tables_of_another_version_are_refused_or_upgraded_by_the_owner(
     monkeypatch.undo()
     with pytest.raises(SettingsError, match="of version 2, this program knows up to 1: install a newer"):
         open_as(database, SERVER)
+
+
+def test_library_and_state_share_no_schema(database: LibraryDatabase) -> None:
+    database.create("library").close()
+    address = find_address(state_folder(database.url(OWNER, "library")))
+    assert address is not None
+    with pytest.raises(SettingsError, match="holds a library, whose writers could change users"):
+        StateDatabase(address)
+    open_as(database, OWNER).close()
+    with pytest.raises(LibraryError, match="holds users and access log of a server"):
+        database.create(STATE)
 
 
 def test_silent_database_refuses_at_once_and_users_come_back(

@@ -90,6 +90,12 @@ class PostgresqlLibrary(LibraryStore):
                 query = "SELECT to_regclass(%s) IS NOT NULL"
                 if connection.execute(query, (f"{database.quoted_schema}.library",)).fetchone() == (True,):
                     raise LibraryError(f"{database.address.public} holds a library already: open it")
+                # Whoever may write to a library may change every table of its schema.
+                if connection.execute(query, (f"{database.quoted_schema}.access_log",)).fetchone() == (True,):
+                    raise LibraryError(
+                        f"{database.address.public}: the schema {database.schema} holds users and access log of a "
+                        "server: name another one with ?schema="
+                    )
                 database.create_extensions(connection)
                 version = schemas.migrate(
                     connection, database.quoted_schema, database.extensions, 0, manifest.dimensions

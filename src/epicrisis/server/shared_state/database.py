@@ -102,6 +102,7 @@ class StateDatabase(Database):
                         f"{len(schemas.MIGRATIONS)}: install a newer epicrisis"
                     )
                 if version == 0:
+                    self._refuse_library(connection)
                     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.quoted_schema}".encode())
                 if version < len(schemas.MIGRATIONS):
                     schemas.migrate(connection, self.quoted_schema, version)
@@ -120,6 +121,15 @@ class StateDatabase(Database):
                 f"{self.address.public}: the tables of the server cannot be read ({type(error).__name__}): check the "
                 "database"
             ) from error
+
+    def _refuse_library(self, connection: Connection[Any]) -> None:
+        """Raise SettingsError if the schema holds a library, whose writers may change every table of it."""
+        query = "SELECT to_regclass(%s) IS NOT NULL"
+        if connection.execute(query, (f"{self.quoted_schema}.library",)).fetchone() == (True,):
+            raise SettingsError(
+                f"{self.address.public}: the schema {self.schema} holds a library, whose writers could change users "
+                "and access log: leave out ?schema=, or name another one"
+            )
 
     def _read_version(self, connection: Connection[Any]) -> int:
         """Return the version of the tables, 0 without tables."""
