@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import large_library
 import numpy as np
 from large_library import DIMENSIONS, QueryEncoder, documents, make_queries
 
@@ -94,17 +95,7 @@ def measure_speed(count: int, folder: Path) -> None:
 def add(place: Path, count: int) -> None:
     """Create the library and add the documents."""
     encoder = HashingEncoder(DIMENSIONS, max_tokens=512)
-    library = LibraryStore.create(
-        place,
-        encoder_fingerprint=encoder.fingerprint,
-        encoder_name="synthetic",
-        dimensions=DIMENSIONS,
-        max_tokens=512,
-        overlap=0,
-        splitter="whole",
-        engine="lance",
-    )
-    with library:
+    with large_library.create_library(place, encoder, "lance") as library:
         add_documents(library, documents(count), encoder)
 
 

@@ -221,14 +221,15 @@ def run_server(
         command += ["--setting", setting]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        asyncio.run(_wait_until_ready(process, port))
+        asyncio.run(wait_until_ready(process, port))
         yield ServerProcess(process.pid, port)
     finally:
         process.terminate()
         process.wait(timeout=90)
 
 
-async def _wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
+async def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
+    """Return when the server answers. Raise SystemExit if it ends or takes too long."""
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:

@@ -42,8 +42,6 @@ _START_SECONDS = "240"
 """Ray waits 30 s for its own processes unless told otherwise, which a busy machine may exceed."""
 _STOP_SECONDS = 20.0
 _OBJECT_STORE_BYTES = 256 << 20
-_CRITICAL = 50
-"""The level of logs that Ray writes none of."""
 _FAILED_CONNECTIONS = 2
 """A machine with much other work may need longer than the 30 s that Ray waits for its own process."""
 
@@ -112,13 +110,12 @@ def _connect(address: ClusterAddress) -> Any:
     import grpc
     import ray
 
-    # Its lines name hosts and, in tracebacks, may quote arguments. Its import sets the level anew.
+    # Its lines name hosts and, in tracebacks, may quote arguments. Its import, and `init` by default, set the level.
     silence_dependency_logs()
     for attempt in range(_FAILED_CONNECTIONS):
         try:
             with warnings.catch_warnings(action="ignore"):
-                # It sets the level once more.
-                ray.init(str(address), logging_level=_CRITICAL)
+                ray.init(str(address), configure_logging=False)
         except (OSError, RuntimeError, ray.exceptions.RayError, grpc.RpcError) as error:
             _disconnect(ray)
             is_slow = isinstance(error, ConnectionAbortedError) and "client server failed" in str(error)

@@ -101,12 +101,12 @@ class ClusterEncoder:
             done, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=_LOOK_SECONDS)
             if not done and not self._count_workers():
                 raise ClusterError(f"the cluster has no node left that can encode: {REMEDY}")
-        blocks = [np.empty((0, self.dimensions), dtype=np.float32)]
+        vectors = [np.empty((0, self.dimensions), dtype=np.float32)]
         try:
-            blocks += self._ray.get(tasks)
+            vectors += self._ray.get(tasks)
         except self._ray.exceptions.RayTaskError as error:
             raise explain_failure(error, "encode") from None
-        return np.concatenate(blocks)
+        return np.concatenate(vectors)
 
     def _count_workers(self) -> int:
         """Return how many blocks the cluster can encode at once."""

@@ -21,7 +21,7 @@ from epicrisis.evidence_selection import (
     resolve_time_restriction,
 )
 from epicrisis.library.patient_check import check_patient, resolve_patient
-from epicrisis.library.patients import MIXED_NOTICE
+from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.settings import Settings
 from epicrisis.types import Question, Ranking, Scope, SentenceRanking
 
@@ -71,11 +71,12 @@ def _restrict(
     """
     if not query.strip():
         raise InputError("the query is empty: give the words to look for")
-    patient = resolve_patient(search.rosters, patient)
-    check_patient(search.rosters, Question(query, patient=patient))
+    rosters = list(map(Roster.snapshot, search.rosters))
+    patient = resolve_patient(rosters, patient)
+    check_patient(rosters, Question(query, patient=patient))
     scope = build_scope(settings.scope, patient)
     time = NO_RESTRICTION
     if patient is not None and settings.timeline:
         time = resolve_time_restriction(query, lambda: search.retriever.record(scope).passages)
-    mixed = (MIXED_NOTICE,) if patient is not None and search.rosters and search.rosters[0].is_mixed() else ()
+    mixed = (MIXED_NOTICE,) if patient is not None and rosters and rosters[0].is_mixed() else ()
     return scope, time, (*mixed, *search.remarks)

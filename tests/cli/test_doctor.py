@@ -104,6 +104,16 @@ def test_doctor_with_shared_model_shows_one_line_for_all_roles(run: Run, tmp_pat
     ]
 
 
+def test_doctor_shows_every_endpoint_of_a_pool(run: Run, tmp_path: Path) -> None:
+    pool = "http://127.0.0.1:8000/v1,https://two.example.org/v1,http://three.example.org/v1#m"
+    write_settings(tmp_path, f'[models.writer]\nname = "{pool}"\n')
+    rows = read_report(run)["contacts"]
+    assert [(row["host"], row["encrypted"]) for row in rows] == [
+        ("two.example.org", True),
+        ("three.example.org", False),
+    ]
+
+
 def test_doctor_shows_download_hosts_without_secrets(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", f"https://user:{SECRET}@index.example.org/simple")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://a.example.org/simple https://b.example.org/simple")

@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from epicrisis.errors import LibraryError
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
@@ -76,10 +78,10 @@ def add(library: Path, source: Path, environment: Mapping[str, str], *options: s
 def wait_for_half(library: Path, process: subprocess.Popen[str]) -> None:
     """Wait until some documents are acknowledged, and not all."""
     while process.poll() is None:
-        if (library / "manifest.json").exists():
-            with LibraryStore.open(library) as store:
-                if store.count()[0] >= 20:
-                    return
+        # A library that is being created cannot be opened yet.
+        with suppress(LibraryError), LibraryStore.open(library) as store:
+            if store.count()[0] >= 20:
+                return
         time.sleep(0.1)
 
 

@@ -186,6 +186,83 @@ def test_endpoint_that_only_fails_is_left_out() -> None:
     assert len([start for start in endpoint.starts if start > 10]) < 15
 
 
+def test_questions_about_the_endpoint_do_not_count_as_replies() -> None:
+    endpoint, other = FakeEndpoint(lambda: EndpointBusy("full")), FakeEndpoint()
+    model = RetryingModel(make_pool([endpoint, other], calls=16), 50)
+
+    async def answer(questions: range) -> None:
+        for number in questions:
+            await model.capabilities()
+            await model.complete(make_request(f"number {number}"))
+
+    async def run() -> None:
+        await asyncio.gather(*(answer(range(first, 200, 8)) for first in range(8)))
+
+    run_in_virtual_time(run())
+    assert len(endpoint.starts) < 40
+
+
+def test_call_waits_while_all_endpoints_restart_long_after_the_last_reply() -> None:
+    endpoints = [FakeEndpoint(fail_between(500, 530)), FakeEndpoint(fail_between(500, 530))]
+    model = RetryingModel(make_pool(endpoints, calls=4, patience=60), 5)
+
+    async def run() -> None:
+        await model.complete(make_request("first"))
+        await asyncio.sleep(500)
+        await model.complete(make_request("second"))
+
+    run_in_virtual_time(run())
+
+
+def test_call_that_waits_ends_when_the_pool_is_closed() -> None:
+    endpoints = [FakeEndpoint(fail_between(5, 1e9)), FakeEndpoint(fail_between(5, 1e9))]
+    model = RetryingModel(make_pool(endpoints), 5)
+
+    async def run() -> float:
+        await model.complete(make_request("first"))
+        await asyncio.sleep(5)
+        call = asyncio.create_task(model.complete(make_request("second")))
+        await asyncio.sleep(10)
+        await model.aclose()
+        closed = get_time()
+        with pytest.raises(ChatError, match="was closed"):
+            await call
+        return get_time() - closed
+
+    assert run_in_virtual_time(run()) < 1
+
+
+def test_calls_that_one_endpoint_rejects_are_repeated_at_another(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("right")
+    with (
+        HostileServer(model="m", api_key="right") as server,
+        HostileServer(model="m", api_key="other") as wrong,
+    ):
+        settings = ModelSettings(name=f"{wrong.url},{server.url}#m", api_key_file=key)
+
+        async def run(settings: ModelSettings) -> list[ChatReply]:
+            model = add_layers(load_chat(settings, tmp_path), settings)
+            try:
+                return await asyncio.gather(*(model.complete(make_request(f"number {n}")) for n in range(40)))
+            finally:
+                await model.aclose()
+
+        assert len(asyncio.run(run(settings))) == 40
+        key.write_text("neither")
+        with pytest.raises(EndpointUnreachable, match="rejects the key"):
+            asyncio.run(run(settings))
+
+
+def test_unexpected_error_of_a_check_ends_the_calls_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: FakeEndpoint) -> ServedModel:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(FakeEndpoint, "identify", fail)
+    results = run_calls(make_pool([FakeEndpoint(), FakeEndpoint()]), 2)
+    assert [type(result) for result in results] == [ZeroDivisionError, ZeroDivisionError]
+
+
 def test_timeout_lowers_calls_of_endpoint() -> None:
     model = make_pool([FakeEndpoint(fail_between(0, 0.1, EndpointTimeout)), FakeEndpoint()], calls=8)
     run_calls(model, 16)

@@ -117,6 +117,9 @@ def test_models_that_answer_and_that_do_not(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("EPICRISIS_API_KEY", "wrong")
         (refused,) = check_models(load_settings({"models": {"writer": {"name": f"{server.url}#qwen"}}}))
         assert refused.message.startswith("refuses the key")
+        monkeypatch.setenv("EPICRISIS_API_KEY", "k")
+        pool = load_settings({"models": {"writer": {"name": f"{server.url},http://127.0.0.1:9/v1#qwen"}}})
+        assert [check.state for check in check_models(pool)] == ["ok", "problem"]
     (gone,) = check_models(load_settings({"models": {"writer": {"name": "http://user:secret@127.0.0.1:9/v1#m"}}}))
     assert gone.state == "problem"
     assert "secret" not in gone.part + gone.message

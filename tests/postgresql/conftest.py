@@ -40,11 +40,13 @@ class LibraryDatabase:
         secret = quote(PASSWORDS.get(user, "") if password is None else password, safe="")
         return f"postgresql://{user}:{secret}@{self.server.host}:{self.server.port}/{self.name}?schema={schema}"
 
-    def create(self, schema: str = "epicrisis", dimensions: int = DIMENSIONS) -> LibraryStore:
+    def create(
+        self, schema: str = "epicrisis", dimensions: int = DIMENSIONS, fingerprint: str = "check"
+    ) -> LibraryStore:
         """Create an empty library, and open it for writing as the user who may add and delete."""
         LibraryStore.create(
             self.url(OWNER, schema),
-            encoder_fingerprint="check",
+            encoder_fingerprint=fingerprint,
             encoder_name="check",
             dimensions=dimensions,
             max_tokens=64,

@@ -17,7 +17,7 @@ from epicrisis.library.postgresql.schema import WORD_TABLESPACE
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase
-from tests.support.postgresql_server import ADMIN, CLOSE_INDEX_FUNCTIONS, OWNER, READER, WRITER, PostgresqlServer
+from tests.support.postgresql_server import ADMIN, CLOSE_INDEX_FUNCTIONS, READER, WRITER, PostgresqlServer
 
 pytestmark = pytest.mark.postgresql
 PAGE = Path(__file__).parents[2] / "docs" / "postgresql.md"
@@ -59,17 +59,24 @@ def restored(server: PostgresqlServer) -> Iterator[PostgresqlServer]:
     second.remove()
 
 
-@pytest.mark.parametrize("is_logged", [True, False], ids=["with the tablespace", "without it"])
+@pytest.fixture(params=[True, False], ids=["with the tablespace", "without it"])
+def is_logged(server: PostgresqlServer, request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether the word index is in the log of the server."""
+    if request.param:
+        server.create_tablespace()
+    yield bool(request.param)
+    if request.param:
+        server.execute(f"DROP TABLESPACE {WORD_TABLESPACE}")
+
+
 def test_base_backup_is_restored_to_a_moment_after_it(
-    database: LibraryDatabase, restored: PostgresqlServer, is_logged: bool
+    is_logged: bool, database: LibraryDatabase, restored: PostgresqlServer
 ) -> None:
     """The moment is that before a deletion by mistake. The word index was built after the base backup."""
     server = database.server
     archive = server.home / f"archive-{database.name}"
     archive.mkdir(mode=0o777)
     archive.chmod(0o777)
-    if is_logged:
-        server.create_tablespace()
     server.execute(f"ALTER SYSTEM SET archive_command = 'cp %p {archive}/%f'", "SELECT pg_reload_conf()")
     try:
         with database.create() as library:
@@ -84,9 +91,6 @@ def test_base_backup_is_restored_to_a_moment_after_it(
         archive_log(server)
     finally:
         server.execute("ALTER SYSTEM RESET archive_command", "SELECT pg_reload_conf()")
-        if is_logged:
-            # Later tests have their word index where most users have it.
-            server.execute(f"REVOKE CREATE ON TABLESPACE {WORD_TABLESPACE} FROM {OWNER}")
     with (restored.data / "postgresql.conf").open("a") as file:
         file.write(f"restore_command = 'cp {archive}/%f %p'\nrecovery_target_name = 'before'\n")
         file.write("recovery_target_action = 'promote'\n")

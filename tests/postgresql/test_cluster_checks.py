@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
+from epicrisis.library.postgresql import database as databases
 from epicrisis.testing.stores import build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import ADMIN, CLOSE_INDEX_FUNCTIONS, OWNER, PASSWORDS, READER, WRITER
@@ -114,3 +115,14 @@ def test_library_that_cannot_be_reached_or_is_missing_is_one_line(database: Libr
     ):
         state, message = read_states(url)["library"]
         assert (state, cure in message) == ("problem", True)
+
+
+def test_library_behind_a_pool_of_connections_is_checked(
+    database: LibraryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database.create() as library:
+        library.add([build_stored_document("paper", "text")])
+    # As through PgBouncer: the process of the server is another one than the client was told.
+    monkeypatch.setattr(databases, "read_process", lambda connection: None)
+    states = read_states(database.url(READER))
+    assert states["content"] == ("ok", "1 document, 1 passage, version 1")

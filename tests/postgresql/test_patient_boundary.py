@@ -229,7 +229,7 @@ def test_reader_knows_the_patients_without_their_text(ward: LibraryDatabase) -> 
     assert reader.count() == (1021, 1021)
     assert holds_patients(library_folder(ward.url(READER)))
     with connect(ward, READER) as connection:
-        rows = connection.execute("SELECT list_notes()::text, list_identities()::text").fetchall()
+        rows = connection.execute("SELECT list_patients()::text, list_identities()::text").fetchall()
     assert "secret" not in str(rows)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answers import Answer
-from epicrisis.errors import InputError, SettingsError
+from epicrisis.errors import InputError, LibraryError, SettingsError
 from epicrisis.remote_libraries import find_address
 from epicrisis.server.access_log import build_entry
 from epicrisis.server.errors import NotFound, StateUnavailable
@@ -18,8 +18,8 @@ from epicrisis.server.job_models import JobBody, JobFile, JobTaken
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.sessions import Sessions
+from epicrisis.server.shared_state import access_log, jobs
 from epicrisis.server.shared_state import database as state_database
-from epicrisis.server.shared_state import jobs
 from epicrisis.server.shared_state import schema as schemas
 from epicrisis.server.shared_state.access_log import AccessTable
 from epicrisis.server.shared_state.database import StateDatabase
@@ -185,6 +185,83 @@ def test_process_that_lost_its_lease_writes_nothing(
     assert two[0].rows("SELECT 1 FROM items UNION SELECT 1 FROM lines UNION SELECT 1 FROM leases") == []
 
 
+def test_deleted_job_does_not_come_back_at_another_process(two: tuple[StateDatabase, StateDatabase]) -> None:
+    first, second = map(JobTable, two)
+    job = make_job().model_copy(update={"state": "cancelled"})
+    first.add(job)
+    # One process is about to resume it while the other one deletes it.
+    found = second.find(job.id)
+    assert found is not None
+    first.remove(job.id)
+    second.take(job.id)
+    with pytest.raises(NotFound):
+        second.change(found.model_copy(update={"state": "running"}))
+    assert two[0].rows("SELECT 1 FROM items") == []
+
+
+def test_id_of_a_question_with_nul_is_stored_once(two: tuple[StateDatabase, StateDatabase]) -> None:
+    table, job = JobTable(two[0]), make_job()
+    table.add(job)
+    records = table.open_records(job, {})
+    answer = Answer(Question("Which drug?", id="a\0"), "rag", "answered", text="Aspirin.")
+    for _ in range(2):
+        records.append_answer(answer)
+    assert records.is_done(answer.question.key)
+    assert table.open_records(job, {}).is_done(answer.question.key)
+    assert table.count_answers(job, {}) == {"answered": 1}
+
+
+def test_damaged_job_keeps_no_other_job_waiting(two: tuple[StateDatabase, StateDatabase]) -> None:
+    table, sound = JobTable(two[0]), make_job("b" * 32)
+    damaged = make_job()
+    for job in (damaged, sound):
+        table.add(job)
+    two[0].rows("UPDATE leases SET ends = now() - interval '1 second'")
+    two[0].rows("UPDATE items SET content = '{}', at = at - 1 WHERE id = %s", damaged.id)
+    assert table.claim_abandoned((), [None]) == [sound]
+    assert table.list_jobs(sound.owner) == [sound]
+    assert table.find(damaged.id) is None
+
+
+def test_suspended_process_holds_up_the_others_for_seconds(
+    database: LibraryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_database, "_IDLE_SECONDS", 1)
+    open_as(database, OWNER).close()
+    suspended, other = open_as(database, SERVER), open_as(database, SERVER)
+    waiting = AccessTable(other)
+
+    def sleep_with_the_lock() -> None:
+        with suspended.transact() as connection:
+            connection.execute(access_log._LOCK)
+            # Waits for the lock, which the suspended process would keep.
+            waiting.append(build_entry("maria", "ask", "ward", "1", ["note"]))
+            connection.execute("SELECT 1")
+
+    with pytest.raises(StateUnavailable):
+        sleep_with_the_lock()
+    AccessTable(suspended).append(build_entry("maria", "ask", "ward", "1", ["note"]))
+    assert other.rows("SELECT count(number) FROM access_log") == [(2,)]
+    for opened in (suspended, other):
+        opened.close()
+
+
+def test_entry_that_is_no_json_is_a_fault_of_the_log(
+    two: tuple[StateDatabase, StateDatabase], database: LibraryDatabase
+) -> None:
+    owner = open_as(database, OWNER)
+    log = AccessTable(owner)
+    AccessTable(two[0]).append(build_entry("maria", "ask", "ward", None, []))
+    head = log.verify().head
+    for number, text in enumerate(("no json", "[]"), 2):
+        # A server may add to the log, whatever it adds.
+        command = "INSERT INTO access_log(number, previous, hash, entry) VALUES (%s, %s, %s, %s)"
+        two[0].rows(command, number, head, str(number), text)
+        result, head = log.verify(), str(number)
+        assert (result.entries, result.fault) == (1, "entry 2: has other fields than an entry")
+    owner.close()
+
+
 def test_jobs_are_taken_by_one_process_each(two: tuple[StateDatabase, StateDatabase]) -> None:
     tables = [JobTable(opened) for opened in two]
     for number in range(20):
@@ -217,6 +294,17 @@ def test_tables_of_another_version_are_refused_or_upgraded_by_the_owner(
     monkeypatch.undo()
     with pytest.raises(SettingsError, match="of version 2, this program knows up to 1: install a newer"):
         open_as(database, SERVER)
+
+
+def test_library_and_state_share_no_schema(database: LibraryDatabase) -> None:
+    database.create("library").close()
+    address = find_address(state_folder(database.url(OWNER, "library")))
+    assert address is not None
+    with pytest.raises(SettingsError, match="holds a library, whose writers could change users"):
+        StateDatabase(address)
+    open_as(database, OWNER).close()
+    with pytest.raises(LibraryError, match="holds users and access log of a server"):
+        database.create(STATE)
 
 
 def test_silent_database_refuses_at_once_and_users_come_back(

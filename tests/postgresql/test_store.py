@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from epicrisis.errors import LibraryBusy, LibraryError, LibraryMissing
+from epicrisis.errors import LibraryBusy, LibraryError, LibraryMissing, StorageError
+from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import search, table
-from epicrisis.testing.stores import build_stored_document, check_store
-from epicrisis.types import Scope
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.stores import DIMENSIONS, build_stored_document, check_store
+from epicrisis.types import Document, Scope
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import OWNER, READER, WRITER
 
@@ -109,6 +111,23 @@ def test_names_that_server_cannot_store_match_nothing(make_library: Callable[[],
         assert store.content_hashes([odd]) == {}
         assert store.search_words("aspirin", 3, Scope(journals=frozenset({odd}))) == ()
         store.delete([odd])
+
+
+def test_first_addition_builds_the_indexes_at_its_end(database: LibraryDatabase) -> None:
+    """An empty library is filled without indexes, and one that was interrupted is finished by the next addition."""
+    encoder = HashingEncoder(DIMENSIONS, max_tokens=64)
+    with database.create(fingerprint=encoder.fingerprint) as store:
+        store.prepare_addition()
+        store.add([build_stored_document("a", "aspirin", vectors=[[0.5] * DIMENSIONS])])
+        with pytest.raises(StorageError, match="is being filled by its first addition"):
+            store.search_words("aspirin", 2, Scope())
+    with LibraryStore.open(database.url(WRITER), write=True) as store:
+        report = add_documents(store, [Document("b", "B", "aspirin again", "test")], encoder)
+        assert report.added == 1
+        assert {hit.id for hit in store.search_words("aspirin", 2, Scope())} == {"a#0", "b#0"}
+        with store._database.read() as connection:  # type: ignore[attr-defined]
+            query = "SELECT count(*) FROM pg_index WHERE indexrelid IN (to_regclass(%s), to_regclass(%s))"
+            assert connection.execute(query, ("passages_words", "passages_vector")).fetchone() == (2,)
 
 
 def test_deletion_on_one_machine_removes_cached_replies_on_others(

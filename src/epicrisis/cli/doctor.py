@@ -164,8 +164,9 @@ def _contacts(settings: Settings) -> list[dict[str, Any]]:
     purposes: dict[tuple[str, str], list[str]] = {}
     for role in settings.roles:
         model = settings.model_for(role)
-        key = _key(model.api_key_file, choose_key_variable(model))
-        purposes.setdefault((model.name, key), []).append(f"the {role} model")
+        for member in model.endpoints:
+            key = _key(member.api_key_file, choose_key_variable(member))
+            purposes.setdefault((member.name, key), []).append(f"the {role} model")
     reranker_key = _key(None, settings.rerank.api_key_env)
     purposes.setdefault((settings.rerank.name or "", reranker_key), []).append("the reranker")
     rows: list[dict[str, Any]] = []

@@ -351,6 +351,7 @@ class BatchWriter:
                 StoredDocument(document.id, pending.digest, tuple(passages), rows, document.revision, pending.origin)
             )
         with uninterrupted(), span("write batch", {"epicrisis.store": type(self.library).__name__}):
+            self.library.prepare_addition()
             self.library.add(documents)
             self.counts.replaced += batch.replaced
             self.counts.added += len(documents) - batch.replaced

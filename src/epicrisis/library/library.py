@@ -358,6 +358,9 @@ class LibraryStore:
     def prepare_bulk(self) -> None:
         """Prepare for many additions, which end with `optimize`. A library in a folder needs no preparation."""
 
+    def prepare_addition(self) -> None:
+        """Prepare for an addition, which ends with `compact`. A library in a folder needs no preparation."""
+
     def move_if_large(self, on_step: Callable[[str], None]) -> bool:
         """Move more than EXACT_LIMIT passages to LanceDB. Return whether they stay, as the extra `large` is missing.
 
@@ -476,13 +479,10 @@ class LibraryStore:
     def repair(cls, path: Path | str) -> LibraryInfo:
         """Rebuild the word index and the table of documents from the passages. After a kill, repeat the call.
 
-        An incomplete new library becomes an empty one. Raises LibraryDamaged for lost passages, LibraryBusy and
-        StorageError.
+        An incomplete new library becomes empty. Raises LibraryDamaged for lost passages, LibraryBusy and StorageError.
         """
         folder = library_folder(path).absolute()
-        check_in_folder(
-            folder, "library repair", "restore a database from its backup, and rebuild indexes with REINDEX"
-        )
+        check_in_folder(folder, "library repair", "restore a backup of the database, and rebuild indexes with REINDEX")
         if (module := load_engine(folder)) is not None:
             report: LibraryInfo = module.repair_library(folder)
             return report

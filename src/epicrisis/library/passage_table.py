@@ -47,6 +47,21 @@ class StoredPassage:
     revision: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NoteSummary:
+    """One or more notes of a patient, without their text."""
+
+    patient: str
+    notes: int
+    dates: tuple[str, ...]
+    """Dates of the notes, with the first and the last."""
+    encounters: tuple[str, ...]
+    note_types: Mapping[str, int]
+    """Number of notes of each type."""
+    name: str
+    """The patient's name in one of the notes, or an empty string."""
+
+
 class PassageTable(ABC):
     """The table of one library. Raises StorageError or LibraryDamaged for errors of its engine."""
 
@@ -65,6 +80,11 @@ class PassageTable(ABC):
     @abstractmethod
     def refresh(self) -> None:
         """Move to the newest committed version."""
+
+    def refresh_version(self) -> int:
+        """Move to the newest committed version, and return its number."""
+        self.refresh()
+        return self.version
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -181,9 +201,20 @@ class PassageTable(ABC):
             for values in zip(*(columns[name] for name in names), strict=True):
                 yield dict(zip(names, values, strict=True))
 
-    def note_rows(self, condition: str) -> Iterator[dict[str, Any]]:
-        """Yield patient, date and metadata of the first passage of each note that meets the SQL condition."""
-        return self.rows(["patient", "date", "metadata"], f"({condition}) AND ordinal = 0")
+    def summarize_notes(self, patients: Sequence[str] | None = None) -> Iterator[NoteSummary]:
+        """Yield summaries of all notes of these patients, or of all. Each is of one or more notes of one patient."""
+        condition = "patient IS NOT NULL" if patients is None else sql_in("patient", patients)
+        for row in self.rows(["patient", "date", "metadata"], f"({condition}) AND ordinal = 0"):
+            metadata = json.loads(row["metadata"])
+            encounter, note_type = metadata.get("encounter"), metadata.get("note_type")
+            yield NoteSummary(
+                row["patient"],
+                notes=1,
+                dates=(row["date"],) if row["date"] else (),
+                encounters=(str(encounter),) if encounter else (),
+                note_types={str(note_type): 1} if note_type else {},
+                name=str(metadata.get("patient_name") or ""),
+            )
 
     def literature(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:
         """Yield (id, metadata, date) of the documents without a patient whose first passage meets the condition."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.dates import first_day, last_day
@@ -22,7 +20,7 @@ from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import check_parts
 from epicrisis.library.manifest import complete_manifest
-from epicrisis.library.passage_table import PassageTable, sql_in
+from epicrisis.library.passage_table import NoteSummary
 from epicrisis.library.person_names import name_keys, normalize_text
 from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.tables import open_table
@@ -136,18 +134,17 @@ class Roster:
         if self._table.is_moved():
             self._table = self._library.open_table()
             self._version = (-1, -1)
-        self._table.refresh()
-        version = (self._table.version, registry.read_version(self.path))
+        version = (self._table.refresh_version(), registry.read_version(self.path))
         if self._version != version:
             self._read()
             self._version = version
-        if self._has_literature and not self._is_declared:
+        if self._patients and self._has_literature and not self._is_declared:
             self._is_declared = registry.is_literature_declared(self.path)
 
     def _read(self) -> None:
         summaries: dict[str, _RecordSummary] = defaultdict(_RecordSummary)
-        for row in _read_notes(self._table, "patient IS NOT NULL"):
-            summaries[row["patient"]].add(row)
+        for summary in self._table.summarize_notes():
+            summaries[summary.patient].add(summary)
         identities = registry.read_identities(self.path)
         patients = {}
         for id_ in sorted(summaries):
@@ -170,9 +167,9 @@ def names_in_notes(library: LibraryStore, patients: Iterable[str]) -> Mapping[st
     """Map these patients to the first names given in their notes. Patients without a name are left out."""
     ids = sorted(patients)
     names: dict[str, str] = {}
-    for row in _read_notes(library.open_table(), sql_in("patient", ids)) if ids else ():
-        if name := str(json.loads(row["metadata"]).get("patient_name") or ""):
-            names.setdefault(row["patient"], name)
+    for summary in library.open_table().summarize_notes(ids) if ids else ():
+        if summary.name:
+            names.setdefault(summary.patient, summary.name)
     return names
 
 
@@ -186,13 +183,8 @@ def number_without_system(number: str) -> str:
     return number.rpartition("|")[2]
 
 
-def _read_notes(table: PassageTable, condition: str) -> Iterator[dict[str, Any]]:
-    """Yield the patient, date and metadata of each note."""
-    return table.note_rows(condition)
-
-
 class _RecordSummary:
-    """Collects the data of one patient's record, note by note."""
+    """Collects the data of one patient's record."""
 
     def __init__(self) -> None:
         self._dates: list[str] = []
@@ -201,16 +193,12 @@ class _RecordSummary:
         self._notes = 0
         self._name = ""
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        metadata = json.loads(row["metadata"])
-        self._notes += 1
-        if row["date"]:
-            self._dates.append(row["date"])
-        if metadata.get("encounter"):
-            self._encounters.add(str(metadata["encounter"]))
-        if metadata.get("note_type"):
-            self._note_types[str(metadata["note_type"])] += 1
-        self._name = self._name or str(metadata.get("patient_name") or "")
+    def add(self, summary: NoteSummary) -> None:
+        self._notes += summary.notes
+        self._dates += summary.dates
+        self._encounters.update(summary.encounters)
+        self._note_types.update(summary.note_types)
+        self._name = self._name or summary.name
 
     def build(self, identity: PatientIdentity) -> PatientRecord:
         names = dict.fromkeys(identity.names)

@@ -57,7 +57,8 @@ def check_database(part: ClusterPart, folder: Path, servers: int) -> Iterator[Cl
     """
     database = find_database(folder)
     checks = _Checks(part.name)
-    with database.connect() as connection:
+    # Through a pool such as PgBouncer, only such a transaction finds the tables of the library.
+    with database.read() as connection:
         values: dict[str, str] = dict(
             _fetch(connection, "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", list(_SETTINGS))
         )
@@ -183,7 +184,7 @@ def _check_connections(checks: _Checks, values: Mapping[str, str], servers: int,
     places = int(values["max_connections"]) - reserved
     # Pools of a server: for the library, for what it shares with the others, and for the primary among several hosts.
     needed = servers * pools * POOL_SIZE + 1
-    plan = f"{count_noun(servers, 'server')} and a writer may open {needed} connections, of {places}"
+    plan = f"{count_noun(servers, 'server')} and a writer may open {count_noun(needed, 'connection')}, of {places}"
     fault = f"{plan}: raise max_connections to {needed + reserved} or more, and restart the database"
     checks.require("connections", needed <= places, plan, fault)
 

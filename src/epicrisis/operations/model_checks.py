@@ -20,9 +20,9 @@ def check_models(settings: Settings) -> Iterator[ClusterCheck]:
     """Yield a check of each endpoint that the settings name. Sends no prompt."""
     models: dict[str, ModelSettings] = {}
     for role in settings.roles:
-        model = settings.model_for(role)
-        if "://" in model.name:
-            models.setdefault(model.name, model)
+        for model in settings.model_for(role).endpoints:
+            if "://" in model.name:
+                models.setdefault(model.name, model)
     for model in models.values():
         yield _check_model(model)
 

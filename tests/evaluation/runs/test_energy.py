@@ -29,6 +29,7 @@ RANGE = 262_143_328_850
 DRIVER = "proc/driver/nvidia"
 REMOTE = {"models": {"writer": {"name": "https://example.org/v1#m"}}}
 HERE = {"models": {"writer": {"name": "http://127.0.0.1:8000/v1#m"}}}
+POOL = {"models": {"writer": {"name": "http://127.0.0.1:8000/v1,https://two.example/v1,https://three.example/v1#m"}}}
 
 
 @pytest.fixture(autouse=True)
@@ -285,6 +286,7 @@ def test_session_meter_with_vanished_counter_estimates_whole_session(tmp_path: P
         (HERE, False, "127.0.0.1 is another program: give its power in watts with energy.endpoint_watts"),
         (HERE, True, None),
         ({"rerank": {"name": "https://other.example/v1/rerank"}}, True, "other.example is another machine"),
+        (POOL, True, "two.example and three.example are other machines"),
     ],
 )
 def test_session_meter_reports_remote_endpoint_as_unknown(

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.privacy import parse_host, remote_host
+from epicrisis.privacy import parse_host, remote_host, split_addresses
 from epicrisis.settings import Settings
 
 EnergyBasis: TypeAlias = Literal["measured", "estimated", "unknown"]
@@ -246,15 +246,19 @@ class SessionMeter:
         addresses: list[str] = []
         for name in (*models, settings.rerank.name, settings.examples.rerank) if self.calls else ():
             if name and "://" in name:
-                addresses.append(name)
+                addresses += split_addresses(name)
         elsewhere = [host for host in map(remote_host, addresses) if host is not None]
-        hosts = " and ".join(dict.fromkeys(elsewhere or filter(None, map(parse_host, addresses))))
+        names = list(dict.fromkeys(elsewhere or filter(None, map(parse_host, addresses))))
+        hosts = " and ".join(names)
         if not addresses or (watts is None and not elsewhere and self._processors.meter is not None):
             return None
         if watts is not None:
             how = f"{watts:g} W (energy.endpoint_watts) of {hosts} for as long as the session took"
             return EquipmentEnergy("endpoints", "estimated", watts * seconds, how)
-        reason = "is another machine" if elsewhere else "is another program"
+        if len(names) > 1:
+            reason = "are other machines" if elsewhere else "are other programs"
+        else:
+            reason = "is another machine" if elsewhere else "is another program"
         return EquipmentEnergy(
             "endpoints", "unknown", None, f"{hosts} {reason}: give its power in watts with energy.endpoint_watts"
         )

@@ -187,8 +187,10 @@ class Replica:
         incomplete = ""
         while True:
             state = self._read_state()
+            # A killed refresh may have changed blocks. A backup that was restored since has the earlier entity tag.
+            is_whole = not any(self._mark_of_change(name).exists() for name in DATABASES)
             try:
-                stored = self.objects.read(NAME, "" if state is None else state.etag)
+                stored = self.objects.read(NAME, state.etag if state is not None and is_whole else "")
             except ObjectUnchanged as unchanged:
                 if state is not None and state.retired:
                     retired = self._retire(state.version, state.retired, unchanged.read_at)

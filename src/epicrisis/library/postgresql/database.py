@@ -413,8 +413,12 @@ class Database:
             if not self._has_marked_words:
                 assert self._writer is not None
                 with translate_database_errors(self.address):
-                    self._writer.execute("UPDATE library SET words_changed = pg_postmaster_start_time()")
-                self._has_marked_words = True
+                    # During a bulk addition there is no index, see `PostgresqlLibrary.prepare_bulk`.
+                    cursor = self._writer.execute(
+                        "UPDATE library SET words_changed = pg_postmaster_start_time() "
+                        "WHERE words_changed IS DISTINCT FROM '-infinity'"
+                    )
+                self._has_marked_words = cursor.rowcount == 1
 
     def rebuild_words(self, condition: str = "words_changed IS NOT NULL") -> None:
         """Replace the word index by a new one while it is in use, if the table `library` meets the condition.

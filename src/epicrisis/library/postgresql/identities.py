@@ -13,6 +13,8 @@ from epicrisis.library.patient_identities import IdentityTable
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.journal import storable_ids
 
+_COUNT_CHANGE = "UPDATE library SET version = version + 1"
+
 
 class PostgresqlIdentities(IdentityTable):
     """The table `patients` of a library in PostgreSQL."""
@@ -27,16 +29,19 @@ class PostgresqlIdentities(IdentityTable):
         return self._rows("SELECT id, identity FROM list_identities() WHERE id = ANY(%s)", storable_ids(list(patients)))
 
     def version(self) -> int:
-        return int(self._rows("SELECT coalesce(max(sequence), 0) FROM list_identities()")[0][0])
+        """Return 0: the version of the passages counts changes of identities too, so that one read tells both."""
+        return 0
 
     def write(self, rows: Sequence[tuple[str, str]]) -> None:
         with self._database.write() as connection, connection.cursor() as cursor:
             cursor.executemany("DELETE FROM patients WHERE id = %s", [(patient,) for patient, _ in rows])
             cursor.executemany("INSERT INTO patients(id, identity) VALUES (%s, %s)", rows)
+            connection.execute(_COUNT_CHANGE)
 
     def forget(self, patients: Sequence[str]) -> None:
         with self._database.write() as connection:
             connection.execute("DELETE FROM patients WHERE id = ANY(%s)", (list(patients),))
+            connection.execute(_COUNT_CHANGE)
 
     def declare(self, what: str, at: str) -> None:
         with self._database.write() as connection:

@@ -121,7 +121,7 @@ _INDEX_FUNCTIONS = (
 _READER_ACCESS = """
 GRANT USAGE ON SCHEMA {schema} TO {reader};
 GRANT SELECT ON library, documents, passages, sources, origins, declared TO {reader};
-GRANT EXECUTE ON FUNCTION list_notes(), list_identities() TO {reader};
+GRANT EXECUTE ON FUNCTION list_patients(), list_identities() TO {reader};
 """
 _WRITER_ACCESS = """
 GRANT USAGE ON SCHEMA {schema} TO {writer};
@@ -173,11 +173,55 @@ REVOKE ALL ON FUNCTION rebuild_word_index() FROM PUBLIC;
 
 pg_textsearch 0.6 writes nothing into the log of the server. Moving an index to another tablespace does.
 """
+_WORD_INDEX_REMOVAL = """
+CREATE FUNCTION drop_word_index() RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp
+    AS $$ DROP INDEX IF EXISTS passages_words $$;
+REVOKE ALL ON FUNCTION drop_word_index() FROM PUBLIC;
+"""
 _DROP_ATTEMPTS = 300
 """How often a new word index tries to replace the old one, once a second."""
 _DELETIONS = "ALTER TABLE library ADD COLUMN deletions bigint NOT NULL DEFAULT 0"
 """Counts deletions on request. When it grows, every machine removes cached replies, which may quote documents."""
-MIGRATIONS: tuple[str, ...] = (_TABLES + _FUNCTIONS, _WORD_INDEX_REBUILD, _DELETIONS)
+_PATIENT_LIST = """
+DROP FUNCTION list_notes();
+CREATE FUNCTION list_patients() RETURNS TABLE(
+    patient text, notes bigint, dates text[], encounters text[], note_types json, patient_name text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+    WITH note AS MATERIALIZED (
+        SELECT p.patient, p.date, (p.metadata::json -> 'encounter')::text AS encounter,
+            (p.metadata::json -> 'note_type')::text AS note_type,
+            (p.metadata::json -> 'patient_name')::text AS patient_name
+        FROM passages p WHERE p.patient IS NOT NULL AND p.ordinal = 0
+    ), record AS (
+        SELECT note.patient, count(*) AS notes, array_agg(DISTINCT encounter) AS encounters,
+            min(note.patient_name COLLATE "C") FILTER (WHERE note.patient_name NOT IN ('null', '""')) AS patient_name
+        FROM note GROUP BY note.patient
+    ), period AS (
+        SELECT range.patient, array_agg(first) || array_agg(last) AS dates FROM (
+            SELECT note.patient, min(date) AS first, max(date) AS last FROM note GROUP BY note.patient, length(date)
+        ) range GROUP BY range.patient
+    ), kind AS (
+        SELECT counted.patient, json_object_agg(note_type, notes) AS note_types FROM (
+            SELECT note.patient, note_type, count(*) AS notes FROM note WHERE note_type IS NOT NULL
+            GROUP BY note.patient, note_type
+        ) counted GROUP BY counted.patient
+    )
+    SELECT patient, record.notes, period.dates, record.encounters, kind.note_types, record.patient_name
+    FROM record JOIN period USING (patient) LEFT JOIN kind USING (patient) $$;
+REVOKE ALL ON FUNCTION list_patients() FROM PUBLIC;
+"""
+"""List the patients, a row for each, with values of the metadata as JSON, and without any text of the notes.
+
+`dates` are the first and the last of each length: among dates of one length, the order of text is that of time.
+"""
+MIGRATIONS: tuple[str, ...] = (
+    _TABLES + _FUNCTIONS,
+    _WORD_INDEX_REBUILD,
+    _DELETIONS,
+    _WORD_INDEX_REMOVAL,
+    _PATIENT_LIST,
+)
 """The step to each version of the schema. The first creates it. A step is never changed after a release."""
 
 

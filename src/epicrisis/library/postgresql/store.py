@@ -46,7 +46,8 @@ _LOST_WORDS = {
     f"the log of the server: name the primary in the URL too, or create the tablespace {schemas.WORD_TABLESPACE} "
     "(docs/postgresql.md). Searches with --by dense work",
     "primary": "words are missing from the index of the server, which was restarted during an addition, promoted or "
-    "restored: repeat the addition, or run `epicrisis library optimize URL`, as a member of "
+    "restored, or is being filled by its first addition or a copy: repeat the addition or copy, or run "
+    "`epicrisis library optimize URL`, as a member of "
     f"{schemas.WRITER}. Searches with --by dense work",
 }
 """Why a search by words fails on a server, and what to do."""
@@ -89,6 +90,12 @@ class PostgresqlLibrary(LibraryStore):
                 query = "SELECT to_regclass(%s) IS NOT NULL"
                 if connection.execute(query, (f"{database.quoted_schema}.library",)).fetchone() == (True,):
                     raise LibraryError(f"{database.address.public} holds a library already: open it")
+                # Whoever may write to a library may change every table of its schema.
+                if connection.execute(query, (f"{database.quoted_schema}.access_log",)).fetchone() == (True,):
+                    raise LibraryError(
+                        f"{database.address.public}: the schema {database.schema} holds users and access log of a "
+                        "server: name another one with ?schema="
+                    )
                 database.create_extensions(connection)
                 version = schemas.migrate(
                     connection, database.quoted_schema, database.extensions, 0, manifest.dimensions
@@ -125,7 +132,8 @@ class PostgresqlLibrary(LibraryStore):
                     )
                     connection.execute("UPDATE library SET schema_version = %s", (newest,))
             library = cls(folder, manifest, database, write=True)
-            database.rebuild_words(schemas.WORDS_LOST)
+            # A copy that was interrupted goes on without an index.
+            database.rebuild_words(f"words_changed IS DISTINCT FROM '-infinity' AND ({schemas.WORDS_LOST})")
             library.update_due_marks()
         except BaseException:
             database.close_writer()
@@ -234,9 +242,18 @@ class PostgresqlLibrary(LibraryStore):
         return None
 
     def prepare_bulk(self) -> None:
-        """Drop the vector index, which `optimize` builds in less time than the additions would."""
+        """Drop the indexes of vectors and words, which `compact` builds in less time than the additions would.
+
+        Until then searches by words raise StorageError.
+        """
         with self._thread_lock, self._database.write() as connection:
-            connection.execute("SELECT drop_vector_index()")
+            connection.execute("SELECT drop_vector_index(), drop_word_index()")
+            connection.execute("UPDATE library SET words_changed = '-infinity'")
+
+    def prepare_addition(self) -> None:
+        """Fill an empty library without indexes. `compact` builds them."""
+        if self.count() == (0, 0):
+            self.prepare_bulk()
 
     def move_if_large(self, on_step: Callable[[str], None]) -> bool:
         """Return False: the server holds libraries of every size."""

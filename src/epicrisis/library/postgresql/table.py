@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +16,17 @@ import numpy as np
 from epicrisis.errors import InputError
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library_parts import REPLIES, remove_parts
-from epicrisis.library.passage_table import ALL_COLUMNS, BATCH_ROWS, Columns, PassageTable, sql_in, sql_text
+from epicrisis.library.passage_table import (
+    ALL_COLUMNS,
+    BATCH_ROWS,
+    Columns,
+    NoteSummary,
+    PassageTable,
+    sql_in,
+    sql_text,
+)
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.schema import WORDS_LOST
+from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORDS_LOST
 from epicrisis.library.word_index import analyze_words
 from epicrisis.privacy import open_private
 
@@ -64,9 +74,17 @@ class PostgresqlTable(PassageTable):
 
         Every statement reads the newest version.
         """
-        deletions = self._read_state("deletions")
-        if deletions == self._deletions:
-            return
+        self.refresh_version()
+
+    def refresh_version(self) -> int:
+        with self._database.read() as connection:
+            version, deletions = connection.execute("SELECT version, deletions FROM library").fetchone() or (0, 0)
+        if deletions != self._deletions:
+            self._remove_replies(int(deletions))
+        return int(version)
+
+    def _remove_replies(self, deletions: int) -> None:
+        """Remove the cached replies unless this machine has done so after so many deletions."""
         with translate_errors(self._folder):
             path = self._deletions_file
             if (path.read_text(encoding="utf-8") if path.is_file() else "0") != str(deletions):
@@ -116,16 +134,30 @@ class PostgresqlTable(PassageTable):
             while rows := cursor.fetchmany(BATCH_ROWS):
                 yield parse_columns(names, rows)
 
-    def note_rows(self, condition: str) -> Iterator[dict[str, Any]]:
-        """Yield patient, date, and encounter, type and name in the metadata, of the first passage of each note.
+    def summarize_notes(self, patients: Sequence[str] | None = None) -> Iterator[NoteSummary]:
+        """Yield a summary of all notes of each patient, or of each note of these patients.
 
-        A role that may only read gets them from a function with more rights, which returns no text of the notes.
+        A role that may only read gets all from a function with more rights, which returns no text of the notes. It
+        sees no notes of patients that are named.
         """
-        names = ("patient", "date", "metadata")
-        query = f"SELECT patient, date, metadata FROM list_notes() WHERE {condition}"
-        for columns in self._read_batches(names, query):
-            for values in zip(*(columns[name] for name in names), strict=True):
-                yield dict(zip(names, values, strict=True))
+        if patients is not None:
+            yield from super().summarize_notes(patients)
+            return
+        with self._database.read() as connection:
+            rows = connection.execute("SELECT * FROM list_patients()").fetchall()
+        for patient, notes, dates, encounters, types, name in rows:
+            note_types = Counter[str]()
+            for text, count in (types or {}).items():
+                note_types[_parse_value(text)] += count
+            del note_types[""]
+            yield NoteSummary(
+                patient,
+                notes,
+                dates=tuple(filter(None, dates)),
+                encounters=tuple(filter(None, map(_parse_value, encounters))),
+                note_types=note_types,
+                name=_parse_value(name),
+            )
 
     def facet_condition(self, names: Iterable[str]) -> str:
         return f"facets && ARRAY[{', '.join(map(sql_text, sorted(names)))}]::text[]"
@@ -146,10 +178,12 @@ class PostgresqlTable(PassageTable):
             connection.execute(f"DELETE FROM passages WHERE {sql_in('document_id', document_ids)}".encode())
 
     def compact(self) -> None:
-        """Read the statistics of the table for the planner of queries, and build the word index anew if it has changed.
+        """Build a missing vector index, and the word index anew if it has changed, and read statistics for the planner.
 
         The server frees space by itself.
         """
+        with self._database.write() as connection:
+            connection.execute("SELECT build_vector_index() WHERE to_regclass(%s) IS NULL", (VECTOR_INDEX,))
         # Reading statistics fails while the word index is damaged.
         self._database.rebuild_words(f"words_changed IS NOT NULL OR {WORDS_LOST}")
         with self._database.write() as connection:
@@ -204,6 +238,11 @@ def parse_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Column
     if "vector" in columns:
         columns["vector"] = np.stack([vector.to_numpy() for vector in columns["vector"]])
     return columns
+
+
+def _parse_value(text: str | None) -> str:
+    """Return a value of the metadata, given as JSON, as text. Return an empty one for none, and for an empty value."""
+    return str(json.loads(unescape_json(text or "null")) or "")
 
 
 def escape_nul(text: str) -> str:

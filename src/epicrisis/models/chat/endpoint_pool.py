@@ -20,6 +20,7 @@ from typing import Protocol
 from epicrisis.errors import (
     ChatError,
     EndpointBusy,
+    EndpointRejected,
     EndpointTimeout,
     EndpointUnreachable,
     EpicrisisError,
@@ -58,6 +59,8 @@ class _Member:
         """Below it `limit` grows by one for each reply, above it by one for each `limit` replies."""
         self.is_out = True
         """Whether it must be checked before its next call."""
+        self.out_since = -math.inf
+        """When it was left out. Before its first check: always."""
         self.resting_until = 0.0
         self.pause = 0.0
         self.overloads = 0
@@ -87,9 +90,13 @@ class _Member:
         """Send no call until a check succeeds, and check after a pause."""
         self.failure = error
         if not self.is_out:
-            self.is_out = True
-            self.pause = min(LONGEST_PAUSE, 2 * self.pause or FIRST_PAUSE)
-            self.resting_until = max(self.resting_until, now + self.pause)
+            self.is_out, self.out_since = True, now
+            self.rest(now)
+
+    def rest(self, now: float) -> None:
+        """Begin the pause before the next check, twice as long as the one before."""
+        self.pause = min(LONGEST_PAUSE, 2 * self.pause or FIRST_PAUSE)
+        self.resting_until = max(self.resting_until, now + self.pause)
 
 
 _assigned: ContextVar[_Member] = ContextVar("assigned")
@@ -106,6 +113,7 @@ class EndpointPool:
     def __init__(self, models: Sequence[PooledModel], calls: int, patience: float) -> None:
         self.members = [_Member(model, calls) for model in models]
         self.patience = patience
+        self.is_closed = False
         self.name = f"{models[0].name} and {len(models) - 1} more"
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
@@ -127,6 +135,7 @@ class EndpointPool:
             await refresh_capabilities(member.model)
 
     async def aclose(self) -> None:
+        self.is_closed = True
         for member in self.members:
             if member.check is not None:
                 member.check.cancel()
@@ -148,11 +157,15 @@ class PooledCallsModel(Layer):
         self._served: tuple[str, ServedModel] | None = None
         """The first endpoint that answered, and what it serves."""
         self._mismatch: str | None = None
-        self._last_reply: float | None = None
+        self._fault: Exception | None = None
+        """An error of a check that no endpoint causes."""
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        async with self._assign():
-            return await self._inner.complete(request, on_delta)
+        async with self._assign() as member:
+            reply = await self._inner.complete(request, on_delta)
+            # Not for the questions below: they are mostly answered from memory.
+            member.note_reply()
+            return reply
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
         async with self._assign():
@@ -162,16 +175,18 @@ class PooledCallsModel(Layer):
         async with self._assign():
             return await self._inner.capabilities()
 
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._changed.set()
+
     @asynccontextmanager
-    async def _assign(self) -> AsyncIterator[None]:
+    async def _assign(self) -> AsyncIterator[_Member]:
         """Hold a place at an endpoint, to which the pool sends the calls of the body."""
         member = await self._take_place()
         loop = asyncio.get_running_loop()
         start, token = loop.time(), _assigned.set(member)
         try:
-            yield
-            self._last_reply = loop.time()
-            member.note_reply()
+            yield member
         except (EndpointBusy, EndpointTimeout) as error:
             member.note_overload(error, start, loop.time())
             if error.retry_after is not None:
@@ -181,6 +196,12 @@ class PooledCallsModel(Layer):
         except EndpointUnreachable as error:
             member.leave_out(error, loop.time())
             raise
+        except EndpointRejected as error:
+            if not error.rejects_all:
+                raise
+            # The others may accept it. As it fails at once, this endpoint would soon get most of the calls.
+            member.leave_out(error, loop.time())
+            raise EndpointUnreachable(error.message, usage=error.usage) from None
         finally:
             _assigned.reset(token)
             member.in_flight -= 1
@@ -194,6 +215,10 @@ class PooledCallsModel(Layer):
                 now = loop.time()
                 if self._mismatch is not None:
                     raise SettingsError(self._mismatch)
+                if self._fault is not None:
+                    raise self._fault
+                if self._pool.is_closed:
+                    raise ChatError(f"{self.name} was closed: open the model again, and repeat the call")
                 self._start_checks(now)
                 free = [member for member in self._pool.members if member.admits(now)]
                 if free:
@@ -223,9 +248,10 @@ class PooledCallsModel(Layer):
         try:
             served = await member.model.identify()
         except EpicrisisError as error:
-            # A new pause begins now.
-            member.is_out = False
-            member.leave_out(error, asyncio.get_running_loop().time())
+            member.failure = error
+            member.rest(asyncio.get_running_loop().time())
+        except Exception as error:  # noqa: BLE001 - the calls that wait for the check raise it
+            self._fault = error
         else:
             if self._served is None:
                 self._served = member.model.name, served
@@ -250,8 +276,10 @@ class PooledCallsModel(Layer):
             return
         if any(member.failure is None for member in members):
             return
-        has_waited = self._last_reply is None or now - self._last_reply > self._pool.patience
-        if has_waited and (failure := members[0].failure) is not None:
+        has_waited = now - max(member.out_since for member in members) > self._pool.patience
+        # A wrong key stays wrong.
+        is_hopeless = all(isinstance(member.failure, EndpointRejected) for member in members)
+        if (has_waited or is_hopeless) and (failure := members[0].failure) is not None:
             raise EndpointUnreachable(f"none of the {len(members)} endpoints works. The first: {failure.message}")
 
 

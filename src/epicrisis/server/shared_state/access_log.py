@@ -37,16 +37,28 @@ class AccessTable(AccessLog):
             connection.execute("INSERT INTO access_log(number, previous, hash, entry) VALUES (%s, %s, %s, %s)", values)
 
     def entries(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the entries in order. Raises StateUnavailable, also without the right to read the log."""
+        """Yield the entries in order. One that is no JSON object, or does not fit its row, has an empty hash.
+
+        Raises StateUnavailable, also without the right to read the log.
+        """
         last = 0
         while True:
             query = "SELECT number, previous, hash, entry FROM access_log WHERE number > %s ORDER BY number LIMIT %s"
             rows = self._database.rows(query, last, _BATCH)
             for number, previous, hash_, text in rows:
-                entry = json.loads(text)
+                entry = _parse_entry(text)
                 if (number, previous, hash_) != (entry.get("number"), entry.get("previous"), entry.get("hash")):
                     entry["hash"] = ""
                 yield entry
             if not rows:
                 return
             last = rows[-1][0]
+
+
+def _parse_entry(text: str) -> dict[str, Any]:
+    """Return an entry, or an empty one in place of what is no JSON object: a server may insert any text."""
+    try:
+        entry = json.loads(text)
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}

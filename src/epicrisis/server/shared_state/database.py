@@ -34,6 +34,9 @@ _MIN_SERVER = 17
 _SILENT_SECONDS = 1.0
 """After a failed connection, requests are refused at once for this time, so that they do not fill all threads."""
 _THREADS = 8
+_IDLE_SECONDS = 10
+"""After this time the server ends a transaction whose process does nothing, so that its locks are free for others."""
+_LIMIT_IDLE = "SELECT set_config('idle_in_transaction_session_timeout', %s, %s)"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('epicrisis state ' || %s, 0))"
 
 
@@ -75,6 +78,13 @@ class StateDatabase(Database):
 
     def _configure_reader(self, connection: Connection[Any]) -> None:
         self._configure(connection)
+        if not self._is_pooled:
+            self._limit_idle(connection)
+
+    def _limit_idle(self, connection: Connection[Any], *, is_local: bool = False) -> None:
+        """Limit how long transactions of this connection, or only the current one, may do nothing."""
+        # A process that is suspended, or whose machine is lost, would hold its locks for hours.
+        connection.execute(_LIMIT_IDLE, (f"{_IDLE_SECONDS}s", is_local))
 
     def _upgrade(self) -> None:
         """Create or upgrade the tables in one transaction, and renew the rights of the role, if this user may."""
@@ -83,6 +93,7 @@ class StateDatabase(Database):
         try:
             with self.connect() as connection, connection.transaction():
                 self._set_path(connection)
+                self._limit_idle(connection, is_local=True)
                 connection.execute(_LOCK, (self.schema,))
                 version = self._read_version(connection)
                 if version > len(schemas.MIGRATIONS):
@@ -91,6 +102,7 @@ class StateDatabase(Database):
                         f"{len(schemas.MIGRATIONS)}: install a newer epicrisis"
                     )
                 if version == 0:
+                    self._refuse_library(connection)
                     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.quoted_schema}".encode())
                 if version < len(schemas.MIGRATIONS):
                     schemas.migrate(connection, self.quoted_schema, version)
@@ -109,6 +121,15 @@ class StateDatabase(Database):
                 f"{self.address.public}: the tables of the server cannot be read ({type(error).__name__}): check the "
                 "database"
             ) from error
+
+    def _refuse_library(self, connection: Connection[Any]) -> None:
+        """Raise SettingsError if the schema holds a library, whose writers may change every table of it."""
+        query = "SELECT to_regclass(%s) IS NOT NULL"
+        if connection.execute(query, (f"{self.quoted_schema}.library",)).fetchone() == (True,):
+            raise SettingsError(
+                f"{self.address.public}: the schema {self.schema} holds a library, whose writers could change users "
+                "and access log: leave out ?schema=, or name another one"
+            )
 
     def _read_version(self, connection: Connection[Any]) -> int:
         """Return the version of the tables, 0 without tables."""
@@ -135,6 +156,8 @@ class StateDatabase(Database):
             return
         with self._explain(), self._pool.connection() as connection, connection.transaction():
             self._set_path(connection)
+            if self._is_pooled:
+                self._limit_idle(connection, is_local=True)
             self._current.connection = connection
             try:
                 yield connection

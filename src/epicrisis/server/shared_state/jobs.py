@@ -7,9 +7,12 @@ process that was suspended and has lost the lease therefore writes nothing.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+
+from pydantic import ValidationError
 
 from epicrisis.answers import Answer
 from epicrisis.errors import InputError
@@ -47,8 +50,8 @@ class JobTable:
             "AND state = 'running' AND (l.ends IS NULL OR l.ends < now()) AND i.id <> ALL(%s) ORDER BY at"
         ).replace("AND part", "AND i.part")
         for (content,) in self._database.rows(query, list(active)):
-            job = JobFile.model_validate_json(bytes(content))
-            if job.body.library not in libraries:
+            job = _parse_job(content)
+            if job is None or job.body.library not in libraries:
                 continue
             claim = f"{_TAKE} WHERE leases.ends < now() RETURNING id"
             if self._database.rows(claim, job.id, self._database.holder, LEASE_SECONDS):
@@ -78,14 +81,14 @@ class JobTable:
         self._database.rows(command, id_, self._database.holder)
 
     def list_jobs(self, owner: str) -> list[JobFile]:
-        """Return the jobs of an owner."""
+        """Return the jobs of an owner. Damaged ones, and those of another version, are left out."""
         rows = self._database.rows(f"SELECT content FROM items WHERE {_JOB} AND owner = %s", owner)
-        return [JobFile.model_validate_json(bytes(content)) for (content,) in rows]
+        return [job for (content,) in rows if (job := _parse_job(content)) is not None]
 
     def find(self, id_: str) -> JobFile | None:
         """Return the job, or None if there is none."""
         for (content,) in self._database.rows(f"SELECT content FROM items WHERE {_JOB} AND id = %s", id_):
-            return JobFile.model_validate_json(bytes(content))
+            return _parse_job(content)
         return None
 
     def add(self, job: JobFile) -> None:
@@ -96,11 +99,15 @@ class JobTable:
             self.take(job.id)
 
     def change(self, job: JobFile) -> None:
-        """Store the description of a job that this process holds. Raises JobTaken if it does not."""
-        command = f"UPDATE items SET state = %s, content = %s WHERE {_JOB} AND id = %s"
+        """Store the description of a job that this process holds.
+
+        Raises JobTaken if it does not, and NotFound if the job was deleted.
+        """
+        command = f"UPDATE items SET state = %s, content = %s WHERE {_JOB} AND id = %s RETURNING id"
         with self._database.transact():
             check_lease(self._database, job.id)
-            self._database.rows(command, job.state, job.model_dump_json().encode(), job.id)
+            if not self._database.rows(command, job.state, job.model_dump_json().encode(), job.id):
+                raise NotFound("the job was deleted")
 
     def remove(self, id_: str) -> None:
         """Delete a job with its answers. The process that answers it notices."""
@@ -159,7 +166,7 @@ class JobLines:
 
     def is_done(self, key: str) -> bool:
         """Return whether the question has an answer. Failed ones are answered again."""
-        return self.states.get(key, "failed") != "failed"
+        return self.states.get(_hash_key(key), "failed") != "failed"
 
     def append_answer(self, answer: Answer) -> None:
         """Keep an answer, durable when this returns; a question has one.
@@ -167,13 +174,14 @@ class JobLines:
         Raises JobTaken if another process has the job.
         """
         record = build_record(answer, self._recipe)
+        key = _hash_key(record.key)
         command = (
             "INSERT INTO lines(kind, id, key, state, content) VALUES ('job', %s, %s, %s, %s) ON CONFLICT DO NOTHING"
         )
         with self._database.transact():
             check_lease(self._database, self._id)
-            self._database.rows(command, self._id, record.key, answer.state, dump_line(record.to_json()))
-        self.states[record.key] = answer.state
+            self._database.rows(command, self._id, key, answer.state, dump_line(record.to_json()))
+        self.states[key] = answer.state
 
 
 def check_lease(database: StateDatabase, id_: str) -> None:
@@ -185,7 +193,20 @@ def check_lease(database: StateDatabase, id_: str) -> None:
         raise JobTaken("another server process has taken the job over")
 
 
+def _parse_job(content: bytes) -> JobFile | None:
+    """Return the description of a job, or None for a damaged one and one of another version."""
+    try:
+        return JobFile.model_validate_json(bytes(content))
+    except ValidationError:
+        return None
+
+
+def _hash_key(key: str) -> str:
+    """Return the key of a question as the database has it: the id in it may hold NUL, which is no text there."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def _read_states(database: StateDatabase, id_: str) -> dict[str, str]:
-    """Return the state of each question with an answer, the last one if it was asked again."""
+    """Return the state of each question with an answer, by the hash of its key; the last one if it was asked again."""
     rows = database.rows("SELECT key, state FROM lines WHERE kind = 'job' AND id = %s ORDER BY number", id_)
     return dict(rows)
