@@ -170,7 +170,7 @@ class ClusterSearch:
         self._search = ray.remote(**resources, max_retries=_RETRIES, max_calls=0)(search_block)
         self._spec = spec
         self._waiting: deque[_Call] = deque()
-        self._blocks: set[asyncio.Task[None]] = set()
+        self._blocks: dict[asyncio.Task[None], Sequence[_Call]] = {}
         self._error: EpicrisisError | None = None
         self._next_look = time.monotonic() + _LOOK_SECONDS
         # Ray's client waits for the server's answer to every call.
@@ -206,25 +206,23 @@ class ClusterSearch:
                     calls.append(call)
             if calls:
                 block = asyncio.create_task(self._run_block(calls))
-                self._blocks.add(block)
+                self._blocks[block] = calls
                 block.add_done_callback(self._end_block)
 
     def _end_block(self, block: asyncio.Task[None]) -> None:
-        self._blocks.discard(block)
-        if not block.cancelled():
+        """Send the next searches, or let all fail. A dead server gives errors of several packages."""
+        calls = self._blocks.pop(block)
+        error = asyncio.CancelledError() if block.cancelled() else block.exception()
+        if error is None:
             self._start_blocks()
+        elif isinstance(error, EpicrisisError):
+            self._fail(error, calls)
+        else:
+            self._fail(ClusterError(f"the cluster failed ({type(error).__name__}): {REMEDY}"), calls)
 
     async def _run_block(self, calls: Sequence[_Call]) -> None:
-        """Search on a node, and pass the results on. After a failure of the cluster every search fails."""
-        try:
-            outcomes = await self._search_remotely(calls)
-        except EpicrisisError as error:
-            self._error = error
-            for call in (*calls, *self._waiting):
-                if not call.result.done():
-                    call.result.set_exception(error)
-            self._waiting.clear()
-            return
+        """Search on a node, and pass the results on."""
+        outcomes = await self._search_remotely(calls)
         for call, (result, failure) in zip(calls, outcomes, strict=True):
             if call.result.done():
                 continue
@@ -232,6 +230,16 @@ class ClusterSearch:
                 call.result.set_result(result)
             else:
                 call.result.set_exception(failure)
+
+    def _fail(self, error: EpicrisisError, calls: Sequence[_Call]) -> None:
+        """Let these searches, those that wait and all later ones fail, and give up the tasks on the way."""
+        self._error = self._error or error
+        for call in (*calls, *self._waiting):
+            if not call.result.done():
+                call.result.set_exception(self._error)
+        self._waiting.clear()
+        for block in self._blocks:
+            block.cancel()
 
     async def _search_remotely(self, calls: Sequence[_Call]) -> list[tuple[Any, EpicrisisError | None]]:
         """Return the results of one task. Raises ClusterError."""

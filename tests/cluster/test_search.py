@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ import pytest
 from epicrisis.additions import AddOptions, add_files
 from epicrisis.cluster import ClusterAddress
 from epicrisis.cluster_search import (
+    ClusterSearch,
     NodeLibrary,
     describe_node_library,
     open_node_library,
@@ -140,6 +142,38 @@ def test_other_version_of_library_is_one_line(spec: NodeLibrary, library: Path, 
         open_node_library(replace(spec, library=str(tmp_path / "none")))
     with pytest.raises(ClusterError, match=r"has epicrisis .*, not 0\.0\.0"):
         open_node_library(replace(spec, version="0.0.0"))
+
+
+class DeadServer:
+    """Ray's client after the end of its server."""
+
+    exceptions = SimpleNamespace(RayTaskError=KeyError, RayError=LookupError)
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1.0}
+
+    def remote(self, **_: object) -> Any:
+        return lambda _: SimpleNamespace(remote=self._refuse)
+
+    def _refuse(self, *_: object) -> None:
+        raise RuntimeError("the channel is closed")
+
+
+def test_unexpected_error_of_client_ends_every_search(spec: NodeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epicrisis.cluster_search.check_nodes", lambda *_: None)
+
+    async def search() -> list[object]:
+        cluster = ClusterSearch(DeadServer(), spec, {"num_cpus": 1, "num_gpus": 0})
+        searches = [cluster.run("find", ("aspirin", Scope()), {}) for _ in range(40)]
+        outcomes = await asyncio.wait_for(asyncio.gather(*searches, return_exceptions=True), 60)
+        cluster.close()
+        return outcomes
+
+    outcomes = asyncio.run(search())
+    assert len(outcomes) == 40
+    for outcome in outcomes:
+        assert isinstance(outcome, ClusterError)
+        assert "the same command again" in outcome.message
 
 
 def refuse(settings: Settings, library: Path, **changes: Any) -> None:
