@@ -127,7 +127,7 @@ RAY_BIN := .venv-ray/bin
 .venv-ray/.installed: pyproject.toml requirements-ray.lock
 	$(environment)
 
-test-ray: .venv-ray/.installed  ## additions encoded on clusters of Ray, whose nodes are killed
+test-ray: .venv-ray/.installed  ## additions and searches on clusters of Ray, whose nodes are killed
 	EPICRISIS_THREADS=1 $(RAY_BIN)/python -m pytest -m ray tests/cluster
 
 # A server of PostgreSQL with its extensions. The wheel is for one Python, and its programs for any.

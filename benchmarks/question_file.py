@@ -8,10 +8,12 @@
 The command runs as a user would run it. Each endpoint is a process of its own: a real HTTP server on loopback that
 waits, then streams a reply which repeats the number of the question. It refuses what exceeds its places (429). With
 `--kills`, endpoints die by `kill -9` at random moments and return seconds later, and the command itself is killed as
-often and continued.
+often and continued. With `--on local`, the command searches on a cluster of Ray that it starts, and `--worker-kills`
+kills that many of its workers.
 
-Prints a line of JSON for each number of questions: questions per second, CPU seconds a question (of the command alone),
-peak memory, and what became of the answers: lost, twice in the file, with the number of another question.
+Prints a line of JSON for each number of questions: questions per second, CPU a question (of the command alone, of all
+that it started, and of Ray's workers), peak memory, and what became of the answers: lost, twice in the file, with the
+number of another question.
 """
 
 from __future__ import annotations
@@ -219,10 +221,70 @@ class Killer(threading.Thread):
         self.join()
 
 
-def run_command(command: Sequence[str], log: Path, *, kill_after: float | None) -> tuple[int, float, int]:
-    """Run the command. Return its exit code, its CPU seconds and its peak memory in bytes."""
+class ProcessTree(threading.Thread):
+    """Adds up the CPU time of a command and of all that it starts, and kills workers of Ray among them."""
+
+    def __init__(self, pid: int, kills: int, pause: float, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._pid, self._left, self._pause, self._random = pid, kills, pause, random.Random(seed)
+        self._has_ended = threading.Event()
+        self._seconds: dict[int, float] = {}
+        self._searching: set[int] = set()
+        self.kills = 0
+
+    def run(self) -> None:
+        next_kill = 0.0
+        while not self._has_ended.wait(0.1):
+            workers = self._look()
+            if not workers or not self._left:
+                continue
+            if not next_kill:
+                next_kill = time.monotonic() + self._random.uniform(0.5, self._pause)
+            elif time.monotonic() > next_kill:
+                os.kill(self._random.choice(workers), signal.SIGKILL)
+                self.kills, self._left = self.kills + 1, self._left - 1
+                next_kill = time.monotonic() + self._random.uniform(0.1, 2 * self._pause)
+
+    def stop(self) -> tuple[float, float]:
+        """End the thread. Return the CPU seconds of all processes, and of Ray's workers among them."""
+        self._has_ended.set()
+        self.join()
+        return sum(self._seconds.values()), sum(self._seconds[pid] for pid in self._searching)
+
+    def _look(self) -> list[int]:
+        """Read the CPU time of every process, and return those that search."""
+        children: dict[int, list[int]] = {}
+        seconds: dict[int, float] = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            children.setdefault(int(fields[1]), []).append(int(path.parent.name))
+            seconds[int(path.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        workers, pending = [], [self._pid]
+        while pending:
+            pid = pending.pop()
+            pending += children.get(pid, [])
+            self._seconds[pid] = max(self._seconds.get(pid, 0.0), seconds.get(pid, 0.0))
+            try:
+                name = Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if name.startswith(b"ray::search_block"):
+                workers.append(pid)
+                self._searching.add(pid)
+        return workers
+
+
+def run_command(
+    command: Sequence[str], log: Path, *, kill_after: float | None, worker_kills: int = 0, pause: float = 1.0
+) -> tuple[int, float, int, dict[str, float]]:
+    """Run the command. Return its exit code, its CPU seconds, its peak memory in bytes, and those of its processes."""
     with log.open("ab") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL)
+        tree = ProcessTree(process.pid, worker_kills, pause, worker_kills)
+        tree.start()
         timer = None
         if kill_after is not None:
             timer = threading.Timer(kill_after, process.send_signal, (signal.SIGKILL,))
@@ -231,7 +293,9 @@ def run_command(command: Sequence[str], log: Path, *, kill_after: float | None) 
         process.returncode = os.waitstatus_to_exitcode(status)
         if timer is not None:
             timer.cancel()
-    return process.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    seconds, searching = tree.stop()
+    figures = {"all": seconds, "workers": searching, "kills of workers": tree.kills}
+    return process.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, figures
 
 
 def check_answers(path: Path, count: int) -> dict[str, int]:
@@ -277,6 +341,8 @@ def measure(options: argparse.Namespace, endpoints: Sequence[Endpoint], count: i
     ]
     for setting in options.setting:
         program += ["--setting", setting]
+    if options.on:
+        program += ["--on", options.on]
     killer = Killer(endpoints, options.pause, count)
     if options.kills:
         killer.start()
@@ -285,7 +351,9 @@ def measure(options: argparse.Namespace, endpoints: Sequence[Endpoint], count: i
     while code == -signal.SIGKILL:
         is_killed = restarts < options.restarts
         kill_after = chance.uniform(2.0, 2 * options.restart_pause) if is_killed else None
-        code, seconds, peak = run_command(program, log, kill_after=kill_after)
+        code, seconds, peak, processes = run_command(
+            program, log, kill_after=kill_after, worker_kills=options.worker_kills, pause=options.worker_pause
+        )
         cpu, memory, restarts = cpu + seconds, max(memory, peak), restarts + is_killed
     elapsed = time.monotonic() - start
     if options.kills:
@@ -295,6 +363,10 @@ def measure(options: argparse.Namespace, endpoints: Sequence[Endpoint], count: i
         "exit code": code,
         "questions per second": round(count / elapsed, 1),
         "CPU ms a question": round(1000 * cpu / count, 2),
+        **({"on": options.on} if options.on else {}),
+        "CPU ms of all processes": round(1000 * processes["all"] / count, 2),
+        "CPU ms of workers": round(1000 * processes["workers"] / count, 2),
+        "kills of workers": processes["kills of workers"],
         "peak memory MB": round(memory / 1e6),
         "file MB": round(output.stat().st_size / 1e6, 1),
         "kills of endpoints": killer.kills,
@@ -327,6 +399,9 @@ def main() -> None:
     parser.add_argument(
         "--restart-pause", type=float, default=6.0, help="seconds until the command is killed, on average"
     )
+    parser.add_argument("--on", help="search on this cluster of Ray, such as local")
+    parser.add_argument("--worker-kills", type=int, default=0, help="kills of Ray's workers, with --on local")
+    parser.add_argument("--worker-pause", type=float, default=1.0, help="seconds between them, on average")
     parser.add_argument("--setting", action="append", default=[])
     options = parser.parse_args()
     with open_endpoints(options.endpoints, options.places, options.delay, words=not options.whole) as endpoints:

@@ -242,10 +242,13 @@ def test_endpoint_that_cannot_be_used_is_refused(
         find_endpoints()
 
 
-def test_collector_on_another_machine_is_refused_under_local_only() -> None:
+def test_collector_on_another_machine_is_refused_under_local_only(monkeypatch: pytest.MonkeyPatch) -> None:
     check_local_only({"TRACES": "http://127.0.0.1:4318/v1/traces"})
     with pytest.raises(SettingsError, match=r"collector\.test is not this machine"):
         check_local_only({"METRICS": "https://collector.test/v1/metrics"})
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://collector.test/v1/traces")
+    with pytest.raises(SettingsError, match="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: local_only"):
+        check_local_only(find_endpoints())
 
 
 def test_library_of_notes_does_not_open_while_spans_go_to_another_machine(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOCAL = "local"
 DEFAULT_PORT = 10001
 """The port of Ray's client server."""
-REMEDY = "what was added is kept: run the same command again when the cluster is there"
+REMEDY = "what was finished is kept: run the same command again when the cluster is there"
 _SCHEME = "ray://"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_USAGE_STATS_PROMPT_ENABLED": "0", "RAY_LOG_TO_DRIVER": "0"}

@@ -11,7 +11,6 @@ process, so that a block computed twice is written once.
 from __future__ import annotations
 
 import os
-import platform
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from epicrisis.cluster import REMEDY
+from epicrisis.cluster_nodes import check_nodes, explain_failure
 from epicrisis.errors import ClusterError, EpicrisisError
 from epicrisis.models.encoders import load_encoder, runs_on_torch
 from epicrisis.privacy import guard_network
@@ -105,7 +105,7 @@ class ClusterEncoder:
         try:
             vectors += self._ray.get(tasks)
         except self._ray.exceptions.RayTaskError as error:
-            raise _explain(error) from None
+            raise explain_failure(error, "encode") from None
         return np.concatenate(vectors)
 
     def _count_workers(self) -> int:
@@ -118,24 +118,7 @@ class ClusterEncoder:
         if not self._count_workers():
             needs = f"{self._spec.threads} free cores" if self._spec.threads > 1 else "a free core"
             raise ClusterError(f"no node of the cluster has {needs} for the encoder: add a node, or lower the threads")
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        checks = {}
-        for node in self._ray.nodes():
-            if node["Alive"] and node["Resources"].get("CPU"):
-                affinity = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                check = self._ray.remote(num_cpus=0, scheduling_strategy=affinity)(_make_check())
-                checks[check.remote(self._spec)] = node["NodeManagerHostname"]
-        for check, name in checks.items():
-            try:
-                fault = self._ray.get(check)
-            except self._ray.exceptions.RayTaskError as error:
-                raise _explain(error) from None
-            except self._ray.exceptions.RayError:
-                # It has died since. The tasks go to the others.
-                continue
-            if fault is not None:
-                raise ClusterError(f"node {name} of the cluster {fault}")
+        check_nodes(self._ray, f"{__name__}:{load_node_encoder.__name__}", self._spec, "encode")
 
 
 def choose_resources(resources: Mapping[str, float], on_torch: bool, threads: int) -> Mapping[str, float]:
@@ -177,36 +160,3 @@ def load_node_encoder(spec: NodeEncoder) -> Encoder:
             f"{node} has another version of the encoder {spec.name}: copy the folder of this machine's model there"
         )
     return encoder
-
-
-def _make_check() -> Callable[[NodeEncoder], str | None]:
-    """Return a function that Ray sends as code, so that it runs where epicrisis is missing."""
-    python = platform.python_version()
-
-    def check(spec: Any) -> str | None:
-        import importlib.util
-        import sys
-
-        if importlib.util.find_spec("epicrisis") is None:
-            return f"lacks epicrisis in {sys.prefix}: install it there for Python {python}, in the same version"
-        from epicrisis.cluster_encoding import load_node_encoder
-        from epicrisis.errors import ClusterError
-
-        try:
-            load_node_encoder(spec)
-        except ClusterError as error:
-            return error.message.split(" of the cluster ", 1)[1]
-        return None
-
-    return check
-
-
-def _explain(error: Any) -> ClusterError:
-    """Return the error of a task in one line. Others than ours are named by their kind: they may quote the text."""
-    cause = getattr(error, "cause", error)
-    if isinstance(cause, EpicrisisError):
-        return ClusterError(cause.message)
-    return ClusterError(
-        f"a node of the cluster could not encode ({type(cause).__name__}): is the same epicrisis, with the same "
-        "encoder, on every node?"
-    )

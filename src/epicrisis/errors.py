@@ -151,7 +151,12 @@ class EndpointBusy(ChatError, retryable=True):
 
 
 class EndpointRejected(ChatError):
-    """The endpoint rejects this request (key, model name, parameters). Retrying does not help."""
+    """The endpoint rejects this request (key, model name, parameters). Retrying does not help.
+
+    `rejects_all`: it rejects every request, as with a wrong key.
+    """
+
+    rejects_all = False
 
 
 class ReplyInvalid(ChatError, retryable=True):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from epicrisis.corpus.chunking import find_sentences
+from epicrisis.errors import EpicrisisError
 from epicrisis.library.word_index import analyze_words
 from epicrisis.partitioning import mark_largest_gap
 from epicrisis.printable import agree, count_noun
@@ -17,7 +18,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences, prefer_studies
 from epicrisis.settings import Settings
-from epicrisis.types import Passage, Question, Ranking, Scope, SentenceRanking
+from epicrisis.types import Passage, Preflight, Question, Ranking, Scope, SentenceRanking
 
 if TYPE_CHECKING:
     from epicrisis.answering.strategy_context import Context
@@ -117,6 +118,74 @@ def rank_sentences(settings: Settings, ranker: SentenceRanker, text: str, rankin
         pool = ranker.rank(text, ranking.passages, k * POOL_TIMES, ranking.ranks)
         sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
     return replace(sentences, tops=ranking.tops)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSearch:
+    """The searches of one question in a library, as the settings say. Arguments and results can be pickled."""
+
+    settings: Settings
+    retriever: Retriever | None
+    """None without a library: texts are then compared by words."""
+
+    def find(self, text: str, scope: Scope) -> Ranking:
+        """Return the evidence for the question, as `find_evidence` does."""
+        return find_evidence(self.settings, self._require_retriever(), text, scope)
+
+    def rank_passages(self, text: str, scope: Scope) -> Ranking:
+        """Return the passages whose sentences are ranked."""
+        return self._require_retriever().rank(text, SENTENCE_PASSAGES, self.settings.by, scope)
+
+    def rank_sentences(self, text: str, ranking: Ranking, k: int) -> SentenceRanking:
+        """Return the best `k` sentences of the passages of a ranking in any order."""
+        return rank_sentences(self.settings, self._sentence_ranker, text, ranking, k)
+
+    def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return for each query its similarity to each text, by the encoder or by words."""
+        return self._sentence_ranker.compare_texts(queries, texts)
+
+    def read_record(self, scope: Scope) -> Ranking:
+        """Return every note of the patient's record in the scope."""
+        return self._require_retriever().record(scope)
+
+    def resolve_time(self, text: str, scope: Scope) -> TimeRestriction:
+        """Return the restriction of the patient's notes by the time expressions of the question."""
+        retriever = self._require_retriever()
+        return resolve_time_restriction(text, lambda: retriever.record(scope).passages)
+
+    def check_preflight(self, text: str, scope: Scope) -> Preflight:
+        """Return whether rankings of the question agree."""
+        check = self.settings.preflight
+        return self._require_retriever().preflight(
+            text,
+            scope,
+            rule=check.rule,
+            signal=check.signal,
+            n=check.n,
+            threshold=check.threshold,
+            depth=check.depth,
+            count=self.settings.count_unit(scope.patient),
+        )
+
+    @property
+    def _sentence_ranker(self) -> SentenceRanker:
+        return BY_WORDS if self.retriever is None else self.retriever.sentence_ranker
+
+    def _require_retriever(self) -> Retriever:
+        if self.retriever is None:
+            raise EpicrisisError(f"the strategy {self.settings.strategy} reads a library: name one")
+        return self.retriever
+
+
+class RemoteSearch(Protocol):
+    """Runs the methods of an EvidenceSearch in other processes, which have opened the same library."""
+
+    @property
+    def places(self) -> int:
+        """The number of questions that search at once."""
+
+    async def run(self, method: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Return what the method returns. Raises its UserError, and ClusterError."""
 
 
 def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
@@ -47,7 +47,7 @@ from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, Text
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
-from epicrisis.evidence_selection import NO_RESTRICTION, TimeRestriction
+from epicrisis.evidence_selection import NO_RESTRICTION, EvidenceSearch, RemoteSearch, TimeRestriction
 from epicrisis.library.patient_check import check_patients, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
@@ -59,8 +59,6 @@ from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
 from epicrisis.retrieval.preflight import describe_rules
-from epicrisis.retrieval.retriever import Retriever
-from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
@@ -128,6 +126,8 @@ class Pipeline:
     resources: ExitStack = field(default_factory=ExitStack)
     """Closed with the pipeline."""
     searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_SEARCHES))
+    remote_search: RemoteSearch | None = None
+    """Searches in place of this process."""
 
     @property
     def _rosters(self) -> Sequence[Roster]:
@@ -253,7 +253,11 @@ class Pipeline:
         """The number of concurrent questions in a run. It is 1 for embedded models, so that the calls of a question
         follow each other and share their prompt prefix."""
         models = list(map(self.settings.model_for, self._roles))
-        calls = models[0].most_calls if models and all(model.is_endpoint for model in models) else 1
+        has_endpoints = all(model.is_endpoint for model in models)
+        calls = models[0].most_calls if models and has_endpoints else 1
+        if self.remote_search is not None and has_endpoints:
+            # The endpoints have work while other questions search.
+            calls += self.remote_search.places
         return self.settings.questions_at_once or calls
 
     def recipe(self) -> dict[str, Any]:
@@ -361,9 +365,7 @@ class Pipeline:
         search_scope = replace(scope, hidden=scope.hidden | restriction.hidden)
 
         async def retrieve(question: Question) -> Ranking:
-            ranking = await self._offload(
-                evidence_selection.find_evidence, settings, self._retriever(), question.text, search_scope
-            )
+            ranking = await self._search(EvidenceSearch.find, question.text, search_scope)
             if settings.unit == "note":
                 ranking = await evidence_selection.fit_notes(question, context, ranking, settings.note_tokens)
             return _emit_notes(evidence_selection.order_evidence(settings, question.patient, ranking), emit)
@@ -373,21 +375,10 @@ class Pipeline:
                 raise InputError(
                     f"question {question.id}: full context reads a patient's record: say whose (--patient)"
                 )
-            return _emit_notes(await self._offload(self._retriever().record, context.scope), emit)
+            return _emit_notes(await self._search(EvidenceSearch.read_record, context.scope), emit)
 
         async def preflight(question: Question) -> Preflight:
-            check = settings.preflight
-            return await self._offload(
-                self._retriever().preflight,
-                question.text,
-                search_scope,
-                rule=check.rule,
-                signal=check.signal,
-                n=check.n,
-                threshold=check.threshold,
-                depth=check.depth,
-                count=settings.count_unit(search_scope.patient),
-            )
+            return await self._search(EvidenceSearch.check_preflight, question.text, search_scope)
 
         async def examples(question: Question) -> Examples:
             assert self.examples is not None
@@ -438,21 +429,13 @@ class Pipeline:
     ) -> SentenceRanking:
         """Return the best `k` sentences of the ranking, or of a search without a ranking."""
         if ranking is None:
-            retriever = self._retriever()
-            ranking = await self._offload(
-                retriever.rank, question.text, evidence_selection.SENTENCE_PASSAGES, self.settings.by, scope
-            )
+            ranking = await self._search(EvidenceSearch.rank_passages, question.text, scope)
             _emit_notes(ranking, emit)
-        select = evidence_selection.rank_sentences
-        return await self._offload(select, self.settings, self._sentence_ranker, question.text, ranking, k)
-
-    @property
-    def _sentence_ranker(self) -> SentenceRanker:
-        return evidence_selection.BY_WORDS if self.search is None else self.search.retriever.sentence_ranker
+        return await self._search(EvidenceSearch.rank_sentences, question.text, ranking, k)
 
     async def _compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text, by the encoder or by words."""
-        return await self._offload(self._sentence_ranker.compare_texts, queries, texts)
+        return await self._search(EvidenceSearch.compare_texts, queries, texts)
 
     async def find_time_restriction(
         self, question: Question, scope: Scope, overrides: RunOverrides = NO_OVERRIDES
@@ -462,10 +445,13 @@ class Pipeline:
         no_record = strategy in WITHOUT_LIBRARY or (ranking is None and self.search is None)
         if no_record or overrides.about is not None or scope.patient is None or not self.settings.timeline:
             return NO_RESTRICTION
-        read_record = self._retriever().record if ranking is None else lambda _: ranking
-        restriction = await self._offload(
-            evidence_selection.resolve_time_restriction, question.text, lambda: read_record(scope).passages
-        )
+        if ranking is None:
+            restriction = await self._search(EvidenceSearch.resolve_time, question.text, scope)
+        else:
+            passages = ranking.passages
+            restriction = await self._offload(
+                evidence_selection.resolve_time_restriction, question.text, lambda: passages
+            )
         reads_everything = ranking is not None or strategy == "full-context"
         return restriction.without_hidden() if reads_everything else restriction
 
@@ -476,10 +462,15 @@ class Pipeline:
     def _strategy(self, overrides: RunOverrides) -> str:
         return overrides.strategy or self.settings.strategy
 
-    def _retriever(self) -> Retriever:
-        if self.search is None:
-            raise EpicrisisError(f"the strategy {self.settings.strategy} reads a library: name one")
-        return self.search.retriever
+    async def _search(
+        self, work: Callable[Concatenate[EvidenceSearch, P], T], *arguments: P.args, **keywords: P.kwargs
+    ) -> T:
+        """Run a method of the search, here or remotely."""
+        if self.remote_search is not None:
+            result: T = await self.remote_search.run(work.__name__, arguments, keywords)
+            return result
+        search = EvidenceSearch(self.settings, None if self.search is None else self.search.retriever)
+        return await self._offload(work, search, *arguments, **keywords)
 
     async def _offload(self, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Run synchronous work in a thread, a limited number at a time."""

@@ -36,8 +36,7 @@ def find_endpoint(signal: TelemetrySignal) -> str | None:
 
     Raises SettingsError for a URL or a protocol that is not supported.
     """
-    own = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
-    variable = own if os.environ.get(own) else ENDPOINT
+    variable = _find_variable(signal)
     url = os.environ.get(variable, "").strip()
     is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if not url or is_disabled or os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip() == "none":
@@ -52,7 +51,13 @@ def find_endpoint(signal: TelemetrySignal) -> str | None:
                 f"{name}: only {_PROTOCOL} is supported: set it to {_PROTOCOL}, with the collector's port for HTTP "
                 "(usually 4318)"
             )
-    return url if variable == own else f"{url.rstrip('/')}/v1/{signal.lower()}"
+    return f"{url.rstrip('/')}/v1/{signal.lower()}" if variable == ENDPOINT else url
+
+
+def _find_variable(signal: TelemetrySignal) -> str:
+    """Return the variable that names the collector of this signal: its own, or that of all signals."""
+    own = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
+    return own if os.environ.get(own) else ENDPOINT
 
 
 def find_endpoints() -> dict[TelemetrySignal, str]:
@@ -68,12 +73,12 @@ def find_endpoints() -> dict[TelemetrySignal, str]:
 
 def check_local_only(endpoints: Mapping[TelemetrySignal, str]) -> None:
     """Raise SettingsError if one of these URLs is of another machine."""
-    for endpoint in endpoints.values():
+    for signal, endpoint in endpoints.items():
         host = parse_host(endpoint)
         if not is_local(host):
             raise SettingsError(
-                f"{ENDPOINT}: local_only (--local-only) is on and {host} is not this machine: name a collector on "
-                "this machine, or unset the variable"
+                f"{_find_variable(signal)}: local_only (--local-only) is on and {host} is not this machine: name a "
+                "collector on this machine, or unset the variable"
             )
 
 

@@ -232,6 +232,37 @@ def test_call_that_waits_ends_when_the_pool_is_closed() -> None:
     assert run_in_virtual_time(run()) < 1
 
 
+def test_calls_that_one_endpoint_rejects_are_repeated_at_another(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("right")
+    with (
+        HostileServer(model="m", api_key="right") as server,
+        HostileServer(model="m", api_key="other") as wrong,
+    ):
+        settings = ModelSettings(name=f"{wrong.url},{server.url}#m", api_key_file=key)
+
+        async def run(settings: ModelSettings) -> list[ChatReply]:
+            model = add_layers(load_chat(settings, tmp_path), settings)
+            try:
+                return await asyncio.gather(*(model.complete(make_request(f"number {n}")) for n in range(40)))
+            finally:
+                await model.aclose()
+
+        assert len(asyncio.run(run(settings))) == 40
+        key.write_text("neither")
+        with pytest.raises(EndpointUnreachable, match="rejects the key"):
+            asyncio.run(run(settings))
+
+
+def test_unexpected_error_of_a_check_ends_the_calls_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: FakeEndpoint) -> ServedModel:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(FakeEndpoint, "identify", fail)
+    results = run_calls(make_pool([FakeEndpoint(), FakeEndpoint()]), 2)
+    assert [type(result) for result in results] == [ZeroDivisionError, ZeroDivisionError]
+
+
 def test_timeout_lowers_calls_of_endpoint() -> None:
     model = make_pool([FakeEndpoint(fail_between(0, 0.1, EndpointTimeout)), FakeEndpoint()], calls=8)
     run_calls(model, 16)

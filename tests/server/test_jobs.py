@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from epicrisis.errors import StorageError
 from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.server import jobs
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.errors import StateUnavailable
 from epicrisis.server.job_folder import JobFolder
@@ -100,6 +103,32 @@ def test_stored_job_is_confirmed_also_if_it_cannot_be_read_again(
     started = asyncio.run(run())
     # A proxy would send a request that ends with 503 to another server, which would start the job twice.
     assert (started.status_code, started.json()["state"], started.json()["questions"]) == (202, "running", 5)
+
+
+@pytest.mark.parametrize(("is_shared", "state"), [(True, "done"), (False, "stopped")])
+def test_job_of_shared_servers_waits_for_the_database_of_its_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shared: bool, state: str
+) -> None:
+    async def run() -> dict[str, Any]:
+        app = make_app(tmp_path / "lib", recorder())
+        prepare, calls = app.state.questions.prepare, itertools.count()
+
+        async def fail_at_first(*arguments: Any) -> Any:
+            # All questions are prepared before the job is accepted.
+            if len(QUESTIONS) <= next(calls) < len(QUESTIONS) + 2:
+                raise StorageError("the connection was lost")
+            return await prepare(*arguments)
+
+        monkeypatch.setattr(app.state.questions, "prepare", fail_at_first)
+        async with connect(app) as client:
+            started = await client.post("/api/v1/jobs", json={"questions": QUESTIONS})
+            return await wait_until_ended(client, started.json()["id"])
+
+    monkeypatch.setattr(jobs, "LIBRARY_WAITS", (0.01, 0.01))
+    monkeypatch.setattr(JobFolder, "is_shared", is_shared)
+    status = asyncio.run(run())
+    assert status["state"] == state
+    assert status["answers"] == ({"answered": 5} if is_shared else {})
 
 
 def test_job_after_kill_asks_only_questions_without_answer(tmp_path: Path) -> None:

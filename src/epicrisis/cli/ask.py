@@ -23,6 +23,7 @@ from epicrisis.cli.options import (
     LibraryPath,
     Patient,
     QuestionFile,
+    SearchCluster,
     Yes,
     output_option,
 )
@@ -34,6 +35,7 @@ from epicrisis.printable import agree, count_noun
 from epicrisis.types import CitationStyle, Question
 
 if TYPE_CHECKING:
+    from epicrisis.cluster import ClusterAddress
     from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.pipeline import Pipeline
     from epicrisis.settings import Settings
@@ -64,6 +66,7 @@ Quiet = Annotated[bool, Option("-q", "--quiet", help="Print the verdict and the 
         'epicrisis ask ~/lib "Does aspirin prevent pre-eclampsia?" --cite vancouver -o answer.docx',
         'epicrisis ask ~/lib "Is endosonography valuable in dyschesia?" --options yes,no,maybe --model ./model.gguf',
         "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --model http://127.0.0.1:8000/v1#qwen",
+        "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --on ray://head.example.org:10001",
         'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --strategy rag --setting unit=note',
     ],
 )
@@ -78,6 +81,7 @@ def ask(
     yes: Yes = False,
     verbose: Verbose = False,
     quiet: Quiet = False,
+    on: SearchCluster = None,
     *,
     flags: Flags,
     json: Json = False,
@@ -92,6 +96,8 @@ def ask(
         fail("--verbose, --quiet and --json are different outputs: give one of them")
     if cite is not None:
         _check_citing(json=json, quiet=quiet, file=file)
+    if on is not None and file is None:
+        fail("--on is for a file of questions: add --file, or leave it out")
     settings, notices = choose_strategy(check_settings(flags.settings()))
     if question is not None and file is None:
         parsed_question = parse_question(question, options, patient)
@@ -105,7 +111,7 @@ def ask(
         questions, skipped = read_question_file(file, patient)
         for notice in notices:
             say(f"note: {notice.message}", err=True)
-        _answer_file(settings, library, questions, skipped, output, yes, json)
+        _answer_file(settings, library, questions, skipped, output, yes, json, on)
     else:
         fail("give either a question, or --file questions.jsonl -o answers.jsonl")
 
@@ -189,10 +195,18 @@ def _open_records(file: Path, pipeline: Pipeline) -> RecordStore:
 
 
 def _answer_file(
-    settings: Settings, library: Path, questions: list[Question], skipped: int, output: Path, yes: bool, json: bool
+    settings: Settings,
+    library: Path,
+    questions: list[Question],
+    skipped: int,
+    output: Path,
+    yes: bool,
+    json: bool,
+    cluster: ClusterAddress | None,
 ) -> None:
     import asyncio
 
+    from epicrisis.cluster_search import search_on_cluster
     from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.planning import confirmation_question
@@ -205,9 +219,12 @@ def _answer_file(
             remaining = [question for question in questions if not records.is_done(question.key)]
             if not yes:
                 confirm(await confirmation_question(pipeline, settings, remaining))
-            with open_progress(quiet=json) as progress:
+            with (
+                search_on_cluster(pipeline, settings, library, cluster if remaining else None) as pool,
+                open_progress(quiet=json) as progress,
+            ):
                 task = progress.add_task("Answering", total=len(questions))
-                async for question, answer in answer_questions(pipeline, questions, records, pipeline.concurrency):
+                async for question, answer in answer_questions(pool, questions, records, pool.concurrency):
                     if answer is not None and answer.state == "failed" and answer.failure is not None:
                         say_above(progress, f"{question.id}: {answer.failure.message}")
                     progress.advance(task)

@@ -10,7 +10,18 @@ from typer import Argument, Option
 
 from epicrisis.cli.answer_output import write_private_text
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.options import ANSWER, CONFIG, Data, Draw, Json, LibraryOption, RunFolder, Yes, output_option
+from epicrisis.cli.options import (
+    ANSWER,
+    CONFIG,
+    Data,
+    Draw,
+    Json,
+    LibraryOption,
+    RunFolder,
+    SearchCluster,
+    Yes,
+    output_option,
+)
 from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
 from epicrisis.cli.terminal import say, say_sentence, show_data, show_findings, show_tables
 from epicrisis.errors import InputError
@@ -38,6 +49,7 @@ LeakGuard = Annotated[
     examples=[
         "epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL",
         "epicrisis evaluate my-questions.jsonl --library ~/lib -n 50 --leak-guard source-hidden",
+        "epicrisis evaluate mirage/pubmedqa --library ~/lib --model URL --on ray://head.example.org:10001",
     ],
 )
 def evaluate(
@@ -49,6 +61,7 @@ def evaluate(
     output: RunFolder = None,
     data: Data = None,
     yes: Yes = False,
+    on: SearchCluster = None,
     *,
     flags: Flags,
     json: Json = False,
@@ -67,7 +80,7 @@ def evaluate(
     async def prepare(pipeline: Pipeline) -> tuple[RunPlan, Sequence[Case]]:
         return plan_plain_run(questions, settings, pipeline, data=data, n=sample, draw=draw, guard=leak_guard)
 
-    manifest = asyncio.run(run_cases(settings, library, folder, prepare, yes=yes, quiet=json))
+    manifest = asyncio.run(run_cases(settings, library, folder, prepare, yes=yes, quiet=json, cluster=on))
     show_runs(read_findings([folder]), {folder: manifest}, json=json)
 
 

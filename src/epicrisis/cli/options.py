@@ -72,6 +72,15 @@ Cluster = Annotated[
         help="Encode on a cluster of Ray, or on one started here (extra `ray`).",
     ),
 ]
+SearchCluster = Annotated[
+    ClusterAddress | None,
+    Option(
+        "--on",
+        metavar="local|ray://HOST:PORT",
+        parser=_parse_cluster,
+        help="Search on a cluster of Ray, or on all cores here (extra `ray`).",
+    ),
+]
 Json = Annotated[bool, Option("--json", help="Print JSON for programs instead of text.")]
 CiteStyle = Annotated[
     CitationStyle | None, Option("--cite", help="Also list the references in this style (extra `citations`).")

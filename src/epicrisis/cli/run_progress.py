@@ -24,6 +24,7 @@ from epicrisis.printable import agree, count_noun, quote_for_shell
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from epicrisis.cluster import ClusterAddress
     from epicrisis.evaluation.analysis.findings import Findings
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.analysis.statistics import Mean
@@ -58,11 +59,13 @@ async def run_cases(
     *,
     yes: bool,
     quiet: bool,
+    cluster: ClusterAddress | None = None,
 ) -> RunManifest:
     """Ask the cases that have no record in `folder` yet, and return the run's manifest.
 
-    `prepare` returns the plan and the cases of the run, given the open pipeline.
+    `prepare` returns the plan and the cases of the run, given the open pipeline. With a `cluster`, its nodes search.
     """
+    from epicrisis.cluster_search import search_on_cluster
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.runs.energy import SessionEnergy, measure_energy
     from epicrisis.evaluation.runs.outcomes import score_record
@@ -102,8 +105,12 @@ async def run_cases(
             notices: set[str] = set()
             # The energy of a session that asks nothing is not recorded.
             record_energy = run.record_energy if run.remaining else lambda energy: None
-            with _arm_progress(cases, standing, quiet) as show, measure_energy(settings, record_energy) as meter:
-                async for case, answer in answer_cases(pipeline, cases, run.records, pipeline.concurrency):
+            with (
+                search_on_cluster(pipeline, settings, library, cluster if run.remaining else None) as pool,
+                _arm_progress(cases, standing, quiet) as show,
+                measure_energy(settings, record_energy) as meter,
+            ):
+                async for case, answer in answer_cases(pool, cases, run.records, pool.concurrency):
                     if answer is not None:
                         meter.calls += answer.usage.calls
                         standing.add(case, answer)

@@ -150,7 +150,7 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     errors.ModelMissing: Status(503, "A model is not installed", _ASK_OPERATOR),
     errors.ModelFileInvalid: Status(503, "A model cannot be used", _ASK_OPERATOR),
     errors.NetworkRefused: Status(503, "The model is on another machine", _ASK_OPERATOR),
-    errors.StorageError: Status(507, "The disk of the server is full or read-only", _ASK_OPERATOR),
+    errors.StorageError: Status(507, "The disk or the database of the server cannot be used", _ASK_OPERATOR),
     errors.ScopeViolation: Status(500, "A document outside the scope was stopped", _ASK_OPERATOR),
     errors.BudgetExceeded: Status(503, "The budget of the server is spent", _ASK_OPERATOR),
     errors.RunStopped: Status(503, "Too many questions failed", _ASK_OPERATOR),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from epicrisis.answers import Answer, Answered
-from epicrisis.errors import EpicrisisError, InputError
+from epicrisis.errors import EpicrisisError, InputError, StorageError
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.server.concurrency import finish_in_thread
@@ -52,6 +52,8 @@ MAX_CONCURRENCY = 8
 """Questions of one job that are answered at the same time."""
 WATCH_SECONDS = 2.0
 """How often a process renews its leases of shared jobs, and looks for one that nobody answers."""
+LIBRARY_WAITS = (1.0, 4.0, 10.0, 20.0, 25.0)
+"""Seconds between the attempts of a question while the database of its library does not answer."""
 _ID_BYTES = 16
 _FAULT = "a fault of the program; its place is in the log of the server"
 
@@ -294,13 +296,25 @@ class Jobs:
     async def _answer_pending(self, job: JobFile, records: RecordStore | JobLines, pending: deque[int]) -> None:
         while pending:
             number = pending.popleft()
-            owner = await asyncio.to_thread(self._find_owner, job)
-            inquiry = await self._questions.prepare(job.body.body_of(number), owner)
-            inquiry = inquiry.with_id(_name_question(job.body, number))
-            if records.is_done(inquiry.question.key):
-                continue
-            answer = await self._answer(inquiry)
-            await finish_in_thread(records.append_answer, answer)
+            # Servers that share a database are to survive its restart. A full disk lasts.
+            waits = iter(LIBRARY_WAITS if self._store.is_shared else ())
+            while True:
+                try:
+                    await self._answer_number(job, records, number)
+                    break
+                except StorageError:
+                    seconds = next(waits, None)
+                    if seconds is None:
+                        raise
+                await asyncio.sleep(seconds)
+
+    async def _answer_number(self, job: JobFile, records: RecordStore | JobLines, number: int) -> None:
+        """Answer a question of a job, and keep the answer, unless it has one."""
+        owner = await asyncio.to_thread(self._find_owner, job)
+        inquiry = await self._questions.prepare(job.body.body_of(number), owner)
+        inquiry = inquiry.with_id(_name_question(job.body, number))
+        if not records.is_done(inquiry.question.key):
+            await finish_in_thread(records.append_answer, await self._answer(inquiry))
 
     async def _answer(self, inquiry: Inquiry) -> Answer:
         """Return the answer. Waits while the server has no place."""

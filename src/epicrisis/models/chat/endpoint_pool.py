@@ -20,6 +20,7 @@ from typing import Protocol
 from epicrisis.errors import (
     ChatError,
     EndpointBusy,
+    EndpointRejected,
     EndpointTimeout,
     EndpointUnreachable,
     EpicrisisError,
@@ -156,6 +157,8 @@ class PooledCallsModel(Layer):
         self._served: tuple[str, ServedModel] | None = None
         """The first endpoint that answered, and what it serves."""
         self._mismatch: str | None = None
+        self._fault: Exception | None = None
+        """An error of a check that no endpoint causes."""
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         async with self._assign() as member:
@@ -193,6 +196,12 @@ class PooledCallsModel(Layer):
         except EndpointUnreachable as error:
             member.leave_out(error, loop.time())
             raise
+        except EndpointRejected as error:
+            if not error.rejects_all:
+                raise
+            # The others may accept it. As it fails at once, this endpoint would soon get most of the calls.
+            member.leave_out(error, loop.time())
+            raise EndpointUnreachable(error.message, usage=error.usage) from None
         finally:
             _assigned.reset(token)
             member.in_flight -= 1
@@ -206,6 +215,8 @@ class PooledCallsModel(Layer):
                 now = loop.time()
                 if self._mismatch is not None:
                     raise SettingsError(self._mismatch)
+                if self._fault is not None:
+                    raise self._fault
                 if self._pool.is_closed:
                     raise ChatError(f"{self.name} was closed: open the model again, and repeat the call")
                 self._start_checks(now)
@@ -239,6 +250,8 @@ class PooledCallsModel(Layer):
         except EpicrisisError as error:
             member.failure = error
             member.rest(asyncio.get_running_loop().time())
+        except Exception as error:  # noqa: BLE001 - the calls that wait for the check raise it
+            self._fault = error
         else:
             if self._served is None:
                 self._served = member.model.name, served
@@ -264,7 +277,9 @@ class PooledCallsModel(Layer):
         if any(member.failure is None for member in members):
             return
         has_waited = now - max(member.out_since for member in members) > self._pool.patience
-        if has_waited and (failure := members[0].failure) is not None:
+        # A wrong key stays wrong.
+        is_hopeless = all(isinstance(member.failure, EndpointRejected) for member in members)
+        if (has_waited or is_hopeless) and (failure := members[0].failure) is not None:
             raise EndpointUnreachable(f"none of the {len(members)} endpoints works. The first: {failure.message}")
 
 

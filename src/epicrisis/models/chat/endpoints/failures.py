@@ -181,7 +181,7 @@ def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
     if any(code in _FILTER_CODES for code in codes):
         return EndpointRejected(f"the content filter of {host} rejects the prompt: use another model, or reword it")
     if response.body.get("code") == "insufficient_quota":
-        return EndpointRejected(f"the account at {host} has no credit left ({status}): check its billing")
+        return _reject_all(f"the account at {host} has no credit left ({status}): check its billing")
     if status == 429:
         return EndpointBusy(f"{host} accepts no more calls for now (429){reason}: lower the concurrency or wait")
     if status is None or (status >= 500 and status not in _PERMANENT_SERVER_ERRORS) or status == 408:
@@ -189,18 +189,25 @@ def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
     if status in (401, 403):
         service = find_service(host)
         key_name = f"{service.key_variable}, " if service is not None else ""
-        return EndpointRejected(
+        return _reject_all(
             f"{host} rejects the key ({status}): check {key_name}the variable that api_key_env names, or api_key_file"
         )
     if status == 404:
-        return EndpointRejected(f"{host} has no such model or path (404){reason}: check the URL and the model's name")
+        return _reject_all(f"{host} has no such model or path (404){reason}: check the URL and the model's name")
     if status < 400:
         address = "another address"
         with suppress(ValueError):
             parts = urlsplit(response.headers.get("location", ""))
             address = f"{parts.scheme}://{parts.hostname}" if parts.hostname else address
-        return EndpointRejected(f"{host} redirects to {address} ({status}): use that address")
+        return _reject_all(f"{host} redirects to {address} ({status}): use that address")
     return EndpointRejected(f"{host} rejects the request ({status}){reason}: check the model's name and parameters")
+
+
+def _reject_all(message: str) -> EndpointRejected:
+    """Return the error of an endpoint that rejects every request."""
+    error = EndpointRejected(message)
+    error.rejects_all = True
+    return error
 
 
 def is_overflow(response: ErrorResponse) -> bool:
