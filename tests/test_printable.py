@@ -86,7 +86,7 @@ def test_error_message_is_one_printable_line() -> None:
 
 
 def test_unsafe_character_table_is_complete() -> None:
-    assert {unicodedata.category(character) for character in UNSAFE} == {"Cc", "Cf", "Cs"}
+    assert {unicodedata.category(character) for character in UNSAFE} == {"Cc", "Cf", "Cn", "Cs"}
 
 
 @pytest.mark.parametrize(

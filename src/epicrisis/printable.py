@@ -20,6 +20,8 @@ SURROGATES_REPLACED = "the reply contains a lone surrogate, which is not a chara
 
 _JOINERS = "\u00ad\u200c\u200d"
 """Format characters to keep: the soft hyphen, and the joiners of Persian, Indic scripts and emoji."""
+_LAST_TAG = "\U000e007f"
+"""The last invisible tag character. Some from U+E0000 on are not assigned, so they have no category of their own."""
 _BREAKS = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _SUSPECT = re.compile("[^ -~]")
 _ESCAPES = re.compile(
@@ -108,7 +110,9 @@ def _replacement(match: re.Match[str]) -> str:
 
 
 def _is_safe(character: str) -> bool:
-    return character in _JOINERS or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return character in _JOINERS
+    return not "\U000e0000" <= character <= _LAST_TAG
 
 
 def _escape(character: str) -> str:

@@ -20,6 +20,7 @@ COMMAND = re.compile(r"`epicrisis ([a-z-]+(?: [a-z-]+)?)")
 OTHER_PROGRAMS = frozenset(
     {
         "cli/doctor.py",
+        "cluster.py",
         "corpus/ocr.py",
         "corpus/reader_base.py",
         "evaluation/runs/versions.py",
@@ -27,7 +28,7 @@ OTHER_PROGRAMS = frozenset(
         "models/model_files.py",
     }
 )
-"""Modules with command lines of pip, git, tesseract, LibreOffice and nvidia-smi."""
+"""Modules with command lines of pip, git, tesseract, LibreOffice, nvidia-smi and ray."""
 STYLE_SHEETS = frozenset({"report/answer_files.py", "report/charts.py"})
 """Modules with custom properties of CSS, which begin like options."""
 

@@ -31,7 +31,7 @@ def create_database(url: str, monkeypatch: pytest.MonkeyPatch) -> Database:
     pytest.importorskip("pgvector")
     with monkeypatch.context() as patch:
         patch.setattr(Database, "check_server", lambda self: None)
-        patch.setattr(Database, "_open_pool", lambda self: None)
+        patch.setattr(Database, "_open_pool", lambda self, conninfo: None)
         return Database(read_address(url))
 
 

@@ -99,7 +99,7 @@ def test_base_backup_is_restored_to_a_moment_after_it(
     copy = LibraryDatabase(restored, database.name)
     wait_for_promotion(restored)
     if not is_logged:
-        with pytest.raises(StorageError, match=r"promoted or restored: .*library optimize"):
+        with pytest.raises(StorageError, match=r"promoted or restored, .*library optimize"):
             search_everything(copy)
         with LibraryStore.open(copy.url(WRITER), write=True) as library:
             library.optimize()

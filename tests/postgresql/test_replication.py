@@ -137,7 +137,7 @@ def test_failover_is_found_by_the_same_url(pair: ServerPair) -> None:
 def test_failover_without_the_words_says_so_until_the_next_writer(pair_without_log: ServerPair) -> None:
     pair = pair_without_log
     reader = fail_over(pair)
-    with pytest.raises(StorageError, match=r"promoted or restored: .*library optimize"):
+    with pytest.raises(StorageError, match=r"promoted or restored, .*library optimize"):
         reader.search_words("aspirin", 3, Scope())
     LibraryStore.open(pair.url(WRITER), write=True).close()
     assert reader.search_words("aspirin", 3, Scope()) != ()

@@ -106,7 +106,7 @@ def test_deletion_does_not_announce_a_change_of_the_word_index(tmp_path: Path) -
     def execute(command: str | bytes, values: object = None) -> Any:
         commands.append(command if isinstance(command, str) else command.decode())
         rows = [(0, 0, 0)] if "count(*)" in commands[-1] else [("a", b"0" * 16)]
-        return SimpleNamespace(fetchall=lambda: rows)
+        return SimpleNamespace(fetchall=lambda: rows, fetchone=lambda: None)
 
     connection = SimpleNamespace(execute=execute)
     database = SimpleNamespace(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 CONTROLS = "\x00\x07\x08\x1b\x7f\x9b\x9d\x90"
-FORMATS = "\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff\U000e0041"
+FORMATS = (
+    "\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff\U000e0000\U000e0041"
+)
 SURROGATES = "\ud800\udfff"
 UNSAFE = CONTROLS + FORMATS + SURROGATES
 ENCODED = UNSAFE.replace("\x00", "").replace(SURROGATES, "")

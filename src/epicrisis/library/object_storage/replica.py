@@ -55,8 +55,10 @@ _LARGE_BYTES = 50_000_000
 """Downloads of this size are announced."""
 _POLL_SECONDS = 10.0
 """How often a long-lived reader asks for a newer version."""
-_POLL_SHARE = 10.0
-"""A reader spends at most this part of its time on refreshes, however often a writer publishes."""
+_PAUSE_SHARE = 10.0
+"""A reader pauses so many times as long as its last refresh took, however often a writer publishes."""
+_LONGEST_PAUSE_SECONDS = 120.0
+"""A deleted document stays in the copies of running servers for at most this long and one refresh."""
 _LOCK_SECONDS = 5.0
 _RETIRED_SECONDS = 600.0
 """How long files of earlier versions stay for searches in progress, as after a compaction."""
@@ -153,7 +155,8 @@ class Replica:
 
     def poll(self) -> None:
         """Refresh in the background if the last refresh was a while ago. Searches read the copy meanwhile."""
-        if time.monotonic() - self._checked < max(_POLL_SECONDS, _POLL_SHARE * self._refresh_seconds):
+        pause = min(max(_POLL_SECONDS, _PAUSE_SHARE * self._refresh_seconds), _LONGEST_PAUSE_SECONDS)
+        if time.monotonic() - self._checked < pause:
             return
         with self._mutex:
             if self._poller is None or not self._poller.is_alive():
@@ -326,6 +329,7 @@ class Replica:
             return
         # After a kill the file may have blocks of both versions.
         self._mark_of_change(name).touch()
+        sync_path(source.parent)
         with os.fdopen(open_private(source, os.O_RDWR), "r+b") as stream:
             for index, (block, file) in enumerate(blocks.items()):
                 if block in changed:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryMissing
 from epicrisis.library.postgresql import schema as schemas
+from epicrisis.library.postgresql.connection_check import ConnectionCheck, begin_pipeline, read_process
 from epicrisis.library.postgresql.errors import explain_connection_fault, translate_database_errors
 from epicrisis.printable import quote_for_shell
 from epicrisis.privacy import permit_host
@@ -113,6 +114,7 @@ class Database:
         self._has_marked_words = False
         self._write_lock = threading.RLock()
         self._writing = threading.local()
+        self._check_reader = ConnectionCheck()
         self.check_server()
         self._pool = self._open_pool(self._conninfo)
         self._primary_pool = self._open_pool(self._primary) if self._has_hosts else None
@@ -129,7 +131,7 @@ class Database:
             reconnect_timeout=_RECONNECT_S,
             kwargs={"autocommit": True},
             configure=self._configure_reader,
-            check=ConnectionPool.check_connection,
+            check=self._check_reader,
             open=True,
         )
 
@@ -274,6 +276,17 @@ class Database:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         connection.read_only = True
 
+    def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement, read as in `read`, in one round trip."""
+        if getattr(self._writing, "active", False):
+            with self.read() as connection:
+                return connection.execute(statement.encode(), values or None).fetchall()
+        with translate_database_errors(self.address):
+            with self._pool.connection() as connection, begin_pipeline(connection):
+                self._set_path(connection)
+                cursor = connection.execute(statement.encode(), values or None)
+            return cursor.fetchall()
+
     @contextmanager
     def read(self) -> Iterator[Connection[Any]]:
         """Read one snapshot, with all rights of this user. Within `write` it is the writer's transaction."""
@@ -310,7 +323,8 @@ class Database:
     ) -> Iterator[Connection[Any]]:
         """Read one snapshot of literature and this patient's notes. `settings` hold until its end.
 
-        `primary` asks the primary among the hosts of the URL.
+        Statements go to the server when a result is fetched; that of the last may be fetched after the block. `primary`
+        asks the primary among the hosts of the URL.
         """
         values = {schemas.PATIENT_SETTING: "" if patient is None else f"p:{patient}", **(settings or {})}
         if self._is_pooled:
@@ -322,7 +336,11 @@ class Database:
         for name, value in values.items():
             arguments += (name, value)
         pool = self._primary_pool if primary and self._primary_pool is not None else self._pool
-        with translate_database_errors(self.address), pool.connection() as connection, connection.transaction():
+        with (
+            translate_database_errors(self.address),
+            pool.connection() as connection,
+            begin_pipeline(connection),
+        ):
             connection.execute(command.encode(), arguments)
             yield connection
 
@@ -475,12 +493,6 @@ class Database:
                 "newer epicrisis"
             )
         return version, str(row[1])
-
-
-def read_process(connection: Connection[Any]) -> int | None:
-    """Return the id of the process of the server that runs this connection's statements."""
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    return None if row is None else int(row[0])
 
 
 def _quote(name: str) -> str:

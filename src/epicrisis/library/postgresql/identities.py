@@ -51,5 +51,4 @@ class PostgresqlIdentities(IdentityTable):
         return bool(self._rows("SELECT 1 FROM declared WHERE what = %s", what))
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._database.read() as connection:
-            return connection.execute(query.encode(), values or None).fetchall()
+        return self._database.query(query, *values)

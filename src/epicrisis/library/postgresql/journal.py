@@ -224,8 +224,7 @@ class PostgresqlJournal(LibraryInventory):
         return [(os.fsdecode(path), digest, documents, int(passages)) for path, digest, documents, passages in rows]
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._database.read() as connection:
-            return connection.execute(query.encode(), values or None).fetchall()
+        return self._database.query(query, *values)
 
     def _write_rows(self, command: str, rows: Iterable[Sequence[object]]) -> None:
         with self._database.write() as connection, connection.cursor() as cursor:

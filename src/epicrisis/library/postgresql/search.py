@@ -21,7 +21,7 @@ from epicrisis.protocols import ScoredId, Vectors
 from epicrisis.types import RETRACTION_FACETS, Scope
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from psycopg import Connection, Cursor
 
 EXACT_PASSAGES = 20_000
 """Vector search compares every passage in scope if there are about as many or fewer."""
@@ -37,6 +37,7 @@ INDEX_SETTINGS = {
 _MARGIN = 64
 """Passages read beyond `k`, of which ties and rounding decide."""
 _WORD_DIGITS = 4
+_HAS_VECTOR_INDEX = "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND indisvalid"
 _RETRACTED = "facets && %(retractions)s::text[]"
 _DISTANCE = "words <@> to_bm25query(%(words)s, %(index)s)"
 _SCORE_BY_INDEX = (
@@ -96,8 +97,16 @@ def build_filter(scope: Scope, within: Sequence[str] | None = None) -> ScopeFilt
 
 def estimate_passages(connection: Connection[Any], found: ScopeFilter) -> int:
     """Return about how many passages meet the condition, by the statistics of the server. Nothing is read."""
+    return _read_estimate(_ask_for_estimate(connection, found))
+
+
+def _ask_for_estimate(connection: Connection[Any], found: ScopeFilter) -> Cursor[Any]:
     query = f"EXPLAIN (FORMAT JSON) SELECT FROM passages WHERE {found.sql}"
-    row = connection.execute(query.encode(), found.values).fetchone()
+    return connection.execute(query.encode(), found.values)
+
+
+def _read_estimate(cursor: Cursor[Any]) -> int:
+    row = cursor.fetchone()
     assert row is not None
     return int(row[0][0]["Plan"]["Plan Rows"])
 
@@ -107,7 +116,10 @@ def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: 
     found = build_filter(scope)
     limit = k + _MARGIN
     values = {**found.values, "vector": _vector_text(vector)}
-    through_index = _has_vector_index(connection) and estimate_passages(connection, found) > EXACT_PASSAGES
+    # Both are asked before either is read: one round trip.
+    index = connection.execute(_HAS_VECTOR_INDEX.encode(), (VECTOR_INDEX,))
+    estimate = _ask_for_estimate(connection, found)
+    through_index = index.fetchone() is not None and _read_estimate(estimate) > EXACT_PASSAGES
     while True:
         order = "vector <#> %(vector)s::halfvec" if through_index else "vector::vector <#> %(vector)s::vector"
         # Only the first order can use the index.
@@ -140,11 +152,6 @@ def _is_settled(ranking: Sequence[ScoredId], last: Any, vector: Vectors, k: int)
     stored = last.to_numpy().astype(np.float64)
     slack = _ROUNDING * float(np.linalg.norm(stored) * np.linalg.norm(vector)) + 1e-30
     return ranking[k - 1].score > float(stored @ vector) + slack
-
-
-def _has_vector_index(connection: Connection[Any]) -> bool:
-    query = "SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND indisvalid"
-    return connection.execute(query, (VECTOR_INDEX,)).fetchone() is not None
 
 
 def _vector_text(vector: Vectors) -> str:

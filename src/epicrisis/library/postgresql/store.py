@@ -293,8 +293,8 @@ class PostgresqlLibrary(LibraryStore):
     def _read_passages(self, scope: Scope, condition: str, value: object) -> list[Passage]:
         """Return the passages in scope that meet the condition, in no particular order."""
         with self._database.read_for(search.find_patient(scope)) as connection:
-            rows = connection.execute(f"{_SELECT_PASSAGES} {condition}".encode(), (value,)).fetchall()
-        if not rows:
+            cursor = connection.execute(f"{_SELECT_PASSAGES} {condition}".encode(), (value,))
+        if not (rows := cursor.fetchall()):
             return []
         passages = [stored.passage for stored in self._passages.parse(parse_columns(_PASSAGE_COLUMNS, rows))]
         return list(filter(scope.admits, passages))

@@ -65,9 +65,8 @@ class PostgresqlTable(PassageTable):
         return self._read_state("version")
 
     def _read_state(self, name: str) -> int:
-        with self._database.read() as connection:
-            row = connection.execute(f"SELECT {name} FROM library".encode()).fetchone()
-        return int(row[0]) if row else 0
+        rows = self._database.query(f"SELECT {name} FROM library")
+        return int(rows[0][0]) if rows else 0
 
     def refresh(self) -> None:
         """Remove the cached replies of this machine after a deletion on any machine, since they may quote documents.
@@ -77,8 +76,8 @@ class PostgresqlTable(PassageTable):
         self.refresh_version()
 
     def refresh_version(self) -> int:
-        with self._database.read() as connection:
-            version, deletions = connection.execute("SELECT version, deletions FROM library").fetchone() or (0, 0)
+        rows = self._database.query("SELECT version, deletions FROM library")
+        version, deletions = rows[0] if rows else (0, 0)
         if deletions != self._deletions:
             self._remove_replies(int(deletions))
         return int(version)
@@ -143,8 +142,7 @@ class PostgresqlTable(PassageTable):
         if patients is not None:
             yield from super().summarize_notes(patients)
             return
-        with self._database.read() as connection:
-            rows = connection.execute("SELECT * FROM list_patients()").fetchall()
+        rows = self._database.query("SELECT * FROM list_patients()")
         for patient, notes, dates, encounters, types, name in rows:
             note_types = Counter[str]()
             for text, count in (types or {}).items():

@@ -325,7 +325,12 @@ class ReplyCache:
         self._queue.append(write)
         if not self._is_commit_due:
             self._is_commit_due = True
-            self._thread.submit(self._commit)
+            try:
+                self._thread.submit(self._commit)
+            except RuntimeError:
+                # Closed meanwhile. The next write must raise as well instead of waiting.
+                self._is_commit_due = False
+                raise
 
     def _commit(self) -> None:
         """Execute all waiting writes in one transaction. Runs in the thread."""

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from epicrisis.errors import EpicrisisError, LibraryError, SettingsError
-from epicrisis.library.postgresql.database import Database, open_database, read_process
+from epicrisis.library.postgresql.connection_check import read_process
+from epicrisis.library.postgresql.database import Database, open_database
 from epicrisis.library.postgresql.errors import translate_database_errors
 from epicrisis.remote_libraries import LibraryAddress
 from epicrisis.server.errors import StateUnavailable
