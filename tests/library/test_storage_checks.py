@@ -73,7 +73,10 @@ def test_library_on_object_storage_is_checked(monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as patch:
         patch.setattr(ObjectStore, "replace", lambda *_: "etag")
         assert check(URL)["conditional writes"][0] == "problem"
-    objects.delete(before[:1])
+    stored = objects.read(shared_version.NAME)
+    assert stored is not None
+    version = shared_version.parse_version(stored.data, URL)
+    objects.delete([next(iter(version.files.values())).key])
     state, message = check(URL)["library"]
     assert (state, "1 object of the library missing" in message) == ("problem", True)
 
