@@ -105,6 +105,28 @@ def test_stored_job_is_confirmed_also_if_it_cannot_be_read_again(
     assert (started.status_code, started.json()["state"], started.json()["questions"]) == (202, "running", 5)
 
 
+def test_job_stops_if_the_database_of_the_server_refuses_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process would take it up again and again, each time with calls of the model."""
+
+    open_records, calls = JobFolder.open_records, itertools.count()
+
+    def refuse_at_first(*arguments: Any) -> Any:
+        if next(calls) == 0:
+            raise StateUnavailable("the database refuses a statement")
+        return open_records(*arguments)
+
+    async def run() -> dict[str, Any]:
+        async with connect(make_app(tmp_path / "lib", recorder())) as client:
+            monkeypatch.setattr(JobFolder, "open_records", refuse_at_first)
+            started = await client.post("/api/v1/jobs", json={"questions": QUESTIONS})
+            return await wait_until_ended(client, started.json()["id"])
+
+    status = asyncio.run(run())
+    assert (status["state"], status["problem"]) == ("stopped", "the database refuses a statement")
+
+
 @pytest.mark.parametrize(("is_shared", "state"), [(True, "done"), (False, "stopped")])
 def test_job_of_shared_servers_waits_for_the_database_of_its_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shared: bool, state: str

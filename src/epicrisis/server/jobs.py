@@ -281,7 +281,7 @@ class Jobs:
             first = _first_error(error)
             # A job that a stop interrupts is still running for the next start, and one without its database for the
             # next process that has it. What another process has taken is no longer to be changed here.
-            if isinstance(first, ShuttingDown | StateUnavailable | JobTaken):
+            if isinstance(first, ShuttingDown | JobTaken) or _is_away(first):
                 return
             state, problem = "stopped", _FAULT
             if isinstance(first, EpicrisisError):
@@ -352,6 +352,11 @@ def list_read_documents(lines: Iterable[bytes]) -> dict[str | None, list[str]]:
 def _name_question(body: JobBody, number: int) -> str:
     """Return the id of question `number`, from 0."""
     return body.questions[number].id or str(number + 1)
+
+
+def _is_away(error: BaseException) -> bool:
+    """Return whether the error is that of a database that comes back. Repeating others would call models in vain."""
+    return isinstance(error, StateUnavailable) and error.retry_after is not None
 
 
 def _first_error(error: Exception) -> Exception:

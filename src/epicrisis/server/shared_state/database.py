@@ -197,7 +197,10 @@ class StateDatabase(Database):
 
     @contextmanager
     def _explain(self) -> Iterator[None]:
-        """Raise StateUnavailable for every fault of the database. Errors of this package pass."""
+        """Raise StateUnavailable for every fault of the database. It has no `retry_after` if the fault lasts.
+
+        Errors of this package pass.
+        """
         import psycopg
 
         if time.monotonic() < self._silent_until:
@@ -209,8 +212,12 @@ class StateDatabase(Database):
         except psycopg.errors.InsufficientPrivilege as error:
             raise StateUnavailable(
                 "this user of the database may not do this: name the owner of the schema in the URL for users and the "
-                f"access log, and a member of {schemas.SERVER} for a server",
-                retry_after=RETRY_SECONDS,
+                f"access log, and a member of {schemas.SERVER} for a server"
+            ) from error
+        except (psycopg.ProgrammingError, psycopg.DataError) as error:
+            raise StateUnavailable(
+                f"the database of the server refuses a statement ({type(error).__name__}): "
+                "`epicrisis audit verify` and `epicrisis doctor --cluster` look for the cause"
             ) from error
         except psycopg.Error as error:
             if isinstance(error, psycopg.OperationalError):
