@@ -181,7 +181,9 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     TooManyRequests: Status(429, "Too many requests", "Wait for the seconds in Retry-After."),
     ServerBusy: Status(503, "The server is busy", "Wait for the seconds in Retry-After."),
     UsersUnreadable: Status(503, "The users cannot be read", _ASK_OPERATOR),
-    StateUnavailable: Status(503, "The database of the server cannot be used", "Wait for the seconds in Retry-After, if it is given."),
+    StateUnavailable: Status(
+        503, "The database of the server cannot be used", "Wait for the seconds in Retry-After, if it is given."
+    ),
     ShuttingDown: Status(503, "The server is stopping", _TRY_LATER),
 }
 """The only table of status codes. A class without an entry has that of its nearest base."""
