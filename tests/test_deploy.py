@@ -197,7 +197,11 @@ def test_cluster_shows_only_the_proxy_and_stops_after_its_servers() -> None:
         assert {key: server[key] for key in server if key != "command"} == {
             key: services["server-1"][key] for key in server if key != "command"
         }
-    assert {mount.split(":")[1] for mount in services["admin"]["volumes"]} == {"/data", "/documents", "/etc/epicrisis/epicrisis.toml"}
+    assert {mount.split(":")[1] for mount in services["admin"]["volumes"]} == {
+        "/data",
+        "/documents",
+        "/etc/epicrisis/epicrisis.toml",
+    }
     for service in services.values():
         assert set(service["networks"]) <= compose["networks"].keys()
         assert set(service.get("depends_on", ())) <= services.keys()
