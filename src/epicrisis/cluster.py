@@ -42,8 +42,7 @@ _START_SECONDS = "240"
 """Ray waits 30 s for its own processes unless told otherwise, which a busy machine may exceed."""
 _STOP_SECONDS = 20.0
 _OBJECT_STORE_BYTES = 256 << 20
-_FAILED_CONNECTIONS = 2
-"""A machine with much other work may need longer than the 30 s that Ray waits for its own process."""
+_FAILED_CONNECTIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +117,21 @@ def _connect(address: ClusterAddress) -> Any:
                 ray.init(str(address), configure_logging=False)
         except (OSError, RuntimeError, ray.exceptions.RayError, grpc.RpcError) as error:
             _disconnect(ray)
-            is_slow = isinstance(error, ConnectionAbortedError) and "client server failed" in str(error)
-            if not is_slow or attempt + 1 == _FAILED_CONNECTIONS:
+            if not _may_pass(error) or attempt + 1 == _FAILED_CONNECTIONS:
                 raise ClusterError(f"the cluster at {address} cannot be joined: {_explain(error)}") from None
         else:
             break
     return ray
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether another attempt to join may succeed.
+
+    A busy head may need longer than the 30 s that Ray waits for its own process. And Ray looks through all processes of
+    the head, which fails at one that ends meanwhile.
+    """
+    text = str(error)
+    return "client server failed" in text or "psutil." in text
 
 
 def _disconnect(ray: Any) -> None:

@@ -13,16 +13,9 @@ from epicrisis.cluster import parse_cluster
 from epicrisis.operations.cluster_checks import check_cluster
 from epicrisis.operations.cluster_parts import ClusterPart
 from epicrisis.settings import Settings
-from tests.support import ray_cluster
 from tests.support.ray_cluster import make_environment, run_cluster
 
 pytestmark = pytest.mark.ray
-
-
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for_clients(url: str) -> None:
@@ -36,8 +29,6 @@ def wait_for_clients(url: str) -> None:
 
 
 def test_nodes_of_a_cluster_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_PORT", "_CLIENT_PORT"):
-        monkeypatch.setattr(ray_cluster, name, find_free_port())
     environment = make_environment(tmp_path / "packages")
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
         monkeypatch.setenv(name, environment[name])

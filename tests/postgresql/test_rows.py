@@ -105,8 +105,12 @@ def test_deletion_does_not_announce_a_change_of_the_word_index(tmp_path: Path) -
 
     def execute(command: str | bytes, values: object = None) -> Any:
         commands.append(command if isinstance(command, str) else command.decode())
-        rows = [(0, 0, 0)] if "count(*)" in commands[-1] else [("a", b"0" * 16)]
-        return SimpleNamespace(fetchall=lambda: rows, fetchone=lambda: None)
+        return SimpleNamespace(fetchall=list, fetchone=lambda: None)
+
+    def query(command: str, *values: object) -> list[tuple[Any, ...]]:
+        if "content_hash" in command:
+            return [("a", b"0" * 16)]
+        return [(0, 0, 0)] if "count(*)" in command else [(0, 0)]
 
     connection = SimpleNamespace(execute=execute)
     database = SimpleNamespace(
@@ -114,6 +118,7 @@ def test_deletion_does_not_announce_a_change_of_the_word_index(tmp_path: Path) -
         read=lambda: nullcontext(connection),
         write=lambda: nullcontext(connection),
         mark_words=lambda: commands.append("mark"),
+        query=query,
     )
     manifest = build_manifest("check", "check", 4, max_tokens=64, overlap=8, splitter="tokens")
     library = PostgresqlLibrary(tmp_path, manifest, cast("Database", database), write=True)

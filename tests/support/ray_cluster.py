@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -97,6 +98,8 @@ class RayCluster:
     def kill_node(self, name: str) -> None:
         """Kill the raylet of a node with -9. Its workers end with it."""
         self._kill(name, "raylet/raylet")
+        # Otherwise the process that started it stays as a zombie.
+        threading.Thread(target=self._processes[name].wait, daemon=True).start()
 
     def kill_worker(self, name: str) -> bool:
         """Kill a worker of a node with -9. Return whether there was one."""
