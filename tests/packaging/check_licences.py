@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 PERMITTED = {
     "0bsd",
     "3-clause bsd license",
+    "apache 2.0",
     "apache license",
     "apache software license",
     "apache-2.0",
