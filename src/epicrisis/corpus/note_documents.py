@@ -44,6 +44,8 @@ class ClinicalNote:
     more: Mapping[str, Any] = field(default_factory=dict)
     is_error: bool = False
     is_superseded: bool = False
+    headings: tuple[str, ...] = ()
+    """Lines of the text that begin sections, if the source says so."""
 
 
 NoteSource: TypeAlias = Callable[[], Iterator[ClinicalNote | Skipped]]
@@ -166,7 +168,7 @@ def _build_document(
         **_stay_metadata("admitted", note.admitted, cleaning.time_format),
         **_stay_metadata("discharged", note.discharged, cleaning.time_format),
         **time_metadata,
-        "sections": note_cleaning.find_sections(text),
+        "sections": note_cleaning.find_sections(text, frozenset(map(note_cleaning.clean_text, note.headings))),
         **note.more,
     }
     title = (note_type[:1].upper() + note_type[1:]) or "Note"
