@@ -23,11 +23,11 @@ from epicrisis.corpus import (
     zotero,
 )
 from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
-from epicrisis.corpus.fhir import export
 from epicrisis.corpus.fhir.resources import is_fhir
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
+from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.reader_base import (
     CURES,
     FileDocument,
@@ -49,6 +49,7 @@ from epicrisis.corpus.reader_base import (
     skip,
 )
 from epicrisis.corpus.reading_progress import ReadingProgress
+from epicrisis.corpus.record_files import RECORD_FORMATS, detect_record, read_records
 from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_pubmed_export
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
@@ -116,7 +117,7 @@ _READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
     "statpearls": partial(sandbox.read_file, "statpearls"),
     _RETRACTION_WATCH: retractions.read_retraction_watch,
 }
-FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", "fhir")
+FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", *RECORD_FORMATS)
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
 FORMAT_BY_SUFFIX = {
@@ -130,6 +131,8 @@ FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
     **dict.fromkeys((".nbib", ".ris", ".bib", ".csljson"), _REFERENCES),
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
+    **dict.fromkeys((".cda", ".ccda"), "ccda"),
+    **dict.fromkeys((".hl7", ".hl7.gz"), "hl7"),
     **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
 SUFFIXES = tuple(FORMAT_BY_SUFFIX)
@@ -193,7 +196,7 @@ def read_sources(
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
     files = _find_files(paths, format, with_origins, names or {}, only, collection)
     if only_notes:
-        files = [file for file in files if file.format in ("notes", "fhir")]
+        files = [file for file in files if file.format in ("notes", *RECORD_FORMATS)]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins, collection)
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
@@ -290,7 +293,9 @@ def _describe_file(path: Path, override: str | None, names: Mapping[Path, str]) 
     if path.suffix.lower() in CURES and format is None:
         raise path_error(path, CURES[path.suffix.lower()])
     if format is None:
-        reason = f"its ending is not one of {', '.join(FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
+        reason = (
+            f"its ending is not one of {', '.join(FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed, JATS nor C-CDA"
+        )
         raise path_error(path, f"{reason}; rename it, or give its format ({', '.join(FORMATS)})")
     return _SourceFile(path, names.get(path, path.name), format)
 
@@ -309,17 +314,19 @@ def _choose_readers(
     described = [file for file in files if file.format == _REFERENCES]
     others = [file for file in files if file.format != _REFERENCES]
     references = ReferenceFiles([file[:2] for file in described], [file.path for file in others], collection)
-    # Each FHIR file may describe patients of the others.
-    fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
+    record_files = _group_record_files(others)
+    numbers = PatientNumbers()
     readers: list[tuple[list[Path], _Reader]] = []
+    # Patients that FHIR describes keep their ids in the files of other formats.
+    for format in sorted(record_files, key=RECORD_FORMATS.index):
+        paths = [file.path for file in record_files[format]]
+        readers.append(
+            (paths, partial(read_records, format, [file[:2] for file in record_files[format]], cleaning, numbers))
+        )
     for format, group in itertools.groupby(others, key=lambda file: file.format):
-        if format == "fhir":
-            if fhir_files:
-                paths = [file.path for file in fhir_files]
-                readers.append((paths, partial(export.read_files, [file[:2] for file in fhir_files], cleaning)))
+        if format in RECORD_FORMATS:
             empty = [file for file in group if not file.path.stat().st_size]
             readers += [([file.path], _reader(file, notes_reader, cleaning.removal_log)) for file in empty]
-            fhir_files = []
         elif format == "pubmed":
             paths = [file.path for file in group]
             readers.append((paths, partial(_read_pubmed, paths, previous)))
@@ -335,6 +342,15 @@ def _choose_readers(
         reader = partial(references.read_rest, file.path)
         readers.append(([file.path], partial(_add_origins, file, reader) if with_origins else reader))
     return readers
+
+
+def _group_record_files(files: Sequence[_SourceFile]) -> dict[str, list[_SourceFile]]:
+    """Return the files of patients' records that are not empty, by format."""
+    groups: dict[str, list[_SourceFile]] = {}
+    for file in files:
+        if file.format in RECORD_FORMATS and file.path.stat().st_size:
+            groups.setdefault(file.format, []).append(file)
+    return groups
 
 
 def _add_references(file: _SourceFile, reader: _Reader, references: ReferenceFiles) -> Iterator[ReaderItem]:
@@ -392,17 +408,24 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
                 return _REFERENCES
             return "fhir" if is_fhir(path) else defaults.get(_JSON)
         # Opening a pipe would wait for its writer.
-        if format == "text" and override is None and path.is_file() and is_pubmed_export(path):
-            return _REFERENCES
+        if format in ("text", None) and override is None and path.is_file():
+            return _detect_text(path, format)
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
             return format if is_fhir(path) or not path.stat().st_size else None
-        if format is None and path.suffix.lower() in CURES and path.is_file():
-            return "office" if office.is_newer_format(path) else None
     except OSError:
         # Its reader says why it cannot be opened.
         return format if format in _READERS_WITH_NAME else None
     return format
+
+
+def _detect_text(path: Path, format: str | None) -> str | None:
+    """Return the format of a text file, or of one with an unknown ending, by its beginning. Raises OSError."""
+    if format == "text" and is_pubmed_export(path):
+        return _REFERENCES
+    if format is None and path.suffix.lower() in CURES:
+        return "office" if office.is_newer_format(path) else None
+    return detect_record(path) or format
 
 
 def _list_folder(folder: Path, override: str | None, only: Collection[Path] | None) -> list[_SourceFile]:
