@@ -36,7 +36,7 @@ FLOORS = {
             ["configuration"],
             ["logs"],
             ["corpus", "models", "testing"],
-            ["library", "literature"],
+            ["fhir_server", "library", "literature"],
             ["retrieval"],
             ["answering"],
             ["patient_data_policy", "cluster_encoding", "evidence_selection", "model_pool", "overrides"],
