@@ -7,7 +7,7 @@
 
 Each step is a process of its own, so that its peak memory is its own. Texts are 1,000 characters of words whose
 frequencies follow Zipf's law; vectors of 384 dimensions lie around 2,000 centres. What is measured is the library: the
-vectors are brought along, so that no encoder takes part. Searches are 200 by each method, of which the first 20 warm
+vectors are brought along, so that no encoder takes part. Searches are 100 by each method, of which the first 20 warm
 up; each returns 16 passages with their texts. Times are real; CPU times are of this process, so without those of a
 server. `append`, which no other step needs, adds 10 and then 1,000 further documents.
 """
@@ -48,7 +48,7 @@ VOCABULARY = 300_000
 WORDS = 160
 BLOCK = 10_000
 FILL_BATCH = 4000
-QUERIES = 200
+QUERIES = 100
 FILTERS = {
     "since 2016 (a tenth)": Scope(since="2016"),
     "type (1 in 100)": Scope(publication_types=frozenset({"Randomized Controlled Trial"})),
