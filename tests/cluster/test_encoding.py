@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,26 +27,11 @@ from tests.support.ray_cluster import (
     list_descendants,
     make_documents,
     make_environment,
-    run_cluster,
 )
 
 pytestmark = pytest.mark.ray
 DOCUMENTS = 200
 CANARY = "Zebrafish-Canary-4711"
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    packages = tmp_path_factory.mktemp("packages")
-    install_encoder(packages)
-    return make_environment(packages, encode_seconds=0.02)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, environment: Mapping[str, str]) -> Iterator[RayCluster]:
-    # Sockets lie in the folder, and the system limits the length of their paths.
-    with run_cluster(Path(f"/tmp/epicrisis-test-{os.getpid()}"), environment, nodes=2) as cluster:
-        yield cluster
 
 
 @pytest.fixture
