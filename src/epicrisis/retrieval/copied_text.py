@@ -24,7 +24,6 @@ SIMILARITY = 0.6
 _SEQUENCE = 3
 _MAX_PLACES = 40
 """Earliest paragraphs remembered for each sequence. More would cost time quadratic in the number of copies."""
-_PARAGRAPH = re.compile(r"[^\n]*\S[^\n]*(?:\n[^\n]*\S[^\n]*)*")
 _WORD = re.compile(r"\w+(?:[.,/:-]\d+)*")
 
 _DECIDING_WORDS = re.compile(
@@ -103,8 +102,17 @@ def remove_copied_text(record: Sequence[Passage]) -> tuple[Passage, ...]:
 
 def _split_paragraphs(text: str) -> Iterator[tuple[int, int]]:
     """Yield the offsets of the parts of a text between blank lines."""
-    for match in _PARAGRAPH.finditer(text):
-        yield match.span()
+    start, end, offset = 0, 0, 0
+    for line in text.splitlines(keepends=True):
+        if line.strip():
+            start = offset if start == end else start
+            end = offset + len(line)
+        elif start < end:
+            yield start, end
+            start = end
+        offset += len(line)
+    if start < end:
+        yield start, end
 
 
 def _read_paragraph(text: str, document_id: str, date: str) -> _Paragraph | None:
