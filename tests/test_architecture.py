@@ -24,7 +24,7 @@ FLOORS = {
         [
             ["dates", "notebook_display", "printable", "question_options"],
             ["types", "quantities"],
-            ["study_types", "partitioning"],
+            ["clinical_facts", "study_types", "partitioning"],
             ["references"],
             ["answers"],
             ["errors", "serialization", "temporary_folders"],
@@ -77,6 +77,7 @@ ONLY = {
         "question_options",
         "types",
         "study_types",
+        "clinical_facts",
         "references",
         "answers",
         "partitioning",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
+from epicrisis.clinical_facts import FACTS, select_rows
 from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_characters
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.errors import InputError
@@ -43,6 +44,8 @@ def split_document(
         if _is_section_list(sections):
             del metadata["sections"]
             _add_places(metadata, "section", passage, _list_section_changes(sections))
+        if rows := metadata.pop(FACTS, None):
+            metadata[FACTS] = select_rows(rows, passage.start, passage.end)
         passages.append(replace(passage, metadata=metadata))
     return tuple(passages)
 

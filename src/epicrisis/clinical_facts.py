@@ -1,0 +1,103 @@
+"""Structured facts of a patient's record: medications, problems, laboratory values and others.
+
+A reader of structured data writes documents whose lines state one fact each, so that facts are searched, scoped, cited,
+copied and deleted like notes. The structured form of the lines is stored with them, in `Document.metadata[FACTS]`:
+
+    Document(id, text, metadata={FACTS: write_facts(facts)})
+    facts = read_facts(passage)
+
+A fact never states what happened after its `time`: the end of a medication is a second fact with the same `source`, in
+a document of the later day. So a search as of a date never returns what was not known then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal, TypeAlias
+
+from epicrisis.types import Passage
+
+FactKind: TypeAlias = Literal[
+    "medication",
+    "problem",
+    "allergy",
+    "procedure",
+    "laboratory",
+    "vital-sign",
+    "immunization",
+    "observation",
+    "encounter",
+]
+FactEvent: TypeAlias = Literal["state", "start", "end", "given"]
+"""What happened at the fact's time: it was measured or held, it began, it ended, or a dose was given."""
+
+FACTS = "clinical_facts"
+"""The key of the facts in the metadata of documents and passages. A passage has the facts that begin in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClinicalFact:
+    """One structured fact, stated by the characters `start` to `end` of its document."""
+
+    kind: FactKind
+    name: str
+    """The words of the source: `Creatinine`, `Lisinopril 10 MG Oral Tablet`."""
+    start: int
+    end: int
+    event: FactEvent = "state"
+    time: str | None = None
+    """When it happened: a partial ISO date in local time, `2150-03-04T10:30` or less."""
+    codes: tuple[str, ...] = ()
+    """Codes with the short name of their system: `loinc:2160-0`, `rxnorm:314076`, `snomed:38341003`."""
+    value: str = ""
+    """The value or dose as written: `1.8`, `positive`, `10 mg once daily`."""
+    number: float | None = None
+    """The value as a number, in `unit`. A value with a comparator has its bound here."""
+    comparator: Literal["", "<", "<=", ">", ">="] = ""
+    unit: str = ""
+    """The unit as a UCUM code if the source has one or it could be mapped, else as written."""
+    reference_range: str = ""
+    interpretation: str = ""
+    """What the source says of the value: `high`, `low`, `abnormal`."""
+    status: str = ""
+    """The status in the source, in its words: `active`, `final`, `corrected`, `refuted`."""
+    category: str = ""
+    """What kind of statement it is: `request`, `statement`, `administration`, `dispense`; `encounter-diagnosis`."""
+    encounter: str = ""
+    source: str = ""
+    """Where it comes from: `fhir:MedicationRequest/12`, `omop:measurement/7`. Facts of one record share it."""
+    document_id: str = ""
+    """Set by `read_facts`; not stored."""
+
+
+_NOT_STORED = frozenset({"document_id"})
+
+
+def write_facts(facts: Sequence[ClinicalFact]) -> list[dict[str, Any]]:
+    """Return the facts as JSON data, by offset. Fields with their default value are left out."""
+    rows = []
+    for fact in sorted(facts, key=lambda fact: fact.start):
+        row = {}
+        for field in fields(fact):
+            value = getattr(fact, field.name)
+            if field.name not in _NOT_STORED and (field.default is MISSING or value != field.default):
+                row[field.name] = list(value) if isinstance(value, tuple) else value
+        rows.append(row)
+    return rows
+
+
+def read_facts(passage: Passage) -> tuple[ClinicalFact, ...]:
+    """Return the facts that begin in the passage, by offset in its document. Literature has none."""
+    if passage.patient is None:
+        return ()
+    facts = []
+    for row in passage.metadata.get(FACTS, ()):
+        values = {**row, "codes": tuple(row.get("codes", ())), "document_id": passage.document_id}
+        facts.append(ClinicalFact(**values))
+    return tuple(facts)
+
+
+def select_rows(rows: Sequence[dict[str, Any]], start: int, end: int) -> list[dict[str, Any]]:
+    """Return the stored facts that begin from `start` to before `end` of their document."""
+    return [row for row in rows if start <= row["start"] < end]
