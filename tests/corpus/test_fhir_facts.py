@@ -354,7 +354,7 @@ def test_facts_of_two_patients_are_never_in_one_document(tmp_path: Path) -> None
     }
 
 
-HOSTILE = [
+HOSTILE: list[Any] = [
     None,
     0,
     -1.5,

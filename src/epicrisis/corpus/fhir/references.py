@@ -238,8 +238,10 @@ def _references(resource: Resource) -> Iterator[tuple[str, Any]]:
     # Encounters are in a list of the context in R4's documents, in a list in R5's, and alone in observations.
     yield _PATIENT, _subject(resource)
     context = resource.get("context")
-    is_document_context = isinstance(context, dict) and "reference" not in context
-    encounters = context.get("encounter") if is_document_context else resource.get("encounter") or context
+    if isinstance(context, dict) and "reference" not in context:
+        encounters = context.get("encounter")
+    else:
+        encounters = resource.get("encounter") or context
     for encounter in as_list(encounters):
         yield _ENCOUNTER, encounter
 

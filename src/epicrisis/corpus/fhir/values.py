@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from epicrisis.corpus.fhir.resources import as_list, concept_text
 from epicrisis.corpus.note_times import parse_note_time
@@ -29,7 +29,8 @@ _SYSTEMS = {
     "http://www.whocc.no/atc": "atc",
 }
 _UCUM = ("http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8")
-_COMPARATORS: Mapping[str, Literal["<", "<=", ">", ">="]] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
+Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
+_COMPARATORS: Mapping[str, Comparator] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _INTERPRETATIONS = {
     "H": "high",
     "HH": "critically high",
@@ -55,7 +56,7 @@ class FactValue:
 
     text: str = ""
     number: float | None = None
-    comparator: Literal["", "<", "<=", ">", ">="] = ""
+    comparator: Comparator = ""
     unit: str = ""
     written_unit: str = ""
 
@@ -156,7 +157,7 @@ def read_quantity(quantity: Any) -> FactValue:
         unit = str(quantity["code"]).strip()
     else:
         unit = to_ucum(written) or to_ucum(str(quantity.get("code") or "")) or written
-    comparator = _COMPARATORS.get(str(quantity.get("comparator") or ""), "")
+    comparator: Comparator = _COMPARATORS.get(str(quantity.get("comparator") or ""), "")
     text = " ".join(filter(None, (comparator, str(quantity["value"]))))
     return FactValue(text, read_number(quantity["value"]), comparator, unit, written)
 
