@@ -98,7 +98,7 @@ def fill(library: LibraryStore, count: int) -> dict[str, Any]:
     while batch := list(islice(items, FILL_BATCH)):
         stored = []
         for item in batch:
-            passages = split_document(item.document, "whole", None, 512, 0)
+            passages = split_document(item.document, "whole", lambda text: [], 512, 0)
             digest = content_hash(item.document)
             stored.append(StoredDocument(item.document.id, digest, tuple(passages), item.vector[None], None, None))
         library.add(stored)
