@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus import fhir
+from epicrisis.corpus.fhir.export import read_files
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, PatientIdentity, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
@@ -50,7 +50,7 @@ def observation(name: str, time: str, **more: Any) -> dict[str, Any]:
 
 def read_file(path: Path, name: str, cleaning: NoteCleaning | None = None) -> Iterator[ReaderItem]:
     """Yield the items of one file, without its fingerprint and the patients' identities."""
-    for item in fhir.read_files([(path, name)], cleaning or NoteCleaning()):
+    for item in read_files([(path, name)], cleaning or NoteCleaning()):
         if not isinstance(item, FileFingerprint | PatientIdentity):
             yield item
 

@@ -56,6 +56,11 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
             "forbid-remote": "library.forbid_remote",
         },
     ),
+    "patient": (
+        LIBRARIES,
+        "Forget patients of a library.",
+        {"forget": "patient.forget"},
+    ),
     "grade": (
         EVALUATE,
         "Grade open answers: by metrics, by models, by people.",

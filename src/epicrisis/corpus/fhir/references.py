@@ -11,13 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list
 from epicrisis.corpus.reader_base import PatientIdentity
 
-Resource: TypeAlias = Mapping[str, Any]
 _NoteKey: TypeAlias = tuple[str, str]
 """Patient and id of a document."""
 
-WITHDRAWN = ("entered-in-error", "cancelled")
 _PATIENT, _ENCOUNTER, _DOCUMENT = "Patient", "Encounter", "DocumentReference"
 _VERSION = "/_history/"
 _SUPERSEDES = ("replaces", "transforms")
@@ -281,10 +280,3 @@ def _web_address(address: str) -> str:
 def _server(address: str, kind: str) -> str:
     """Return `a.example/fhir` of `http://a.example/fhir/Patient/1`; empty for an address of another form."""
     return _web_address(address).rpartition(f"/{kind}/")[0].rstrip("/") if _split_address(address)[0] == kind else ""
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return a list as it is, None as an empty list, and anything else as a list of one."""
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
