@@ -248,7 +248,6 @@ class EventDisplay:
         for line in section.lines:
             self._line(f"  * {line}")
 
-
     def _table(self, table: AnswerTable) -> None:
         """Show a table with aligned columns, and the line of its values. The last column is as long as it is."""
         widths = [0] * len(table.columns)

@@ -40,7 +40,9 @@ def build_computed_table(answer: Answer) -> AnswerTable | None:
         return None
     citations = {citation.number: citation for citation in answer.citations}
     cells = [_list_cells(row, citations) for row in computed.rows[-MAX_ROWS:]]
-    has_one_name = len({row.name for row in computed.rows}) == 1 and any(row.number is not None for row in computed.rows)
+    has_one_name = len({row.name for row in computed.rows}) == 1 and any(
+        row.number is not None for row in computed.rows
+    )
     shown: list[int] = []
     for place in range(len(_COLUMNS)):
         is_filled = any(row[place] for row in cells)
