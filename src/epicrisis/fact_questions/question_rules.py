@@ -230,6 +230,7 @@ _TIMELESS = frozenset({"item", "all", "compared"})
 _OPEN = frozenset({"leftover", "neutral", "bare", "open"})
 """Kinds of time expressions that are not looked up."""
 _NOW = re.compile(r"\b(?:current|currently|now|today)\b")
+_MAX_QUESTION_WORDS = 60
 _MAX_SUBJECT_WORDS = 4
 _MAX_UNKNOWN_WORDS = 2
 """Words of a thing that no entry of the record names."""
@@ -243,7 +244,10 @@ _FACT_CUE = re.compile(
 
 def may_ask_for_facts(text: str) -> bool:
     """Return whether the words of a question allow that it is about facts. It is quick, and the record decides."""
-    return bool(_FACT_CUE.search(text.lower()))
+    words = split_words(text)
+    if len(words) > _MAX_QUESTION_WORDS:
+        return False
+    return bool(_FACT_CUE.search(text.lower())) or bool(find_known_phrase(words))
 
 
 def plan_by_rules(text: str, record: FactRecord) -> FactQuestion | UnclearQuestion | None:
@@ -296,6 +300,9 @@ def _read_words(text: str) -> _Words:
             is_open = is_open or (expression.kind == "all" and not _TREND_WORDS.search(expression.text))
             continue
         words = expression.text.lower()
+        if expression.kind == "leftover" and (_CUES["last"].fullmatch(words) or _CUES["first"].fullmatch(words)):
+            # Before words that are no order of notes, as in `last heart rate`.
+            continue
         is_open = is_open or expression.kind in _OPEN
         start = rest.find(words)
         if start < 0:
@@ -374,8 +381,10 @@ def _choose_operation(
         chosen.add("started")
     if {"count", "current"} <= chosen or ("count" in chosen and topic == "medication" and is_current):
         return "current"
-    if len(chosen) > 1:
-        chosen -= {"current", "list"}
+    for weak in ("list", "current"):
+        # `List the current medications` asks for the current ones.
+        if len(chosen) > 1:
+            chosen.discard(weak)
     if "ever" in chosen and chosen <= {"ever", "started", "stopped"}:
         return "ever"
     if len(chosen) > 1:
