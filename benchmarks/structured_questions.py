@@ -2,25 +2,33 @@
 
     python benchmarks/structured_questions.py [--questions 10000]
     python benchmarks/structured_questions.py --model smollm2-135m [--asked 100]
+    python benchmarks/structured_questions.py --conflicts
 
 Patients are generated with known histories (`epicrisis.evaluation.synthesis.structured_questions`), put into a real
 library, and asked. Without a model the computed answer is graded: exact, abstained with a reason, not understood (the
 question is left to the notes) or wrong. With one the questions go through the strategy rag, and the model's wording is
 graded too: whether its text has the right value, and whether a wrong number in it was flagged.
+
+`--conflicts` measures which generated sentences of notes the conflict ledger holds against the values: how many of those
+that agree or do not bear on them, and how many of those that state another value.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import tempfile
 import time
 from collections import Counter, defaultdict
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 from epicrisis.answers import Answer
+from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.components import LibrarySearch
-from epicrisis.evaluation.analysis.statistics import wilson_interval
+from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.synthesis.structured_questions import (
     GeneratedFacts,
     GeneratedQuestion,
@@ -28,6 +36,7 @@ from epicrisis.evaluation.synthesis.structured_questions import (
     grade_computed,
 )
 from epicrisis.fact_questions.answer import compute
+from epicrisis.fact_questions.fact_conflicts import NoteSentence, find_value_conflicts
 from epicrisis.fact_questions.question_rules import plan_by_rules
 from epicrisis.fact_questions.record import read_fact_record
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -36,7 +45,7 @@ from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Question, Scope
+from epicrisis.types import Passage, Question, Scope
 
 FIRST_SEED = 10_000
 """The rules were written on other seeds."""
@@ -48,7 +57,11 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=10_000)
     parser.add_argument("--model", help="name of an embedded chat model")
     parser.add_argument("--asked", type=int, default=100, help="questions for the model")
+    parser.add_argument("--conflicts", action="store_true")
     arguments = parser.parse_args()
+    if arguments.conflicts:
+        measure_conflicts()
+        return
     records = draw_records(arguments.asked if arguments.model else arguments.questions)
     with tempfile.TemporaryDirectory() as folder:
         library = build_library(Path(folder) / "library", records)
@@ -94,8 +107,8 @@ def measure_computation(library: LibrarySearch, records: list[GeneratedFacts], q
             by_category[question.category][grade] += 1
     seconds = time.perf_counter() - start
     print(f"{grades.total():,} questions about {len(records)} patients in {seconds:.0f} s: {dict(grades)}")
-    low, high = wilson_interval(grades["wrong"], grades.total())
-    print(f"wrong: {grades['wrong']} (95 % interval {low:.2%} to {high:.2%})")
+    interval = wilson(grades["wrong"], grades.total())
+    print(f"wrong: {grades['wrong']} (95 % interval {interval.low:.2%} to {interval.high:.2%})")
     for category, counts in sorted(by_category.items()):
         if set(counts) - {"exact", "rightly-abstained"}:
             print(f"  {category}: {dict(counts)}")
@@ -119,14 +132,13 @@ async def ask_model(library: LibrarySearch, records: list[GeneratedFacts], name:
     )
     counts: Counter[str] = Counter()
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        async with Pipeline.open(settings, None, strategies=("closed-book",)) as opened:
-            pipeline = Pipeline(settings, opened.models, library)
-            for patient, question in choose_questions(records, asked):
-                answer = await pipeline.answer(Question(question.text, patient=patient))
-                counts[f"computed {grade_computed(answer.computed, question.expected)}"] += 1
-                counts[f"model {answer.state}"] += 1
-                counts.update(grade_wording(answer, question))
+    async with Pipeline.open(settings, None, strategies=("closed-book",)) as opened:
+        pipeline = Pipeline(settings, opened.models, library)
+        for patient, question in choose_questions(records, asked):
+            answer = await pipeline.answer(Question(question.text, patient=patient))
+            counts[f"computed {grade_computed(answer.computed, question.expected)}"] += 1
+            counts[f"model {answer.state}"] += 1
+            counts.update(grade_wording(answer, question))
     print(f"{asked} questions through {name} in {time.perf_counter() - start:.0f} s: {dict(sorted(counts.items()))}")
 
 
@@ -138,6 +150,72 @@ def grade_wording(answer: Answer, question: GeneratedQuestion) -> list[str]:
     has_value = all(part in answer.text for part in digits)
     is_flagged = any(claim.support in ("not-addressed", "contradicted") for claim in answer.claims)
     return [f"words {'with' if has_value else 'without'} the right value{', flagged' if is_flagged else ''}"]
+
+
+AGREEING = (
+    "Creatinine was {value} on {day}.",
+    "On {day} the creatinine was {value} mg/dL.",
+    "Creatinine {rounded} on {day}.",
+    "Creatinine on {day}: {molar} umol/L.",
+    "Goal creatinine {other} by {day}.",
+    "Creatinine was {other} on {other_day}.",
+    "Creatinine rose from {other} to {value} on {day}.",
+    "Urine creatinine was {other} on {day}.",
+    "Creatinine at the outside hospital was {other} on {day}.",
+    "Creatinine clearance was {other} on {day}.",
+    "If creatinine is {other} on {day}, call us.",
+    "Creatinine was not {other} on {day}.",
+    "Baseline creatinine {other}, seen on {day}.",
+    "Creatinine was {other} yesterday, seen on {day}.",
+    "Seen on {day}; creatinine to be repeated in {other} weeks.",
+    "Potassium was {other} on {day}, creatinine not sent.",
+    "Creatinine > {other} on {day}.",
+    "Creatinine {other} last month (visit of {day}).",
+)
+CONTRADICTING = (
+    "Creatinine was {other} on {day}.",
+    "On {day} the creatinine was {other} mg/dL.",
+    "Creatinine: {other} on {day}.",
+    "On {day} her serum creatinine was {other}.",
+    "Labs of {day} showed a creatinine of {other}.",
+    "creatinine {other} mg/dL ({day})",
+)
+
+
+def measure_conflicts(size: int = 5000) -> None:
+    """Print how many sentences of each group are held against the values."""
+    draw = random.Random(1)
+    for name, templates in (("agree or do not bear", AGREEING), ("state another value", CONTRADICTING)):
+        raised: Counter[str] = Counter()
+        for _ in range(size):
+            value = Decimal(f"{draw.uniform(0.6, 5):.2f}")
+            day = date(2150, 1, 1) + timedelta(days=draw.randrange(300))
+            fact = ClinicalFact(
+                "laboratory",
+                "Creatinine",
+                0,
+                1,
+                time=f"{day}",
+                value=str(value),
+                number=float(value),
+                unit="mg/dL",
+                codes=("loinc:2160-0",),
+            )
+            other = value * Decimal(draw.choice(("0.5", "1.5", "2")))
+            template = draw.choice(templates)
+            text = template.format(
+                value=value,
+                day=day,
+                rounded=round(value, 1),
+                molar=round(value * Decimal("88.4")),
+                other=f"{other:.2f}",
+                other_day=day + timedelta(days=400),
+            )
+            passage = Passage("n#0", "n", 0, 0, len(text), text, date="2151-12-01", patient="p")
+            found = find_value_conflicts([NoteSentence(passage, 0, text)], [fact], ["creatinine", "serum creatinine"])
+            raised[template] += bool(found)
+        print(f"{name}: {raised.total()} of {size} sentences raise a conflict; {wilson(raised.total(), size)}")
+        print(f"  {dict(raised)}")
 
 
 if __name__ == "__main__":
