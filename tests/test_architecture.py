@@ -22,7 +22,7 @@ FLOORS = {
     name: floor
     for floor, names in enumerate(
         [
-            ["dates", "notebook_display", "printable", "question_options"],
+            ["dates", "notebook_display", "printable", "question_options", "ucum"],
             ["types", "quantities"],
             ["clinical_facts", "computed_values", "study_types", "partitioning"],
             ["references"],
@@ -80,6 +80,7 @@ ONLY = {
         "dates",
         "notebook_display",
         "quantities",
+        "ucum",
         "printable",
         "question_options",
         "types",
