@@ -9,8 +9,8 @@ library, and asked. Without a model the computed answer is graded: exact, abstai
 question is left to the notes) or wrong. With one the questions go through the strategy rag, and the model's wording is
 graded too: whether its text has the right value, and whether a wrong number in it was flagged.
 
-`--conflicts` measures which generated sentences of notes the conflict ledger holds against the values: how many of those
-that agree or do not bear on them, and how many of those that state another value.
+`--conflicts` measures which generated sentences of notes the conflict ledger holds against the values: how many of
+those that agree or do not bear on them, and how many of those that state another value.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from epicrisis.clinical_facts import FACTS, ClinicalFact, FactKind, write_facts
 from epicrisis.computed_values import ComputedAnswer
 from epicrisis.fact_questions.answer import compute
 from epicrisis.fact_questions.question_rules import plan_by_rules
-from epicrisis.fact_questions.record import FactRecord, read_fact_record
+from epicrisis.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.overrides import RunOverrides
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatRequest
@@ -56,7 +56,7 @@ class Chart:
         metadata = {FACTS: write_facts(self.facts)}
         return Document("facts:1", self.text, "Structured entries", "fhir", date, "p", metadata)
 
-    def record(self) -> FactRecord:
+    def record(self) -> PatientFacts:
         document = self.document()
         passage = Passage("facts:1#0", document.id, 0, 0, len(self.text), self.text, date=document.date, patient="p",
                           metadata=document.metadata)  # fmt: skip

@@ -6,11 +6,11 @@ from epicrisis.computed_values import ComputedAnswer
 from epicrisis.fact_questions.computation import Computation
 from epicrisis.fact_questions.entry_computations import compute_entries
 from epicrisis.fact_questions.question_rules import FactQuestion, UnclearQuestion
-from epicrisis.fact_questions.record import FactRecord
+from epicrisis.fact_questions.record import PatientFacts
 from epicrisis.fact_questions.value_computations import compute_values
 
 
-def compute(plan: FactQuestion | UnclearQuestion, record: FactRecord) -> Computation:
+def compute(plan: FactQuestion | UnclearQuestion, record: PatientFacts) -> Computation:
     """Return the computed answer, or the abstention with its reason."""
     if isinstance(plan, UnclearQuestion):
         reason = f"{plan.reason[:1].upper()}{plan.reason[1:]}."

@@ -25,7 +25,7 @@ from epicrisis.fact_questions.computation import (
     sort_facts,
 )
 from epicrisis.fact_questions.question_rules import FactQuestion, Topic, select_facts
-from epicrisis.fact_questions.record import FactRecord, list_statuses, read_time
+from epicrisis.fact_questions.record import PatientFacts, list_statuses, read_time
 from epicrisis.fact_questions.subjects import EntryMatch, drug_key, match_entries, normalize
 from epicrisis.fact_questions.time_windows import TimeWindow
 from epicrisis.fact_questions.value_computations import format_value
@@ -74,7 +74,7 @@ class Course:
         return (find_extreme(self.facts, last=True) or list(self.facts))[-1]
 
 
-def compute_entries(plan: FactQuestion, record: FactRecord) -> Computation:
+def compute_entries(plan: FactQuestion, record: PatientFacts) -> Computation:
     """Return the answer to a question about entries."""
     facts = sort_facts(select_facts(plan.topic, record))
     if not facts:
@@ -131,7 +131,7 @@ def _place(plan: FactQuestion, facts: Sequence[ClinicalFact]) -> tuple[list[Clin
 
 
 def _compute_ever(
-    plan: FactQuestion, record: FactRecord, match: EntryMatch, facts: Sequence[ClinicalFact]
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
 ) -> Computation:
     """Return whether any entry names it. None shows nothing, and the statement says so."""
     certain = [fact for fact in match.certain if not _is_uncertain(fact) and not denies_allergy(fact)]
@@ -161,7 +161,7 @@ def _compute_ever(
 
 
 def _compute_current(
-    plan: FactQuestion, record: FactRecord, match: EntryMatch, facts: Sequence[ClinicalFact]
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
 ) -> Computation:
     """Return the entries that began and did not end, as of the record's last day or the day of the question."""
     if plan.window.is_restricted and not plan.window.is_day:
@@ -234,16 +234,9 @@ def _judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[str, 
     head, end = course.head, course.end
     if all(fact.event == "given" or "administration" in fact.category for fact in course.facts):
         return ("given" if head.kind == "medication" else "current"), ""
+    if end is not None:
+        return _judge_end(end, at)
     statuses = frozenset[str]().union(*(list_statuses(fact) for fact in course.facts))
-    end_time = None if end is None else read_time(end)
-    if end is not None and end_time is None:
-        return "ended", ""
-    if end_time is not None:
-        if end_time[1] <= at:
-            return "ended", ""
-        if end_time[0] <= at:
-            return "uncertain", f"ended at an unknown time of {format_time(end.time if end else None)}"
-        return "current", ""
     if statuses & _ENDED:
         return ("uncertain", f"status {head.status}, at an unknown time") if is_past else ("ended", "")
     if statuses & (_UNCERTAIN | _PAUSED):
@@ -254,6 +247,20 @@ def _judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[str, 
     if head.kind == "medication" and months >= STALE_MONTHS:
         return "current", f"no sign of it for {months} months"
     return "current", ""
+
+
+def _judge_end(end: ClinicalFact, at: datetime) -> tuple[str, str]:
+    """Return whether a course with an end was current at a time, and a remark."""
+    time = read_time(end)
+    if time is None:
+        return "ended", ""
+    if time[0] > at:
+        return "current", ""
+    if "planned" in list_statuses(end):
+        return "uncertain", f"its planned end was {format_time(end.time)}, and no entry says that it ended"
+    if time[1] > at:
+        return "uncertain", f"ended at an unknown time of {format_time(end.time)}"
+    return "ended", ""
 
 
 def _months_between(course: Course, at: datetime) -> int:
@@ -277,7 +284,7 @@ def _find_later_stop(course: Course, courses: Sequence[Course], at: datetime) ->
 
 
 def _compute_list(
-    plan: FactQuestion, record: FactRecord, match: EntryMatch, facts: Sequence[ClinicalFact]
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
 ) -> Computation:
     """Return the entries of the time: a course counts if it overlaps it."""
     rows = RowList()
@@ -325,7 +332,7 @@ def _place_course(course: Course, window: TimeWindow) -> str:
 
 
 def _compute_end_entry(
-    plan: FactQuestion, record: FactRecord, match: EntryMatch, facts: Sequence[ClinicalFact]
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
 ) -> Computation:
     """Return the first or the last entry, or when something began."""
     is_last = plan.operation == "last"
@@ -356,7 +363,7 @@ def _compute_end_entry(
 
 
 def _compute_stopped(
-    plan: FactQuestion, record: FactRecord, match: EntryMatch, facts: Sequence[ClinicalFact]
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
 ) -> Computation:
     """Return when it ended, every time if it ended several times."""
     ends = [fact for fact in match.certain if fact.event == "end"]
@@ -378,7 +385,7 @@ def _compute_stopped(
 
 
 def _compute_count(
-    plan: FactQuestion, record: FactRecord, match: EntryMatch, facts: Sequence[ClinicalFact]
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
 ) -> Computation:
     """Return the number of entries. Several facts of one source are one entry."""
     certain = [fact for fact in match.certain if not _is_uncertain(fact)]
@@ -395,7 +402,7 @@ def _compute_count(
 
 
 _COMPUTE: Mapping[
-    FactOperation, Callable[[FactQuestion, FactRecord, EntryMatch, Sequence[ClinicalFact]], Computation]
+    FactOperation, Callable[[FactQuestion, PatientFacts, EntryMatch, Sequence[ClinicalFact]], Computation]
 ] = {
     "ever": _compute_ever,
     "current": _compute_current,

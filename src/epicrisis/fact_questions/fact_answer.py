@@ -25,7 +25,7 @@ from epicrisis.fact_questions.question_rules import (
     plan_by_rules,
     select_facts,
 )
-from epicrisis.fact_questions.record import FactRecord, read_fact_record
+from epicrisis.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.types import Passage, Question
 
 PLANNER = "writer"
@@ -62,7 +62,7 @@ async def answer_from_facts(
 
 def _find_conflicts(
     plan: FactQuestion,
-    record: FactRecord,
+    record: PatientFacts,
     computation: Computation,
     passages: Sequence[Passage],
     split: Callable[[str], Iterable[tuple[int, int]]],

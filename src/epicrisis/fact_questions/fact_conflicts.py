@@ -17,10 +17,10 @@ from epicrisis.dates import TimeRange, find_dates, may_overlap, time_range
 from epicrisis.fact_questions.entry_computations import denies_allergy
 from epicrisis.fact_questions.record import read_date, read_time
 from epicrisis.fact_questions.subjects import drug_key, normalize
-from epicrisis.fact_questions.units import convert
-from epicrisis.fact_questions.value_computations import format_value, read_number
+from epicrisis.fact_questions.value_computations import convert_number, format_value, read_number
 from epicrisis.quantities import DATE, find_quantities
 from epicrisis.types import Passage
+from epicrisis.ucum import to_ucum
 
 _MAX_SENTENCE = 400
 _NOT_A_VALUE = re.compile(
@@ -90,7 +90,7 @@ def _compare_value(sentence: NoteSentence, facts: Sequence[ClinicalFact], name: 
         return None
     label, number, decimals = stated
     for fact in same_day:
-        value = convert(read_number(fact), fact.unit, same_day[0].unit)
+        value = convert_number(read_number(fact), fact.unit, same_day[0].unit)
         if value is None or abs(value - number) <= Decimal("0.5") * Decimal(10) ** -decimals:
             return None
     values = ", ".join(dict.fromkeys(map(format_value, same_day)))
@@ -112,7 +112,7 @@ def _read_value(text: str, end: int, fact: ClinicalFact) -> tuple[str, Decimal, 
         if match is None:
             return None
         number, unit = Decimal(match[1]), match[2].strip()
-        converted = convert(number, unit, fact.unit) if unit else number
+        converted = convert_number(number, to_ucum(unit), fact.unit) if unit else number
         value = read_number(fact)
         if converted is None or not value or not Decimal("0.2") <= converted / value <= 5:
             # Another unit, or another thing, is more probable than another value.
@@ -154,6 +154,7 @@ def find_drug_conflicts(sentences: Iterable[NoteSentence], active: Sequence[Clin
             if time is None or time[1] >= written[0] or len(word) < 5:
                 continue
             drug = re.escape(word)
+            # Formed of the drug's name.
             passive = rf"\b{drug}(?:\s+\w+)?\s+(?:was|were|has been|had been)\s+{_STOPPED}\b"
             active_voice = rf"\b{_STOPPED}\s+(?:the |his |her )?{drug}\b"
             if re.search(rf"(?i){passive}|{active_voice}", sentence.text):

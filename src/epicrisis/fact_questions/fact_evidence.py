@@ -22,7 +22,7 @@ from epicrisis.types import AnswerState, Passage, Question, Ranking
 if TYPE_CHECKING:
     from epicrisis.fact_questions.computation import Computation
     from epicrisis.fact_questions.fact_conflicts import FactConflict
-    from epicrisis.fact_questions.record import FactRecord
+    from epicrisis.fact_questions.record import PatientFacts
 
 MAX_LINES = 12
 """Lines of facts that enter a prompt: the last ones. The statement is computed from all."""
@@ -34,7 +34,7 @@ class FactAnswer:
     """What the structured facts say about one question. Empty for a question that is not about facts."""
 
     computation: Computation | None = None
-    record: FactRecord | None = None
+    record: PatientFacts | None = None
     conflicts: tuple[FactConflict, ...] = ()
 
     @property
@@ -100,7 +100,7 @@ NO_FACTS = FactAnswer()
 class _Numbering:
     """Gives facts and sentences the numbers of citations, those of the answer first."""
 
-    def __init__(self, answer: Answer, record: FactRecord) -> None:
+    def __init__(self, answer: Answer, record: PatientFacts) -> None:
         citations = [*answer.citations, *(answer.withheld.citations if answer.withheld else ())]
         self._next = max((citation.number for citation in citations), default=0) + 1
         self._places = {

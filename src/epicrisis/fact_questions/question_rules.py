@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.computed_values import FactOperation
-from epicrisis.fact_questions.record import VALUE_KINDS, FactRecord
+from epicrisis.fact_questions.record import VALUE_KINDS, PatientFacts
 from epicrisis.fact_questions.subjects import (
     SeriesMatch,
     find_known_phrase,
@@ -202,7 +202,7 @@ _CUE_WORDS: dict[FactOperation, str] = {
     "lowest": r"lowest|minimum|minimal|min|nadir|smallest",
     "change": r"chang(?:e|ed|es)|difference",
     "trend": r"trend(?:s|ed|ing)?|over time|time course|course|progression|evolution|evolv(?:e|ed)|develop(?:ed|ment)?|"
-    r"history of(?= .*\b(?:values|measurements|results|levels))|time series|plot|graph|chart(?= )",
+    r"time series|plot|graph",
     "count": r"how many(?: times)?|how often|number of|count of",
     "stopped": r"stop(?:ped)?|discontinu(?:e|ed)|ended|finish(?:ed)?",
     "started": r"start(?:ed)?|begin|began|begun|initiated|first (?:prescribed|given|taken)|diagnosed",
@@ -250,7 +250,7 @@ def may_ask_for_facts(text: str) -> bool:
     return bool(_FACT_CUE.search(text.lower())) or bool(find_known_phrase(words))
 
 
-def plan_by_rules(text: str, record: FactRecord) -> FactQuestion | UnclearQuestion | None:
+def plan_by_rules(text: str, record: PatientFacts) -> FactQuestion | UnclearQuestion | None:
     """Return what a question asks to compute, why that is unclear, or None if it is not understood completely."""
     question = _read_words(text)
     plan = _plan_words(question.rest, record, has_time=bool(question.times))
@@ -265,7 +265,7 @@ def plan_by_rules(text: str, record: FactRecord) -> FactQuestion | UnclearQuesti
     return _apply_window(plan, window)
 
 
-def draft_plan(text: str, record: FactRecord) -> FactQuestion | None:
+def draft_plan(text: str, record: PatientFacts) -> FactQuestion | None:
     """Return what a question that the rules do not understand is about, for a chat model to complete, or None.
 
     A question with a time that is not understood has no draft.
@@ -314,7 +314,7 @@ def _read_words(text: str) -> _Words:
     return _Words(rest, tuple(times), is_open)
 
 
-def _plan_words(text: str, record: FactRecord, *, has_time: bool) -> FactQuestion | None:
+def _plan_words(text: str, record: PatientFacts, *, has_time: bool) -> FactQuestion | None:
     """Return the plan of the words of a question without its times."""
     words = split_words(text)
     series = list_series(record.values)
@@ -350,7 +350,7 @@ def _take_cues(text: str, exclude: Sequence[FactOperation] = ()) -> tuple[list[F
     return operations, text
 
 
-def _plan_entries(text: str, record: FactRecord) -> FactQuestion | None:
+def _plan_entries(text: str, record: PatientFacts) -> FactQuestion | None:
     """Return the plan of a question about medication, problems and other entries."""
     words = " ".join(split_words(text))
     topics: list[Topic] = []
@@ -423,7 +423,7 @@ def _choose_by_topic(topic: Topic, words: str, has_subject: bool, is_current: bo
     return "list"
 
 
-def _is_plausible(plan: FactQuestion, topics: Sequence[Topic], record: FactRecord) -> bool:
+def _is_plausible(plan: FactQuestion, topics: Sequence[Topic], record: PatientFacts) -> bool:
     """Return whether the subject names entries of the record, or the words say what kind of thing it is."""
     facts = select_facts(plan.topic, record)
     if not plan.words:
@@ -437,7 +437,7 @@ def _is_plausible(plan: FactQuestion, topics: Sequence[Topic], record: FactRecor
     return bool(topics) and plan.operation in ("ever", "current") and not is_value
 
 
-def select_facts(topic: Topic, record: FactRecord) -> list[ClinicalFact]:
+def select_facts(topic: Topic, record: PatientFacts) -> list[ClinicalFact]:
     """Return the valid facts of a topic."""
     return [fact for fact in record.facts if fact.kind in TOPIC_KINDS[topic]]
 

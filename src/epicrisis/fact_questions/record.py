@@ -23,7 +23,7 @@ VALUE_KINDS: frozenset[FactKind] = frozenset({"laboratory", "vital-sign", "obser
 
 
 @dataclass(frozen=True, slots=True)
-class FactRecord:
+class PatientFacts:
     """The structured facts of a patient as of a day."""
 
     facts: tuple[ClinicalFact, ...]
@@ -55,7 +55,7 @@ class FactRecord:
         return passage.text[fact.start - passage.start : fact.end - passage.start]
 
 
-def read_fact_record(passages: Sequence[Passage], as_of: str | None = None) -> FactRecord | None:
+def read_fact_record(passages: Sequence[Passage], as_of: str | None = None) -> PatientFacts | None:
     """Return the facts of a patient's record, or None if it has none."""
     facts: dict[tuple[str, int], ClinicalFact] = {}
     documents: dict[str, list[Passage]] = {}
@@ -72,7 +72,7 @@ def read_fact_record(passages: Sequence[Passage], as_of: str | None = None) -> F
     valid, withdrawn = _separate_withdrawn(ordered)
     parts = {name: tuple(sorted(group, key=lambda part: part.start)) for name, group in documents.items()}
     last = _find_last(passages, ordered, as_of)
-    return FactRecord(tuple(valid), _find_stays(passages, valid), parts, last, tuple(withdrawn))
+    return PatientFacts(tuple(valid), _find_stays(passages, valid), parts, last, tuple(withdrawn))
 
 
 def read_time(fact: ClinicalFact) -> TimeRange | None:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.dates import TimeRange, is_before
-from epicrisis.fact_questions.record import FactRecord, read_date, read_time
+from epicrisis.fact_questions.record import PatientFacts, read_date, read_time
 from epicrisis.fact_questions.subjects import match_entries, split_words
 from epicrisis.retrieval.hospital_stays import HospitalStay, join_transfers
 from epicrisis.retrieval.time_expressions import TimeExpression
@@ -57,7 +57,7 @@ class TimeWindow:
 ANY_TIME = TimeWindow()
 
 
-def resolve_window(expressions: Sequence[TimeExpression], record: FactRecord) -> TimeWindow:
+def resolve_window(expressions: Sequence[TimeExpression], record: PatientFacts) -> TimeWindow:
     """Return the window that the expressions of a question name together.
 
     Raises UnclearTime for one that has no single meaning in this record.
@@ -76,7 +76,7 @@ def _intersect(one: TimeWindow, two: TimeWindow) -> TimeWindow:
     return TimeWindow(f"{one.text}, {two.text}", since, until, is_day=one.is_day or two.is_day)
 
 
-def _resolve(expression: TimeExpression, record: FactRecord) -> TimeWindow:
+def _resolve(expression: TimeExpression, record: PatientFacts) -> TimeWindow:
     match expression.kind:
         case "day":
             time = _read_readings(expression)
@@ -92,7 +92,7 @@ def _resolve(expression: TimeExpression, record: FactRecord) -> TimeWindow:
             )
 
 
-def _resolve_range(expression: TimeExpression, record: FactRecord) -> TimeWindow:
+def _resolve_range(expression: TimeExpression, record: PatientFacts) -> TimeWindow:
     first = _resolve_anchor(expression.anchors[0], record)
     last = _resolve_anchor(expression.anchors[-1], record)
     text = expression.text
@@ -112,7 +112,7 @@ def _resolve_range(expression: TimeExpression, record: FactRecord) -> TimeWindow
             return TimeWindow(text, first.since, last.until)
 
 
-def _resolve_anchor(anchor: TimeExpression, record: FactRecord) -> TimeWindow:
+def _resolve_anchor(anchor: TimeExpression, record: PatientFacts) -> TimeWindow:
     match anchor.kind:
         case "day":
             time = _read_readings(anchor)
@@ -128,7 +128,7 @@ def _resolve_anchor(anchor: TimeExpression, record: FactRecord) -> TimeWindow:
             return _resolve_event(anchor, record)
 
 
-def _resolve_discharge(anchor: TimeExpression, record: FactRecord) -> TimeWindow:
+def _resolve_discharge(anchor: TimeExpression, record: PatientFacts) -> TimeWindow:
     stays = [stay for stay in _ordered_stays(anchor, record) if stay.discharged]
     if anchor.readings or not anchor.which:
         raise UnclearTime(f"“{anchor.text}” can mean several times; give a date")
@@ -139,7 +139,7 @@ def _resolve_discharge(anchor: TimeExpression, record: FactRecord) -> TimeWindow
     return TimeWindow(f"{anchor.text}: {stay}", stay.end, stay.end)
 
 
-def _resolve_event(anchor: TimeExpression, record: FactRecord) -> TimeWindow:
+def _resolve_event(anchor: TimeExpression, record: PatientFacts) -> TimeWindow:
     """Return the time of the one procedure or problem that has the words of an event."""
     words = [word for word in split_words(anchor.noun or anchor.text) if word not in _EVENT_FILLER]
     candidates = [fact for fact in record.facts if fact.kind == "procedure" and fact.event != "end"]
@@ -165,7 +165,7 @@ def _read_readings(expression: TimeExpression) -> TimeRange:
     return times.pop()
 
 
-def _ordered_stays(expression: TimeExpression, record: FactRecord) -> list[HospitalStay]:
+def _ordered_stays(expression: TimeExpression, record: PatientFacts) -> list[HospitalStay]:
     """Return the stays in order of time. Raises UnclearTime if the order or the number is not certain."""
     stays = list(record.stays)
     if not stays:
@@ -180,7 +180,7 @@ def _ordered_stays(expression: TimeExpression, record: FactRecord) -> list[Hospi
     return stays
 
 
-def _find_stay(expression: TimeExpression, record: FactRecord) -> HospitalStay:
+def _find_stay(expression: TimeExpression, record: PatientFacts) -> HospitalStay:
     stays = _ordered_stays(expression, record)
     if expression.kind == "stay":
         if expression.count != 1 or not expression.which:

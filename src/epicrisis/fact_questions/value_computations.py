@@ -24,9 +24,9 @@ from epicrisis.fact_questions.computation import (
     sort_facts,
 )
 from epicrisis.fact_questions.question_rules import FactQuestion
-from epicrisis.fact_questions.record import FactRecord, read_time
-from epicrisis.fact_questions.units import convert
+from epicrisis.fact_questions.record import PatientFacts, read_time
 from epicrisis.printable import agree, count_noun
+from epicrisis.ucum import convert
 
 _PLACES = Decimal("0.0000000001")
 _ROUTINE_STATUSES = frozenset({"", "final", "active", "completed"})
@@ -48,7 +48,7 @@ class Measurement:
         return self.low == self.high
 
 
-def compute_values(plan: FactQuestion, record: FactRecord) -> Computation:
+def compute_values(plan: FactQuestion, record: PatientFacts) -> Computation:
     """Return the answer to a question about values."""
     assert plan.series is not None
     series = plan.series.series
@@ -93,7 +93,7 @@ def _report_none(plan: FactQuestion, facts: Sequence[ClinicalFact]) -> Computati
     return abstain(plan, f"{reason}{outside if dated else ''}; the nearest are listed", _list_rows(nearest, None, {}))
 
 
-def _describe_withdrawn(facts: Sequence[ClinicalFact], record: FactRecord) -> list[str]:
+def _describe_withdrawn(facts: Sequence[ClinicalFact], record: PatientFacts) -> list[str]:
     """Return a remark on the versions of these values that were withdrawn or corrected."""
     names = {(fact.name, fact.codes) for fact in facts}
     number = sum((fact.name, fact.codes) in names for fact in record.withdrawn)
@@ -139,12 +139,20 @@ def measure(fact: ClinicalFact, unit: str) -> Measurement | None:
     """Return the value in a unit, or None for a value without a number or with a unit that does not convert."""
     if fact.number is None:
         return None
-    number = convert(read_number(fact), fact.unit, unit)
+    number = convert_number(read_number(fact), fact.unit, unit)
     if number is None:
         return None
     low = Decimal("-Infinity") if fact.comparator.startswith("<") else number
     high = Decimal("Infinity") if fact.comparator.startswith(">") else number
     return Measurement(fact, low, high)
+
+
+def convert_number(number: Decimal, unit: str, target: str) -> Decimal | None:
+    """Return the number in the target unit, or None if the units do not convert. Equal units keep every digit."""
+    if unit == target:
+        return number
+    converted = convert(float(number), unit, target)
+    return None if converted is None else Decimal(str(converted))
 
 
 def read_number(fact: ClinicalFact) -> Decimal:
