@@ -17,7 +17,7 @@ from importlib import resources
 from epicrisis.clinical_facts import ClinicalFact
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9'.+]*(?<![.'])")
-_LOINC_NAME = re.compile(r"\s*\[[^\]]{1,60}\].*")
+_LOINC_NAME = re.compile(r"\[[^\]]{1,60}\].*")
 _SPECIMEN = re.compile(r"(?i)\b(?:in|of) ((?:serum|plasma|blood|urine|csf|stool|fluid|saliva)\b.*)")
 _DOSE_WORD = re.compile(
     r"\d.*|mg|ml|mcg|ug|g|hr|actuat|oral|tablet|capsule|injection|solution|product|extended|release"
@@ -115,7 +115,7 @@ def _identify(fact: ClinicalFact) -> tuple[Analyte | None, str]:
 def _list_phrases(fact: ClinicalFact) -> set[str]:
     """Return what a question may call a value: its name, and for a LOINC name the component, also with the specimen."""
     phrases = {normalize(fact.name)}
-    short = _LOINC_NAME.sub("", fact.name)
+    short = _LOINC_NAME.sub("", fact.name).strip()
     if short and short != fact.name:
         phrases.add(normalize(short))
         if specimen := _SPECIMEN.search(fact.name):
