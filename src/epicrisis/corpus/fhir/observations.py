@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from epicrisis.corpus.fhir.resources import WITHDRAWN, as_list, concept_text
 from epicrisis.corpus.note_times import parse_note_time
+from epicrisis.corpus.reader_base import Skipped
 
 DayKey: TypeAlias = tuple[str, str, str, str]
 """Patient, day, category, encounter."""
@@ -21,6 +22,8 @@ class ObservationDays:
         self._places: dict[DayKey, str] = {}
         self._latest: dict[tuple[str, str], tuple[str, DayKey]] = {}
         self._count = 0
+        self.faults: list[Skipped] = []
+        """Observations that could not be read."""
 
     def add(self, observation: Mapping[str, Any], where: str, patient: str, encounter: str) -> None:
         """Add an observation of a patient. Raises ValueError if it has no value."""
