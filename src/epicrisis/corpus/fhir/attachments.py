@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import os
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -72,9 +73,8 @@ class AttachmentReader:
             kind, resource_id = self.references.addresses.get(url, ("Binary", url.rpartition(":")[2]))
         if kind == "Binary" and resource_id:
             return f"Binary/{resource_id}"
-        if url and not url.startswith(("#", "/", "\\")) and not _SCHEME.match(url):
-            return f"file:{real_path(self.file.path.parent / unquote(url))}"
-        return ""
+        path = find_file(url, self.file.path.parent)
+        return f"file:{path}" if path else ""
 
     def read_best(self, resource: Resource, attachments: Sequence[Resource], patient: str) -> AttachmentTexts:
         """Return the best text of attachments that are one document in several formats.
@@ -150,7 +150,7 @@ class AttachmentReader:
             raise ValueError("its attachment is outside the folder of the export; copy the file into it")
         if path in self.file.sources or path.name.lower().endswith(_RECORD_SUFFIXES):
             raise ValueError("its attachment is a file of records, not one document; export it again")
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ValueError("its attachment is a file that is not there; copy it into the folder of the export")
         return read_limited(path, MAX_FILE_BYTES)
 
@@ -168,6 +168,14 @@ class AttachmentReader:
             self.index.add_text(digest, asdict(text))
             return text
         return EmbeddedText(stored["text"], tuple(stored["headings"]), tuple(stored["remarks"]))
+
+
+def find_file(url: str, folder: Path) -> Path | None:
+    """Return the path that an address relative to a folder means, or None for another address."""
+    words = unquote(url)
+    if not words or words.startswith(("#", "/", "\\")) or _SCHEME.match(words) or "\0" in words:
+        return None
+    return real_path(folder / words)
 
 
 def list_attachments(resource: Resource) -> list[Resource]:

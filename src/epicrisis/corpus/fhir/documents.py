@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from epicrisis.corpus.reader_base import FileRemark
 _SUPERSEDED = ("superseded", "deprecated")
 _UNFINISHED = ("preliminary", "registered", "partial", "in-progress", "draft", "amended", "corrected", "appended")
 """Status of a text that is not, or no longer, the one that was signed first."""
+_COUNTED = re.compile(r"(?P<count>\d{1,9}) (?P<noun>page|attachment|reference)s? (?P<words>.{1,999})", re.DOTALL)
 _RELATION_REMARKS = {"appends": "addendum", "signs": "signature"}
 _OTHER_ENCOUNTER = "names an encounter of another patient, which is left out; export it again"
 _REPORT_LABELS = ("Conclusion", "Coded conclusion")
@@ -98,9 +100,15 @@ def build_note(resource: Resource, where: str, context: NoteContext) -> Iterator
         or (patient, note_id) in references.superseded,
     )
     for remark in text.remarks:
-        count, _, rest = remark.partition(" ")
-        noun, _, words = rest.partition(" ")
-        yield FileRemark(context.name, noun.removesuffix("s"), words, int(count) if count.isdecimal() else 1)
+        yield _build_remark(context.name, remark)
+
+
+def _build_remark(name: str, remark: str) -> FileRemark:
+    """Return `2 pages without text` as a remark on a file that counts pages."""
+    match = _COUNTED.fullmatch(remark)
+    if match is None:
+        return FileRemark(name, "document", f"with an attachment that has {remark}")
+    return FileRemark(name, match["noun"], match["words"], int(match["count"]))
 
 
 def _describe_version(status: str, doc_status: str, relations: list[tuple[str, str]]) -> str:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus import reader_base
-from epicrisis.corpus.fhir.attachments import AttachmentReader, ExportFile, list_attachments
+from epicrisis.corpus.fhir.attachments import AttachmentReader, ExportFile, find_file, list_attachments
 from epicrisis.corpus.fhir.documents import NoteContext, build_note, has_text, is_withdrawn
 from epicrisis.corpus.fhir.export_index import ExportIndex
 from epicrisis.corpus.fhir.observations import ObservationDays
@@ -101,8 +101,8 @@ def list_attached_files(files: Sequence[tuple[Path, str]]) -> set[Path]:
                 if isinstance(entry.resource, reader_base.Skipped):
                     continue
                 for url in _list_urls(entry.resource):
-                    if url and not url.startswith(("#", "/", "urn:")) and "://" not in url:
-                        attached.add(reader_base.real_path(path.parent / url))
+                    if attachment := find_file(url, path.parent):
+                        attached.add(attachment)
     return attached
 
 

@@ -71,11 +71,11 @@ def _write_section(
         if not isinstance(resource, dict):
             missing += 1
         elif _is_other_patient(resource, patient, references):
-            remarks.append("1 entry of a section left out: it is another patient's; export it again")
+            remarks.append("1 reference of a section left out: it is another patient's; export it again")
         elif line := _describe_entry(resource):
             content.append(line)
     if missing:
-        remarks.append(f"{missing} entry of a section without text not in its bundle; export the bundle with it")
+        remarks.append(f"{missing} references of a section without text not in its bundle; export the bundle with them")
     if not content and (reason := concept_text(section.get("emptyReason"))):
         content.append(f"(empty: {reason})")
     if content and path:
