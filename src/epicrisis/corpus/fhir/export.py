@@ -1,10 +1,9 @@
 """Read the notes of all files of a FHIR export (R4, R4B, R5): bundles, single resources, and NDJSON.
 
 The first pass over the files records what resources say about each other: patients, encounters, authors, Binaries,
-versions. The second yields the notes of documents, reports and compositions. Observations of one patient, day, category
-and encounter are one note with a line each, because a single one has too few words to be found by meaning; they are
-held in memory until the end of the last file, a few hundred bytes each. Other resources are counted. Nothing is
-fetched.
+versions. The second yields the notes of documents, reports and compositions. Structured facts (results, medications,
+problems and others, see `facts`) of one patient, day, kind and encounter are one document with a line each, because a
+single one has too few words to be found by meaning. Other resources are counted. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -17,15 +16,18 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus import reader_base
+from epicrisis.corpus.fact_documents import FactSpool, Stay
 from epicrisis.corpus.fhir.attachments import AttachmentReader, ExportFile, find_file, list_attachments
 from epicrisis.corpus.fhir.documents import NoteContext, build_note, has_text, is_withdrawn
 from epicrisis.corpus.fhir.export_index import ExportIndex
-from epicrisis.corpus.fhir.observations import ObservationDays
+from epicrisis.corpus.fhir.facts import FACT_TYPES, read_facts
+from epicrisis.corpus.fhir.facts import is_withdrawn as is_fact_withdrawn
 from epicrisis.corpus.fhir.people import PEOPLE_KINDS, record_person
 from epicrisis.corpus.fhir.references import (
     TEXT_KINDS,
     FhirReferences,
     find_encounter,
+    find_medication,
     find_patient,
     mark_superseded,
     patient_identities,
@@ -38,7 +40,6 @@ from epicrisis.corpus.fhir.resources import (
     MANIFEST,
     OLDER_VERSION,
     STRUCTURE_ERRORS,
-    WITHDRAWN,
     FhirEntry,
     Resource,
     is_fhir,
@@ -50,10 +51,11 @@ from epicrisis.corpus.fhir.server_reports import ServerReports
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
+from epicrisis.types import Document
 
 _NO_FHIR = "not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
 _IDENTITY_KINDS = ("Patient", "Encounter")
-_SILENT_KINDS = ("Bundle", "OperationOutcome", MANIFEST, DELETION, "Binary", *PEOPLE_KINDS)
+_SILENT_KINDS = ("Bundle", "OperationOutcome", MANIFEST, DELETION, "Binary", "Medication", *PEOPLE_KINDS)
 """Types that are not counted as resources without a note: they describe notes, or are reported by themselves."""
 
 
@@ -73,11 +75,16 @@ class _RecordedFile:
         """Whether the file must be read again for its texts and its faults."""
         return self.has_faults or not self.kinds.keys().isdisjoint(TEXT_KINDS)
 
+    @property
+    def has_facts(self) -> bool:
+        """Whether the file must be read again for its structured facts. Results may be contained in a report."""
+        return not self.kinds.keys().isdisjoint((*FACT_TYPES, *TEXT_KINDS))
+
 
 def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Iterator[reader_base.ReaderItem]:
     """Yield the notes of all files (path, name).
 
-    Documents come file by file, then the days of observations, then the fingerprints. A file that cannot be unpacked to
+    Documents come file by file, then the structured facts, then the fingerprints. A file that cannot be unpacked to
     its end is skipped completely, because even the lines before the damage may be wrong; so is a file that is no FHIR.
     Raises InputError, before the first note, if no file is FHIR, or if two patients or encounters could not be
     distinguished.
@@ -137,9 +144,7 @@ def _read_export(
                 fingerprints.append(item)
             else:
                 yield item
-    # Lines of values have no template, so they need no counting of recurring texts.
-    days = replace(cleaning, keep_boilerplate=True)
-    yield from build_items(recorded[-1].path, recorded[-1].name, partial(_read_days, recorded), days)
+    yield from _read_fact_documents(recorded, cleaning.removal_log)
     yield from fingerprints
 
 
@@ -199,13 +204,13 @@ def _count_resource(kind: str, resource: Resource, log: RemovalLog) -> None:
         with suppress(*STRUCTURE_ERRORS):
             if not has_text(resource):
                 log.other_resources[f"{kind} without text"] += 1
-    elif kind == "Observation" and resource.get("status") in WITHDRAWN:
-        log.other_resources["withdrawn Observation"] += 1
+    elif kind in FACT_TYPES and is_fact_withdrawn(resource):
+        log.other_resources[f"withdrawn {kind}"] += 1
     elif kind == OLDER_VERSION:
         log.other_resources[f"older version of {resource['target']}"] += 1
     elif kind in _IDENTITY_KINDS:
         log.identity_resources[kind] += 1
-    elif kind not in (*_SILENT_KINDS, "Observation"):
+    elif kind not in _SILENT_KINDS and kind not in FACT_TYPES:
         log.other_resources[kind] += 1
 
 
@@ -299,40 +304,42 @@ def _read_version(
         yield from build_note(resource, where, context)
 
 
-def _read_days(files: Sequence[_RecordedFile]) -> Iterator[ClinicalNote | reader_base.Skipped]:
-    days = _collect_days(files)
-    yield from days.faults
-    references = files[0].references
-    for where, (patient, date, category, encounter), text in days.all():
-        stay = references.stay(encounter, patient)
-        yield ClinicalNote(
-            where=where,
-            patient=patient,
-            text=text,
-            times=(date,),
-            note_type=category,
-            encounter=stay.encounter,
-            # Independent of the text, so that a later export of the day replaces it.
-            note_id=":".join((patient, date, encounter, category)),
-            patient_name=references.names.get(patient, ""),
-            admitted=stay.admitted,
-            discharged=stay.discharged,
-            more={"visit": stay.visit},
-            is_error=not text,
-        )
+def _read_fact_documents(
+    files: Sequence[_RecordedFile], log: RemovalLog
+) -> Iterator[Document | reader_base.DeletedDocument | reader_base.Skipped]:
+    """Yield what cannot be read of the structured facts of all files, then their documents."""
+    with FactSpool() as spool:
+        references = files[0].references
+        for patient, name in references.names.items():
+            spool.add_name(patient, " ".join(name.split()))
+        for encounter, stay in references.stays.items():
+            spool.add_stay(encounter, Stay(stay.admitted, stay.discharged, is_visit=bool(stay.visit)))
+        for file in files:
+            for where, resource in read_resources(file.path) if file.has_facts else ():
+                if isinstance(resource, reader_base.Skipped) or resource.get("resourceType") not in FACT_TYPES:
+                    continue
+                try:
+                    _add_facts(resource, file.references, spool, log)
+                except (ValueError, *STRUCTURE_ERRORS) as error:
+                    reason = str(error) if isinstance(error, ValueError) else BAD_STRUCTURE
+                    yield reader_base.skip(file.path, where, reason)
+        yield from spool.documents(log)
 
 
-def _collect_days(files: Sequence[_RecordedFile]) -> ObservationDays:
-    """Return the observations of all files by day."""
-    days = ObservationDays()
-    for file in files:
-        for where, resource in read_resources(file.path):
-            if isinstance(resource, reader_base.Skipped) or resource.get("resourceType") != "Observation":
-                continue
-            try:
-                patient = find_patient(resource, file.references)
-                days.add(resource, where, patient, find_encounter(resource, file.references))
-            except (ValueError, *STRUCTURE_ERRORS) as error:
-                reason = str(error) if isinstance(error, ValueError) else BAD_STRUCTURE
-                days.faults.append(reader_base.skip(file.path, where, reason))
-    return days
+def _add_facts(resource: Resource, references: FhirReferences, spool: FactSpool, log: RemovalLog) -> None:
+    """Store the facts of a resource. Raises ValueError if it cannot be read."""
+    kind = str(resource["resourceType"])
+    if kind == "Encounter" and not resource.get("subject"):
+        log.fact_problems["Encounter without a patient"] += 1
+        return
+    patient, encounter = find_patient(resource, references), find_encounter(resource, references)
+    if references.encounter_patients.get(encounter, patient) != patient:
+        encounter = ""
+    stay = references.stay(encounter, patient)
+    record = read_facts(
+        resource, patient, encounter, stay.discharged, lambda reference: find_medication(reference, references)
+    )
+    if record is None:
+        log.fact_problems["panel without a value of its own"] += 1
+    else:
+        spool.add(record)

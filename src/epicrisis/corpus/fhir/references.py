@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from epicrisis.corpus.fhir.facts import FACT_TYPES
+from epicrisis.corpus.fhir.medications import NamedCodes, describe_medication
 from epicrisis.corpus.fhir.people import format_name
 from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, list_objects
 from epicrisis.corpus.reader_base import PatientIdentity
@@ -28,7 +30,7 @@ TEXT_KINDS = (
     "QuestionnaireResponse",
 )
 """Types of the resources whose texts are notes."""
-_PATIENT, _ENCOUNTER = "Patient", "Encounter"
+_PATIENT, _ENCOUNTER, _MEDICATION = "Patient", "Encounter", "Medication"
 _VERSION = "/_history/"
 _SUPERSEDES = ("replaces", "transforms")
 _STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
@@ -67,6 +69,8 @@ class FhirReferences:
     contradictory: list[PatientIdentity] = field(default_factory=list)
     """Identities in a second resource of a patient that differ from the first."""
     superseded: set[_NoteKey] = field(default_factory=set)
+    medications: dict[str, NamedCodes] = field(default_factory=dict)
+    """Words and codes of the Medication resources by id."""
     replacing: list[Resource] = field(default_factory=list)
     """The documents of one file that replace others."""
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -108,7 +112,9 @@ def record_resource(resource: Resource, references: FhirReferences) -> None:
             references.encounter_subjects[resource_id] = {"subject": subject}
         else:
             _record_person(resource_id, resource, references)
-    elif kind in (*TEXT_KINDS, "Observation"):
+    elif kind == _MEDICATION:
+        references.medications[resource_id] = describe_medication(resource)
+    elif kind in TEXT_KINDS or kind in FACT_TYPES:
         _record_references(resource, references)
 
 
@@ -288,6 +294,11 @@ def find_contained(resource: Resource, reference: str) -> Resource | None:
         if str(inner.get("id") or "").removeprefix("#") == reference.removeprefix("#"):
             return inner
     return None
+
+
+def find_medication(reference: Any, references: FhirReferences) -> NamedCodes:
+    """Return words and codes of the Medication resource that is referred to; empty if no file has it."""
+    return references.medications.get(resolve_reference(reference, references, _MEDICATION), ("", ()))
 
 
 def find_encounter(resource: Resource, references: FhirReferences) -> str:
