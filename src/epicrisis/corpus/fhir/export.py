@@ -1,11 +1,11 @@
-"""Read notes of patients from FHIR (R4, R5): bundles (JSON) and NDJSON of DocumentReference and Observation.
+"""Read the records of patients from FHIR (R4, R5): bundles (JSON) and NDJSON.
 
-A DocumentReference is a note: its first attachment of plain text, else HTML. Observations of one patient, day, category
-and encounter are one note with a line each, because a single one has too few words to be found by meaning. They are
-held in memory until the end of the last file, a few hundred bytes each.
+A DocumentReference is a note: its first attachment of plain text, else HTML. Structured facts (results, medications,
+problems and others, see `facts`) of one patient, day, kind and encounter are one document with a line each, because a
+single one has too few words to be found by meaning.
 
-Names of patients and dates of stays come from the Patient and Encounter resources of all files read together (see
-`references`), since bulk exports have a file for each type. Other resources are counted and ignored. Nothing is
+Names of patients, dates of stays and medications come from the Patient, Encounter and Medication resources of all files
+read together (see `references`), since bulk exports have a file for each type. Other resources are counted. Nothing is
 fetched: an attachment given only by its address is `Skipped`.
 """
 
@@ -18,11 +18,15 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus import reader_base
+from epicrisis.corpus.fact_documents import FactSpool, Stay
 from epicrisis.corpus.fhir.documents import build_note, document_text, is_withdrawn
-from epicrisis.corpus.fhir.observations import ObservationDays
+from epicrisis.corpus.fhir.facts import FACT_TYPES, read_facts
+from epicrisis.corpus.fhir.facts import is_withdrawn as is_fact_withdrawn
 from epicrisis.corpus.fhir.references import (
+    EncounterStay,
     FhirReferences,
     find_encounter,
+    find_medication,
     find_patient,
     mark_superseded,
     patient_identities,
@@ -31,13 +35,14 @@ from epicrisis.corpus.fhir.references import (
 from epicrisis.corpus.fhir.resources import (
     BAD_STRUCTURE,
     STRUCTURE_ERRORS,
-    WITHDRAWN,
     Resource,
     is_fhir,
     read_resources,
 )
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
+from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
+from epicrisis.types import Document
 
 _NO_FHIR = "not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
 
@@ -72,9 +77,7 @@ def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Ite
                 fingerprints.append(item)
             else:
                 yield item
-    path, name = readable[-1]
-    # Lines of values have no template, so they need no counting of recurring texts.
-    yield from build_items(path, name, partial(_read_days, learned), replace(cleaning, keep_boilerplate=True))
+    yield from _read_fact_documents(learned, cleaning.removal_log)
     yield from fingerprints
 
 
@@ -117,11 +120,11 @@ def _record_references(
             if resource.get("resourceType") in ("Patient", "Encounter"):
                 faults.append(reader_base.skip(path, where, BAD_STRUCTURE))
         kind = str(resource.get("resourceType"))[:40]
-        if kind == "Observation" and resource.get("status") in WITHDRAWN:
-            log.other_resources["withdrawn Observation"] += 1
+        if kind in FACT_TYPES and is_fact_withdrawn(resource):
+            log.other_resources[f"withdrawn {kind}"] += 1
         elif kind in ("Patient", "Encounter"):
             log.identity_resources[kind] += 1
-        elif kind not in ("Bundle", "DocumentReference", "Observation"):
+        elif kind not in ("Bundle", "DocumentReference", "Medication") and kind not in FACT_TYPES:
             log.other_resources[kind] += 1
     return references
 
@@ -146,32 +149,40 @@ def _read_notes(path: Path, references: FhirReferences) -> Iterator[ClinicalNote
                 yield reader_base.skip(path, where, str(error) if isinstance(error, ValueError) else BAD_STRUCTURE)
 
 
-def _read_days(files: Sequence[tuple[Path, FhirReferences]]) -> Iterator[ClinicalNote | reader_base.Skipped]:
-    days = ObservationDays()
-    for path, references in files:
-        for where, resource in read_resources(path):
-            if isinstance(resource, reader_base.Skipped) or resource.get("resourceType") != "Observation":
-                continue
-            try:
-                patient = find_patient(resource, references)
-                days.add(resource, where, patient, find_encounter(resource, references))
-            except (ValueError, *STRUCTURE_ERRORS) as error:
-                yield reader_base.skip(path, where, str(error) if isinstance(error, ValueError) else BAD_STRUCTURE)
-    _, references = files[0]
-    for where, (patient, date, category, encounter), text in days.all():
-        stay = references.stay(encounter)
-        yield ClinicalNote(
-            where=where,
-            patient=patient,
-            text=text,
-            times=(date,),
-            note_type=category,
-            encounter=stay.encounter,
-            # Independent of the text, so that a later export of the day replaces it.
-            note_id=":".join((patient, date, encounter, category)),
-            patient_name=references.names.get(patient, ""),
-            admitted=stay.admitted,
-            discharged=stay.discharged,
-            more={"visit": stay.visit},
-            is_error=not text,
-        )
+def _read_fact_documents(
+    files: Sequence[tuple[Path, FhirReferences]], log: RemovalLog
+) -> Iterator[Document | reader_base.DeletedDocument | reader_base.Skipped]:
+    """Yield what cannot be read of the structured facts of all files, then their documents."""
+    with FactSpool() as spool:
+        _, references = files[0]
+        for patient, name in references.names.items():
+            spool.add_name(patient, " ".join(name.split()))
+        for encounter, stay in references.stays.items():
+            spool.add_stay(encounter, Stay(stay.admitted, stay.discharged, is_visit=bool(stay.visit)))
+        for path, references in files:
+            for where, resource in read_resources(path):
+                if isinstance(resource, reader_base.Skipped) or resource.get("resourceType") not in FACT_TYPES:
+                    continue
+                try:
+                    _add_facts(resource, references, spool, log)
+                except (ValueError, *STRUCTURE_ERRORS) as error:
+                    reason = str(error) if isinstance(error, ValueError) else BAD_STRUCTURE
+                    yield reader_base.skip(path, where, reason)
+        yield from spool.documents(log)
+
+
+def _add_facts(resource: Resource, references: FhirReferences, spool: FactSpool, log: RemovalLog) -> None:
+    """Store the facts of a resource. Raises ValueError if it cannot be read."""
+    kind = str(resource["resourceType"])
+    if kind == "Encounter" and not resource.get("subject"):
+        log.fact_problems["Encounter without a patient"] += 1
+        return
+    patient, encounter = find_patient(resource, references), find_encounter(resource, references)
+    stay = references.stays.get(encounter, EncounterStay())
+    record = read_facts(
+        resource, patient, encounter, stay.discharged, lambda reference: find_medication(reference, references)
+    )
+    if record is None:
+        log.fact_problems["panel without a value of its own"] += 1
+    else:
+        spool.add(record)
