@@ -38,7 +38,7 @@ FLOORS = {
             ["corpus", "models", "testing"],
             ["library", "literature"],
             ["retrieval"],
-            ["answering"],
+            ["answering", "patient_chart"],
             [
                 "patient_data_policy",
                 "cluster_encoding",
