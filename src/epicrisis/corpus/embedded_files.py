@@ -29,8 +29,12 @@ _PICTURES = (
 )
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _PAGE = re.compile(
-    rb"\s*(?:<!--[^>]{0,2000}-->\s*)?<(?:!doctype\s+html|html|head|body|div|p|table|span)\b", re.IGNORECASE
+    rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--[^>]{0,2000}-->\s*)?<(?:!doctype\s+html|html|head|body|div|p|table|span)\b",
+    re.IGNORECASE,
 )
+_TAG = re.compile(rb"<[A-Za-z!?/]")
+_XML = re.compile(rb"\s{0,100}<\?xml\b")
+_FHIR = re.compile(rb"\s{0,100}\{[^{}]{0,1000}\"resourceType\"")
 _CLINICAL_DOCUMENT = re.compile(rb"<(?:\w+:)?ClinicalDocument[\s>]")
 _OFFICE_FOLDERS = {"word/": "docx", "ppt/": "pptx"}
 _BEGINNING_BYTES = 4096
@@ -67,27 +71,38 @@ def read_embedded(data: bytes, content_type: str = "") -> EmbeddedText:
 def detect_embedded(data: bytes, content_type: str = "") -> str:
     """Return `pdf`, `rtf`, `docx`, `pptx`, `odt`, `odp`, `html`, `ccda` or `text`, else the name of what it is."""
     beginning = data[:_BEGINNING_BYTES]
+    if format := _detect_by_magic(data, content_type):
+        return format
+    without_nul = beginning.replace(b"\0", b"")
+    if _CLINICAL_DOCUMENT.search(without_nul):
+        return "ccda"
+    kind = content_type.partition(";")[0].strip().lower()
+    is_page = kind in ("text/html", "application/xhtml+xml") and _TAG.search(data.replace(b"\0", b""))
+    if is_page or _PAGE.match(without_nul.removeprefix(b"\xef\xbb\xbf")):
+        return "html"
+    if _XML.match(without_nul.removeprefix(b"\xef\xbb\xbf")):
+        return "XML of an unknown kind"
+    if _FHIR.match(without_nul):
+        return "a FHIR resource within a resource"
+    if kind.startswith(("image/", "audio/", "video/")):
+        return f"a file of the type {kind}"
+    is_declared = "charset=" in content_type or beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return "text" if is_declared or b"\0" not in beginning else "a binary file"
+
+
+def _detect_by_magic(data: bytes, content_type: str) -> str:
+    """Return the format that the first bytes show, or an empty string."""
+    beginning = data[:1024]
     for magic, picture in _PICTURES:
         if beginning.startswith(magic) and not content_type.startswith("text/"):
             return f"a picture ({picture})"
-    if b"%PDF-" in beginning[:1024]:
+    if b"%PDF-" in beginning:
         return "pdf"
     if beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{\\rtf"):
         return "rtf"
     if beginning.startswith(_OLD_OFFICE):
         return "a Word file of the old format"
-    if beginning.startswith(b"PK\x03\x04"):
-        return _detect_package(data)
-    without_nul = beginning.replace(b"\0", b"")
-    if _CLINICAL_DOCUMENT.search(without_nul):
-        return "ccda"
-    kind = content_type.partition(";")[0].strip().lower()
-    if _PAGE.match(without_nul.removeprefix(b"\xef\xbb\xbf")) or kind in ("text/html", "application/xhtml+xml"):
-        return "html"
-    if kind.startswith(("image/", "audio/", "video/")):
-        return f"a file of the type {kind}"
-    is_declared = "charset=" in content_type or beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return "text" if is_declared or b"\0" not in beginning else "a binary file"
+    return _detect_package(data) if beginning.startswith(b"PK\x03\x04") else ""
 
 
 def _detect_package(data: bytes) -> str:
@@ -128,11 +143,19 @@ def _read_file(data: bytes, format: str) -> EmbeddedText:
 
 
 def _decode(data: bytes, content_type: str) -> str:
-    """Return text in the declared encoding, else in the one that its bytes show. Raises ValueError with the reason."""
+    """Return text as UTF-8 if it is, else in the declared encoding, else in the one that its bytes show.
+
+    Text of other encodings is UTF-8 by chance only if it is ASCII, NUL and escape characters aside. Raises ValueError.
+    """
     charset = content_type.partition("charset=")[2].partition(";")[0].strip(" \"'")
-    if charset:
+    candidates = [charset] if charset else []
+    if not (b"\0" in data or b"\x1b" in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))):
+        candidates.insert(0, "utf-8-sig")
+    for candidate in candidates:
         try:
-            return data.decode(html.text_encoding(charset))
+            # As in browsers: text declared as Latin-1 is Windows-1252.
+            encoding = html.text_encoding(candidate)
+            return data.decode("cp1252" if encoding == "iso8859-1" else encoding)
         except (UnicodeDecodeError, LookupError):
-            pass
+            continue
     return decode_text(data)[0]

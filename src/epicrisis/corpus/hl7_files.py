@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus import reader_base
-from epicrisis.corpus.fhir.observations import ObservationDays
 from epicrisis.corpus.hl7_messages import Hl7Message, Hl7Segment, read_messages
 from epicrisis.corpus.hl7_notes import (
     TEXT_KINDS,
@@ -33,6 +32,7 @@ from epicrisis.corpus.hl7_notes import (
 )
 from epicrisis.corpus.hl7_values import iso_time
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
+from epicrisis.corpus.observation_days import ObservationDays
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.superseded import DocumentKey, find_replaced

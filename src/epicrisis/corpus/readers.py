@@ -16,14 +16,16 @@ from epicrisis.corpus import (
     medrag,
     note_tables,
     office,
+    plain_text,
     pubmed,
     questions,
     retractions,
     sandbox,
     zotero,
 )
-from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
-from epicrisis.corpus.fhir.resources import is_fhir
+from epicrisis.corpus.encodings import detect_file_encoding, encoding_remark
+from epicrisis.corpus.fhir import export
+from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
@@ -32,10 +34,8 @@ from epicrisis.corpus.reader_base import (
     CURES,
     FileDocument,
     FileFingerprint,
-    FileRemark,
     OmittedText,
     ReaderItem,
-    Skipped,
     append_fingerprint,
     check_file,
     describe_damage,
@@ -44,7 +44,6 @@ from epicrisis.corpus.reader_base import (
     is_folder,
     path_error,
     printable_path,
-    read_limited,
     real_path,
     skip,
 )
@@ -57,50 +56,8 @@ from epicrisis.errors import InputError
 from epicrisis.extensions import list_extensions
 from epicrisis.types import Document, Origin
 
-MAX_TEXT_BYTES = 64 * 1024 * 1024
-
-
-def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
-    """Yield the only document of a plain text or Markdown file, or why it was skipped.
-
-    `name` becomes the id (`file:<name>`) and the source, so no folder of this machine enters a passage. Line ends
-    become line feeds; the title is the first Markdown heading, else the file's stem.
-    """
-    try:
-        text, encoding = decode_text(read_limited(path, MAX_TEXT_BYTES))
-    except ValueError as error:
-        yield skip(path, "", str(error))
-        return
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "\0" in text:
-        yield skip(path, "", "contains a NUL character: not a text file")
-    elif not text.strip():
-        yield skip(path, "", "holds no text; leave it out")
-    else:
-        heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
-        yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
-        if encoding:
-            yield encoding_remark(name, encoding)
-
-
-def _find_heading(text: str) -> str:
-    """Return the first heading of the form `# Heading` outside fenced code, or an empty string."""
-    is_fenced = False
-    for line in text.split("\n"):
-        if line.startswith(("```", "~~~")):
-            is_fenced = not is_fenced
-        rest = line.lstrip("#")
-        if not is_fenced and 1 <= len(line) - len(rest) <= 6 and rest.startswith((" ", "\t")):
-            words = rest.split()
-            if words and not words[-1].strip("#"):
-                words.pop()
-            if words:
-                return " ".join(words)
-    return ""
-
-
 _READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | OmittedText]]] = {
-    "text": _read_text,
+    "text": plain_text.read_document,
     "pdf": partial(sandbox.read_file, "pdf"),
     "html": partial(sandbox.read_file, "html"),
     "nxml": partial(sandbox.read_file, "nxml"),
@@ -314,6 +271,12 @@ def _choose_readers(
     described = [file for file in files if file.format == _REFERENCES]
     others = [file for file in files if file.format != _REFERENCES]
     references = ReferenceFiles([file[:2] for file in described], [file.path for file in others], collection)
+    # Each FHIR file may describe patients of the others.
+    fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
+    if 0 < len(fhir_files) < len(others):
+        # Attachments of patients' documents are read with these, and are no literature.
+        attached = export.list_attached_files([file[:2] for file in fhir_files])
+        others = [file for file in others if file.format == "fhir" or real_path(file.path) not in attached]
     record_files = _group_record_files(others)
     numbers = PatientNumbers()
     readers: list[tuple[list[Path], _Reader]] = []
@@ -394,8 +357,7 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
-    suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
-    format = override or FORMAT_BY_SUFFIX.get(next(suffixes, "")) or find_own_format(path)
+    format = override or _format_by_name(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -426,6 +388,13 @@ def _detect_text(path: Path, format: str | None) -> str | None:
     if format is None and path.suffix.lower() in CURES:
         return "office" if office.is_newer_format(path) else None
     return detect_record(path) or format
+
+
+def _format_by_name(path: Path) -> str | None:
+    """Return the format that belongs to a file's ending. Files without one, or of JSON lines, may be FHIR."""
+    suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
+    format = FORMAT_BY_SUFFIX.get(next(suffixes, "")) or find_own_format(path)
+    return "fhir" if (format == "jsonl" or path.name.isalpha()) and has_fhir_lines(path) else format
 
 
 def _list_folder(folder: Path, override: str | None, only: Collection[Path] | None) -> list[_SourceFile]:

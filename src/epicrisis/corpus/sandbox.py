@@ -116,6 +116,12 @@ def read_clinical_documents(path: Path) -> list[ClinicalDocument]:
     return list(map(ClinicalDocument.from_json, replies))
 
 
+def read_embedded_clinical_documents(data: bytes) -> list[ClinicalDocument]:
+    """Return the C-CDA documents in the bytes of a file. Raises ValueError with the reason."""
+    replies = _request_value({"kind": "ccda", "path": ""}, data, len(data), "documents")
+    return list(map(ClinicalDocument.from_json, replies))
+
+
 def sheet_rows(path: Path) -> list[list[str]]:
     """Return the rows of the first sheet of a spreadsheet, cells as text. Raises ValueError with the reason."""
     return list(_request_value({"kind": "sheet", "path": str(path)}, b"", path.stat().st_size, "rows"))

@@ -103,6 +103,8 @@ def _read_embedded(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
 
 
 def _read_ccda(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    if not request["path"]:
+        return {"documents": _guard_parser(lambda: list(map(asdict, ccda.read_clinical_documents(data))))}
     return {"documents": _guard_parser(lambda: _read_clinical_documents(Path(request["path"])))}
 
 
