@@ -37,7 +37,7 @@ FLOORS = {
             ["logs"],
             ["corpus", "models", "testing"],
             ["library", "literature"],
-            ["retrieval"],
+            ["retrieval", "deidentification"],
             ["answering"],
             ["patient_data_policy", "cluster_encoding", "evidence_selection", "model_pool", "overrides"],
             ["components"],
