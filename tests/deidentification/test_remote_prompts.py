@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from epicrisis.answers import Answer, Notice, TextDelta
+from epicrisis.cli.app import app
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION
@@ -25,7 +28,7 @@ from epicrisis.types import Document, Question
 from tests.support.patient_records import ENCODER, library
 from tests.support.served_models import served
 
-pytest.importorskip("presidio_analyzer")
+pytestmark = pytest.mark.deidentification
 
 PATIENT = "P-48213377"
 NOTES = (
@@ -211,3 +214,33 @@ def test_remote_model_still_needs_allow_remote(ward: Path) -> None:
 def test_remote_reranker_is_refused(ward: Path) -> None:
     with pytest.raises(SettingsError, match=r"rerank\.name would send texts to rerank\.example\.org"):
         ask(ward, "http://127.0.0.1:9/v1", rerank={"name": "https://rerank.example.org/v1/rerank"}, allow_remote=True)
+
+
+def test_export_has_surrogates_and_moved_dates_that_keep_intervals(ward: Path, tmp_path: Path) -> None:
+    output = tmp_path / "notes.jsonl"
+    arguments = ["library", "export", str(ward), "--all-patients", "--deidentify", "0.98", "-o", str(output)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    text = output.read_text(encoding="utf-8")
+    assert_no_secret(text)
+    assert PATIENT.casefold() not in text.casefold()
+    lines = sorted(map(json.loads, text.splitlines()), key=lambda line: line["date"])
+    assert len(lines) == len(NOTES)
+    days = [date.fromisoformat(line["date"]) for line in lines]
+    assert (days[1] - days[0]).days == (date(2022, 6, 2) - date(2022, 5, 2)).days
+    assert len({line["patient"] for line in lines}) == 1
+
+
+def test_measure_command_records_what_ask_accepts(ward: Path) -> None:
+    (ward / "deidentification.json").unlink()
+    result = CliRunner().invoke(app, ["library", "measure-deidentification", str(ward), "--notes", "100", "--json"])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    assert figures["overall"]["recall"] > 0.97
+    assert figures["precision"] > 0.9
+    lower = figures["overall"]["lower"]
+    with served(quoting_model()) as server:
+        answer, _ = ask(ward, server.url, deidentify=lower - 0.001)
+        assert "Kowalczyk" in answer.text
+        with pytest.raises(SettingsError, match="is required"):
+            ask(ward, server.url, deidentify=lower + 0.001)

@@ -33,18 +33,18 @@ _NO_DATE = r"(?!\d|/|[.]\d|\s?(?:mg|mcg|ml|tab|cup|of\b|strength|pain|hour|dose|
 _SEPARATED = (
     # 2019-03-04, 2019/3/4, also before a time of day; 20190304
     rf"(?<![\d./-]){_YEAR}(?P<sep>[-/.]){_NUMERIC_MONTH}(?P=sep)(?P<day>3[01]|[12]\d|0?[1-9])(?!\d)",
-    rf"(?<![\d./-]){_YEAR}(?P<month>1[0-2]|0[1-9])(?P<day>3[01]|[12]\d|0[1-9])(?=T\d|[\s.,;)]|$)",
+    rf"(?<![\w./-]){_YEAR}(?P<month>1[0-2]|0[1-9])(?P<day>3[01]|[12]\d|0[1-9])(?=T\d|[\s.,;)]|$)",
     # 03/04/2019, 3-4-19, 03.04.2019; the first number is the day where it cannot be the month
     r"(?<![\d/.-])(?P<first>3[01]|[12]\d|0?[1-9])(?P<sep>[-/.])(?P<second>3[01]|[12]\d|0?[1-9])(?P=sep)"
     r"(?P<year>(?:19|20|21)\d\d|\d\d)(?!\d|/\d|[.-]\d)",
     # March 4, 2019; Mar. 4th 2019; 4 March 2019; 4-Mar-19; 04MAR2019
     rf"(?<![^\W\d_]){_MONTH}\.?[\s-]{{1,2}}{_DAY}\s?,?[\s-]{{1,2}}{_YEAR}(?!\d)",
-    rf"(?<!\d){_DAY}(?:\s{{1,2}}of\s|[\s-]{{0,2}}){_MONTH}\.?,?[\s-]{{0,2}}{_ANY_YEAR}(?![\d:])",
+    rf"(?<!\d){_DAY}(?:\s{{1,2}}of\s|[\s-]{{0,2}}){_MONTH}\.?,?[\s-]{{0,2}}{_ANY_YEAR}(?!\d|:\d)",
     # March 4; 4 March; March 2019; Mar-19
     rf"(?<![^\W\d_]){_MONTH}\.?[\s-]{{1,2}}{_DAY}(?![\d:/]|\.\d)",
     rf"(?<![\d.])(?P<day>[12]\d|3[01]|0?[1-9])(?P<suffix>st|nd|rd"
     rf"|th)?(?:\s{{1,2}}of)?[\s-]{{1,2}}{_MONTH}(?![^\W\d_])",
-    rf"(?<![^\W\d_]){_MONTH}\.?,?(?:\s{{1,2}}of)?[\s-]{{1,2}}{_ANY_YEAR}(?![\d:])",
+    rf"(?<![^\W\d_]){_MONTH}\.?,?(?:\s{{1,2}}of)?[\s-]{{1,2}}{_ANY_YEAR}(?!\d|:\d)",
     # 03/2019, and 3/4 behind a word that a date follows
     rf"(?<![\d/.-]){_NUMERIC_MONTH}/{_YEAR}(?![\d/])",
     rf"{_CUE}{_NUMERIC_MONTH}/(?P<day>3[01]|[12]\d|0?[1-9]){_NO_DATE}",

@@ -123,6 +123,11 @@ class Deidentifier:
         """The days by which every date of the patient moves."""
         return self._surrogates.days
 
+    @property
+    def pseudonym(self) -> str:
+        """An id that stands for the patient. Without the library's key it cannot be traced back."""
+        return self._surrogates.pseudonym
+
     def learn(self, text: str) -> None:
         """Remember the names in a text of the same record, so that they are found wherever they are repeated."""
         self._finder.learn(text)

@@ -45,6 +45,8 @@ CLINICAL_NOUNS = frozenset(_CLINICAL_NOUNS.split())
 """Words behind an eponym."""
 
 _WORDS = """
+walker date unit number dob mrn birth account dictated results continue per transferred driver portal logged hemoglobin
+tylenol specimen device
 a about abdomen abdominal above acute admission admit admitted after again age alert alive all allergies allergy alone
 also am amber an ana and angel any april are arm art as ask assessment at attending august away awake back bank banks
 baby base be been bed before best better bill black bleeding blood blue body bone both bowel boy breast brook brother

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 
 from epicrisis.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS, ORDINARY_WORDS
 from epicrisis.library.person_names import fold, is_common, name_words
@@ -22,24 +23,31 @@ WORD = re.compile(r"[^\W\d_]+(?:['\u2019\u02bc-][^\W\d_]+)*")
 """A word of a name, with its apostrophes and hyphens."""
 _LETTERS = r"[^\W\d_]"
 _NAME = rf"{_LETTERS}[\w'\u2019\u02bc-]{{0,30}}"
-_GAP = r"(?:\.?[ \t]{0,2}\n?[ \t]{0,4})"
+_GAP = r"(?:[ \t]{1,2}|[ \t]{0,2}\n[ \t]{0,4})"
+_INITIAL = rf"{_LETTERS}\.[ \t]{{0,2}}\n?"
 _PARTICLE = (
     r"(?:van der|van den|van de|van|von|de la|de los|de|del|della|di|da|dos|el|al|bin|ibn|abu|le|la|st\.?|mac|mc|o)"
 )
 _RUN = (
-    rf"(?:{_LETTERS}\.{_GAP}){{0,2}}(?:{_PARTICLE}\s)?{_NAME}"
-    rf"(?:{_GAP}(?:{_LETTERS}\.|{_PARTICLE}\s+{_NAME}|{_NAME})){{0,3}}"
+    rf"(?:{_INITIAL}){{0,2}}(?:{_PARTICLE}\s)?{_NAME}"
+    rf"(?:,?{_GAP}(?:{_INITIAL}{_NAME}|{_PARTICLE}\s+{_NAME}|{_NAME})){{0,3}}"
 )
 _TITLE_WORDS = "dr|drs|mr|mrs|ms|prof|rev|sgt|capt|hon"
 _FULL_TITLES = "doctor|miss|mister|professor|reverend|pastor|rabbi|sister|nurse"
 TITLE = re.compile(
-    rf"(?<![^\W_])(?:(?:{_TITLE_WORDS})\.?|{_FULL_TITLES})[ \t]{{0,2}}(?:(?<=[. ])|\n[ \t]{{0,4}})(?=(?P<run>{_RUN}))",
+    rf"(?<![^\W_])(?:(?:{_TITLE_WORDS})\.?|{_FULL_TITLES})[ \t]{{0,2}}(?:(?<=[. ])|\n[ \t]{{0,4}})"
+    rf"(?=(?P<run>{_RUN}))",
     re.IGNORECASE,
 )
 CREDENTIAL = re.compile(
     r"(?<=[\w.])(?:,[ ]?|[ ])(?:M\.?D\.?|D\.?O\.?|R\.?N\.?|N\.?P\.?|P\.?A\.?(?:-C)?|Ph\.?[ ]?D\.?|MBBS|DPM|DDS"
     r"|DMD|PharmD|LCSW|MSW|LPN|CRNA"
     r"|CNM|FNP|ARNP|APRN|BSN|FACS|FACC|Jr\.?|Sr\.?|III)(?![^\W_])"
+)
+CONJOINED = re.compile(
+    rf"(?<![^\W_])(?:drs|doctors)\.?\s{{1,2}}{_NAME}(?:,\s{_NAME}){{0,3}},?\s(?:and|&)\s"
+    rf"(?=(?P<run>{_RUN}))",
+    re.IGNORECASE,
 )
 LABEL = re.compile(
     r"(?<![^\W_])(?P<label>(?:(?:patient|pt|first|last|maiden|full)(?:'s|\.)? )?names?|patient|pt|attending"
@@ -52,7 +60,8 @@ LABEL = re.compile(
     r"|guarantor|caregiver|informant"
     r"|accompanied by|social worker|case manager|interpreter|nurse|cardiologist|oncologist|neurologist"
     r"|consultant|radiologist|pathologist|seen with"
-    r"|known as|called|aka|nee|alias|re|attn|attention|by|with|contacted|phoned|paged|notified|informed|saw|met"
+    r"|known as|called|aka|nee|alias|re|attn|attention"
+    r"|by|with|including|contacted|phoned|paged|notified|informed|saw|met"
     r"|sees|surname|forename)"
     rf"(?P<colon>\s{{0,3}}[:=]\s{{0,4}}|\s{{1,3}}|\s-\s)(?=(?P<run>{_RUN}))",
     re.IGNORECASE,
@@ -67,7 +76,10 @@ RELATIVE = re.compile(
     re.IGNORECASE,
 )
 DOES = re.compile(
-    r"(?<=\w)\s(?:states?|stated|reports?|reported|denies|denied|says|said|called|phoned|visited|asks|asked"
+    r"(?<=\w)\s(?:\((?:his |her |the )?(?:son|daughter|wife|husband"
+    r"|mother|father|sister|brother|spouse|partner|friend|aunt"
+    r"|uncle|niece|nephew|cousin|granddaughter|grandson|neighbor|caregiver|POA|HCP|NOK)\b"
+    r"|states?|stated|reports?|reported|denies|denied|says|said|called|phoned|visited|asks|asked"
     r"|requests?|requested|lives|lived|agrees|agreed"
     r"|arrived|verbali[sz]ed|endorses|endorsed|complains|complained|presents|presented|underwent|was born"
     r"|was seen|was admitted|was discharged|is an?\b|is the"
@@ -84,7 +96,7 @@ _STRONG_LABEL = re.compile(
     r"|dear|seen with|known as)\Z"
 )
 _SPACED = re.compile(rf"{_LETTERS}(?:[ ]{_LETTERS}){{2,}}")
-_WEAK_LABELS = frozenset(("from", "to", "per", "by", "with", "re", "contact", "called", "name", "names"))
+_WEAK_LABELS = frozenset(("from", "to", "per", "by", "with", "including", "re", "contact", "called", "name", "names"))
 _NOT_AFTER_TITLE = frozenset(
     (
         "as",
@@ -132,6 +144,7 @@ _SUFFIXES = frozenset(
         "c",
     )
 )
+_VERBS = frozenset(("will", "may", "can", "is", "was", "has", "had", "did", "does", "went", "came", "saw"))
 _TITLES = frozenset(("dr", "drs", "mr", "mrs", "ms", "miss", "prof", "professor", "doctor", "mister"))
 _PARTICLES = frozenset(
     (
@@ -259,7 +272,7 @@ class NameFinder:
 
     def _find_by_context(self, text: str) -> Iterator[TextWord]:
         """Yield the words of names next to titles, labels and the like."""
-        for match in TITLE.finditer(text):
+        for match in chain(TITLE.finditer(text), CONJOINED.finditer(text)):
             yield from self._read_run(text, match.span("run"), is_title=True, is_strict=True)
         for match in LABEL.finditer(text):
             has_colon = ":" in match["colon"]
@@ -294,9 +307,15 @@ class NameFinder:
                 plain in _PARTICLES
                 or plain in _SUFFIXES
                 or plain in _TITLES
-                or (len(plain) == 1 and number + 1 < len(words))
+                or (len(plain) == 1 and word.text.isupper())
             ):
                 continue
+            gap = text[words[number - 1].end : word.start] if number else ""
+            # The next line begins with another field, unless it goes on with a name.
+            if "\n" in gap and not self._is_in_lists(plain) and fold(plain) not in self.registered and len(words) > 2:
+                return
+            if "," in gap and not self._is_in_lists(plain) and taken > 1:
+                return
             if is_weak and not taken and not self._is_in_lists(plain):
                 return
             if not self._may_be_name(text, word, taken, is_title=is_title, is_strict=is_strict):
@@ -341,11 +360,16 @@ class NameFinder:
         is_match = folded in self.registered or any(part in self.registered for part in parts)
         if is_match:
             if is_common(word.plain) or word.plain in ORDINARY_WORDS or len(folded) < _MIN_LOWER:
-                return word.text[0].isupper() or self._is_neighbour(following)
+                return word.text[0].isupper() or self._is_neighbour(following) or self._ends_name(previous, word)
             return not (word.plain in EPONYMS and following is not None and following.text.casefold() in CLINICAL_NOUNS)
         if len(folded) >= _MIN_MISSPELLED and word.text[0].isupper() and word.plain not in ORDINARY_WORDS:
             return any(_is_one_edit(folded, name) for name in self._patient)
         return False
+
+    def _ends_name(self, previous: TextWord | None, word: TextWord) -> bool:
+        """Return whether a common word in lower case is the last name behind a first name (`anna strong`)."""
+        is_next = previous is not None and word.start - previous.end == 1
+        return is_next and self._is_neighbour(previous) and word.plain not in _VERBS
 
     def _is_neighbour(self, word: TextWord | None) -> bool:
         return word is not None and fold(word.plain) in self.registered and not is_common(word.plain)
@@ -358,7 +382,9 @@ class NameFinder:
         if len(plain) < 3 or plain in ORDINARY_WORDS:
             return self._completes_name(text, word, previous, following)
         next_plain = following.text.casefold() if following is not None else ""
-        is_eponym = plain in EPONYMS and (next_plain in CLINICAL_NOUNS or fold(plain) not in self._repeated)
+        is_eponym = EPONYMS.issuperset(plain.split("-")) and (
+            next_plain in CLINICAL_NOUNS or fold(plain) not in self._repeated
+        )
         is_repeated = fold(plain) in self._repeated
         is_thing = next_plain in CLINICAL_NOUNS and plain not in self._lists.first and not is_repeated
         if is_eponym or is_thing:
@@ -416,7 +442,7 @@ class NameFinder:
 BROKEN = re.compile(rf"({_LETTERS}{{2,20}})-[ \t]{{0,3}}\n[ \t]{{0,8}}({_LETTERS}{{2,20}})")
 INITIAL = re.compile(
     rf"(?<![^\W_])(?P<first>[A-Z])\.?[ ](?:(?P<second>[A-Z])\.?[ ])?(?=(?P<after>{_LETTERS}[\w'-]{{2,30}}))"
-    rf"|(?P<before>{_LETTERS}[\w'-]{{2,30}}),?[ ](?P<last>[A-Z])(?![^\W_]|')"
+    rf"|(?P<before>{_LETTERS}[\w'-]{{2,30}}),?[ ](?P<last>[A-Z])(?![^\W_]|['/:]|\.[A-Z])"
 )
 
 

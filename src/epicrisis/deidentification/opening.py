@@ -13,6 +13,7 @@ from epicrisis.deidentification.library_files import check_measured_recall, read
 from epicrisis.deidentification.names import WORD
 from epicrisis.deidentification.presidio import load_recognizers
 from epicrisis.errors import SettingsError
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
 from epicrisis.protocols import PassageStore
 from epicrisis.settings import Settings
@@ -20,6 +21,13 @@ from epicrisis.types import Passage, Scope
 
 _STAFF_KEYS = ("author", "authors", "provider", "attender", "signed_by", "practitioner")
 """Metadata with the names of people who wrote a note."""
+
+
+def open_for_export(library: LibraryStore, least: float) -> LibraryDeidentification:
+    """Return the de-identification of a library. Raise SettingsError if the measured recall is lower than `least`."""
+    load_recognizers()
+    check_measured_recall(library.path, least)
+    return LibraryDeidentification(read_key(library.path), [Roster(library)], library)
 
 
 class LibraryDeidentification:

@@ -130,9 +130,11 @@ _STATE_NAMES = (
 )
 _TOWN = r"(?:(?:St|Mt|Ft)\. )?[A-Z][A-Za-z'-]{1,20}(?:[ \n][A-Z][A-Za-z'-]{1,20}){0,2}"
 STREET = re.compile(
-    rf"(?<![\w/.-])\d{{1,5}}[A-Z]?(?:-\d{{1,4}})?,?\s{{1,2}}(?:[NSEW]\.?\s)?(?:\d{{1,3}}(?:st|nd|rd|th)"
-    rf"|[^\W\d_][\w.'-]{{1,20}})"
-    rf"(?:\s[^\W\d_][\w.'-]{{1,20}}){{0,2}}?\s(?:{_STREETS})(?![^\W_])\.?{_UNIT}",
+    rf"(?<![\w/.-])\d{{1,5}}[A-Z]?(?:-\d{{1,4}})?,?\s{{1,2}}"
+    r"(?!(?:mg|mcg|ml|by|seen|and|at|of|to|with|on|per|for|years?|days?|hours?|weeks?|months?)\b)"
+    rf"(?:[NSEW]\.?\s)?(?:\d{{1,3}}(?:st|nd|rd|th)"
+    rf"|[^\W\d_][\w'-]{{1,20}})"
+    rf"(?:\s[^\W\d_][\w'-]{{1,20}}){{0,2}}?\s(?:{_STREETS})(?![^\W_])\.?{_UNIT}",
     re.IGNORECASE,
 )
 POST_BOX = re.compile(r"\bP\.?\s?O\.?\s?Box\s\d{1,7}", re.IGNORECASE)
@@ -145,7 +147,7 @@ ZIP_CODE = re.compile(
     re.IGNORECASE,
 )
 TOWN = re.compile(
-    rf"\b(?:lives?|living|resid(?:es|ing|ent)|moved|relocated|travell?ed|born|raised|grew up|originally|native"
+    rf"\b(?i:lives?|living|resid(?:es|ing|ent)|moved|relocated|travell?ed|born|raised|grew up|originally|native"
     rf"|visiting|home|works?|"
     rf"transferred|flew|came|stays?|staying)\s(?:(?:alone|now|back|up|here|with \w+ \w+)\s)?(?:in|from|to|of"
     rf"|near|at|outside)\s"

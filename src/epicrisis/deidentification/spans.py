@@ -42,19 +42,28 @@ class Identifier:
     kind: IdentifierKind
 
 
+_BY_DATE, _BY_OTHER = 1, 2
+_MIN_REST = 7
+"""Characters of a number beside a date, such as `54862462 09/14/2020`. Fewer are a time of day."""
+
+
 def merge_identifiers(identifiers: Iterable[Identifier]) -> list[Identifier]:
     """Return identifiers that do not overlap, in order.
 
-    What only the weaker of two covers becomes an identifier of its own, unless a date divides a run of digits.
+    What only the weaker of two covers becomes an identifier of its own, except a few digits beside a date.
     """
+    ranked = sorted(identifiers, key=_rank)
+    taken = bytearray(max((identifier.end for identifier in ranked), default=0))
     chosen: list[Identifier] = []
-    for identifier in sorted(identifiers, key=_rank):
-        pieces = [(identifier.start, identifier.end)]
-        for other in chosen:
-            if other.kind == "date" and identifier.kind == "other-id" and _overlap(identifier, other):
-                pieces = []
-            pieces = _subtract(pieces, other)
-        chosen += [Identifier(start, end, identifier.kind) for start, end in pieces]
+    for identifier in ranked:
+        has_date = _BY_DATE in taken[identifier.start : identifier.end]
+        for start, end in _list_free(taken, identifier.start, identifier.end):
+            if has_date and identifier.kind == "other-id" and end - start < _MIN_REST:
+                continue
+            chosen.append(Identifier(start, end, identifier.kind))
+        mark = _BY_DATE if identifier.kind == "date" else _BY_OTHER
+        for place in range(identifier.start, identifier.end):
+            taken[place] = taken[place] or mark
     return sorted(chosen, key=attrgetter("start"))
 
 
@@ -63,19 +72,15 @@ def _rank(identifier: Identifier) -> tuple[bool, int, bool, int]:
     return identifier.kind not in _FIRST, identifier.start - identifier.end, is_vague, identifier.start
 
 
-def _overlap(first: Identifier, second: Identifier) -> bool:
-    return first.start < second.end and second.start < first.end
-
-
-def _subtract(pieces: list[tuple[int, int]], other: Identifier) -> list[tuple[int, int]]:
-    """Return the parts of these pieces outside the other identifier."""
-    remaining: list[tuple[int, int]] = []
-    for start, end in pieces:
-        if other.end <= start or end <= other.start:
-            remaining.append((start, end))
-            continue
-        if start < other.start:
-            remaining.append((start, other.start))
-        if other.end < end:
-            remaining.append((other.end, end))
-    return remaining
+def _list_free(taken: bytearray, start: int, end: int) -> list[tuple[int, int]]:
+    """Return start and end of each run of zeros in this range."""
+    runs: list[tuple[int, int]] = []
+    place = start
+    while place < end:
+        stop = place
+        while stop < end and not taken[stop]:
+            stop += 1
+        if stop > place:
+            runs.append((place, stop))
+        place = stop + 1
+    return runs

@@ -53,6 +53,8 @@ class Surrogates:
         self._originals: dict[str, str] = {}
         self._codes: dict[tuple[str, str], str] = {}
         self._used_codes: set[str] = set()
+        self.pseudonym = f"person-{hmac.digest(self._key, b'pseudonym', 'sha256').hex()[:12]}"
+        """An id that stands for the patient."""
         number = self._draw("dates", "", 2 * (_LARGEST_SHIFT - _SMALLEST_SHIFT + 1))
         sign = 1 if number % 2 else -1
         self.days = sign * (_SMALLEST_SHIFT + number // 2)
