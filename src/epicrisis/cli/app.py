@@ -57,6 +57,11 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
             "measure-deidentification": "library_deidentification.measure_deidentification",
         },
     ),
+    "patient": (
+        LIBRARIES,
+        "Forget patients of a library.",
+        {"forget": "patient.forget"},
+    ),
     "grade": (
         EVALUATE,
         "Grade open answers: by metrics, by models, by people.",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +102,22 @@ class LibraryInventory(Journal):
         with self._transaction():
             for source in sources:
                 self._db.execute("DELETE FROM sources WHERE sha256 = ?", (source.sha256,))
+
+    def forget_traces(self, document_ids: Sequence[str], is_theirs: Callable[[str], bool]) -> None:
+        """Forget what is left of deleted documents: deletions by their sources, paths and names of their files.
+
+        `is_theirs` decides about each other name. The caller has the library open for writing.
+        """
+        documents = set(document_ids)
+        deleted = [id_ for id_ in self.deletions() if id_ in documents or is_theirs(id_)]
+        sources = [source for source in self.sources() if is_theirs(source.name)]
+        with self._transaction():
+            self._db.executemany("DELETE FROM deleted WHERE id = ?", zip(deleted))
+            self._db.executemany("DELETE FROM sources WHERE sha256 = ?", [(source.sha256,) for source in sources])
+            if self._has_origins():
+                self._db.execute("DELETE FROM source_files WHERE number NOT IN (SELECT file FROM origins)")
+            if self.has_statements:
+                self._db.executemany("DELETE FROM marks WHERE source = ?", zip(document_ids))
 
     def _has_origins(self) -> bool:
         # Libraries of earlier versions lack the tables until their next writer.
