@@ -116,8 +116,9 @@ def test_attachment_forms_are_decoded(tmp_path: Path, data: str, kind: str, text
 @pytest.mark.parametrize(
     ("resource", "reason"),
     [
-        (document(packed("Ärzte", "latin-1")), "not utf-8 at byte 1"),
-        (document(packed("x"), "application/pdf"), "no attachment of plain text or HTML"),
+        (document(base64.b64encode(b"\x89PNG\r\n").decode(), "image/png"), "a picture (PNG), which is not read"),
+        (document(base64.b64encode(b"%PDF-1.7 broken").decode(), "application/pdf"), "not a PDF file, or broken"),
+        (document(""), "its data is empty"),
         ({**document(""), "content": [{"attachment": {"url": "https://ward.example/1"}}]}, "nothing is fetched"),
         (document(packed("x"), subject={"reference": "Group/p1"}), "names no patient"),
         (document(packed("x"), subject=None), "names no patient"),
@@ -146,7 +147,7 @@ def test_observations_of_one_day_form_one_note(tmp_path: Path) -> None:
         observation("Culture", "2150-03-05", valueCodeableConcept={"text": "no growth"}),
         observation("Sodium", "2150-03-04", valueInteger=99, status="entered-in-error"),
         observation("Sodium", "2150-03-04", valueInteger=139, subject={"reference": "Patient/p2"}),
-        {"resourceType": "Condition", "id": "c"},
+        {"resourceType": "CarePlan", "id": "c"},
     )
     log = RemovalLog()
     found = [note for note in read_file(path, "b", NoteCleaning(removal_log=log)) if isinstance(note, Document)]
@@ -154,14 +155,15 @@ def test_observations_of_one_day_form_one_note(tmp_path: Path) -> None:
         (
             "p1",
             "2150-03-04",
-            "Blood pressure: sys: 120 mmHg; dia: 80 mmHg\n08:15 Hemoglobin: 9.1 g/dL (low; reference 12 to 16)\n"
+            "Blood pressure, sys: 120 mmHg\nBlood pressure, dia: 80 mmHg\n"
+            "08:15 Hemoglobin: 9.1 g/dL (low; reference 12 to 16)\n"
             "18:00 Sodium: 140 mmol/L",
         ),
         ("p1", "2150-03-05", "Culture: no growth"),
         ("p2", "2150-03-04", "Sodium: 139"),
     ]
     assert found[0].title == "Laboratory results, 2150-03-04"
-    assert log.summary().other_resources == {"Condition": 1, "withdrawn Observation": 1}
+    assert log.summary().other_resources == {"CarePlan without text": 1, "withdrawn Observation": 1}
 
 
 def test_withdrawn_document_is_deleted(tmp_path: Path) -> None:
