@@ -303,6 +303,12 @@ class Settings(_Table):
     timeline: bool = _key(
         True, "Restrict notes by time expressions of a question (first, latest, during the second stay).", omit=True
     )
+    facts: bool = _key(
+        True,
+        "Compute answers about structured entries of a record: values, medication, problems, allergies. Experiments "
+        "leave it out unless this is set.",
+        omit=False,
+    )
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     citing: CitingMode = _key(
         "numbers",
