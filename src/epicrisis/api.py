@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from epicrisis.answers import Answer, Answered, Event, Notice
-from epicrisis.components import LibrarySearch, load_ingest_encoder, open_library_search
+from epicrisis.components import LibrarySearch, load_ingest_encoder, open_access, open_library_search
 from epicrisis.configuration import check_settings, choose_strategy, load_settings, merge_tables
 from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.errors import InputError, LibraryError
@@ -170,7 +170,7 @@ class Library:
         `patient` is an id or a record number. Raises InputError for an empty query or an unknown patient.
         """
         checked = self._read_settings({"strategy": "rag", **settings})
-        return search_passages(checked, self._open_search(checked), query, patient)
+        return search_passages(checked, self._open_search(checked), query, patient, open_access(checked, self.path))
 
     def evidence(self, question: str, *, patient: str | None = None, **settings: Any) -> SentenceRanking:
         """Return the sentences that bear on a question, best first. `sentences` is their number. No model writes.
@@ -178,7 +178,7 @@ class Library:
         The errors are those of `search`.
         """
         checked = self._read_settings({**settings, "strategy": "evidence"})
-        return search_sentences(checked, self._open_search(checked), question, patient)
+        return search_sentences(checked, self._open_search(checked), question, patient, open_access(checked, self.path))
 
     def ask(
         self,

@@ -58,6 +58,7 @@ from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_dat
 from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
+from epicrisis.record_access import RecordAccess
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
@@ -128,6 +129,8 @@ class Pipeline:
     searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_SEARCHES))
     remote_search: RemoteSearch | None = None
     """Searches in place of this process."""
+    access: RecordAccess | None = None
+    """Where reading a patient's record is recorded. A server does this itself."""
 
     @property
     def _rosters(self) -> Sequence[Roster]:
@@ -186,6 +189,7 @@ class Pipeline:
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
+                access=components.open_access(settings, library),
                 resources=resources.pop_all(),
             )
 
@@ -309,7 +313,12 @@ class Pipeline:
             emit(Notice("mixed", MIXED_NOTICE))
         # An endpoint tells its window while the search runs.
         async with ask_ahead(self.settings, self.models):
-            answer = await self._answer(question, scope, overrides, emit)
+            if scope.patient is None or not reads_record or self.access is None:
+                answer = await self._answer(question, scope, overrides, emit)
+            else:
+                watched = self.access.watch("ask", scope.patient, emit)
+                answer = await self._answer(question, scope, overrides, watched)
+                watched.close()
         if scope.patient is None or not reads_record:
             return answer
         patients = await self._offload(self._rosters[0].patients) if self._rosters else {}

@@ -381,6 +381,13 @@ class Settings(_Table):
         "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag: in a file "
         "or the environment it would apply to every library.",
     )
+    break_glass: str | None = _key(
+        None,
+        "Why you read the record of this patient. It is written into the access log. Only as a flag.",
+        "text",
+        min_length=10,
+        max_length=500,
+    )
     threads: int | None = _key(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 
     @model_validator(mode="after")

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from epicrisis.access_log import NAME, AccessLog, verify_log
 from epicrisis.errors import SettingsError, StorageError
-from epicrisis.server.access_log import NAME, AccessLog, verify_log
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel

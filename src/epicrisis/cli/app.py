@@ -98,7 +98,11 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
         "Add, list and remove users of the server.",
         {"add": "users.add", "list": "users.list_users", "remove": "users.remove"},
     ),
-    "audit": (SERVER, "Verify the access log of the server.", {"verify": "users.verify"}),
+    "audit": (
+        SERVER,
+        "Show and verify the access log of a library or of the server.",
+        {"verify": "audit.verify", "show": "audit.show"},
+    ),
     "models": (
         MODELS,
         "List, download and recommend models.",

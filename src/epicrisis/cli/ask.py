@@ -331,7 +331,7 @@ def search(
     is found in them, all notes are searched; `--setting timeline=false` always searches all.
     """
     from epicrisis.cli.search_output import check_search_file, describe_search, show_search, write_search_file
-    from epicrisis.components import open_library_search
+    from epicrisis.components import open_access, open_library_search
     from epicrisis.passage_search import search_passages
 
     if query == "-":
@@ -344,7 +344,7 @@ def search(
         _check_citing(json=json, quiet=False, file=None)
     settings = flags.settings({"strategy": "rag"})
     with open_library_search(settings, library) as evidence:
-        ranking = search_passages(settings, evidence, query, patient)
+        ranking = search_passages(settings, evidence, query, patient, open_access(settings, library))
     if json:
         show_json(describe_search(ranking, query))
     else:
