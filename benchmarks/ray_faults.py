@@ -20,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -28,12 +29,11 @@ import numpy as np
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document
+from tests.support.node_networks import HEAD, NODES, make_namespaces, set_link
 from tests.support.ray_cluster import ENCODER, RayCluster, install_encoder, make_documents, make_environment
 
 DOCUMENTS = 3000
 ENCODE_SECONDS = 0.03
-BRIDGE, HEAD = "epi-br", "10.77.0.1"
-NODES = {"node-0": "10.77.0.2", "node-1": "10.77.0.3"}
 
 
 def main() -> None:
@@ -47,8 +47,7 @@ def main() -> None:
     random.seed(29)
     cluster = RayCluster(folder / "ray", environment, HEAD)
     trial = Trial(folder, environment, cluster)
-    make_namespaces()
-    try:
+    with make_namespaces(), closing(cluster):
         cluster.start_head()
         for name, address in NODES.items():
             cluster.add_node(name, address, name)
@@ -58,9 +57,6 @@ def main() -> None:
         set_link("node-1", "up")
         trial.run("command killed and repeated", lambda process: process.kill(), is_repeated=True)
         trial.run("head killed, repeated on a new cluster", trial.replace_head, is_repeated=True)
-    finally:
-        cluster.close()
-        remove_namespaces()
     print(json.dumps(trial.sums))
 
 
@@ -173,40 +169,6 @@ def write_source(path: Path) -> None:
             assert isinstance(document, Document)
             row = {"id": document.id, "title": document.title, "text": document.text, "date": document.date}
             file.write(json.dumps(row) + "\n")
-
-
-def make_namespaces() -> None:
-    """Make a bridge, and a namespace for each node with a link to it."""
-    remove_namespaces()
-    ip(f"link add {BRIDGE} type bridge", f"addr add {HEAD}/24 dev {BRIDGE}", f"link set {BRIDGE} up")
-    for name, address in NODES.items():
-        ip(
-            f"netns add {name}",
-            f"link add v-{name} type veth peer name eth0 netns {name}",
-            f"link set v-{name} master {BRIDGE} up",
-            f"-n {name} addr add {address}/24 dev eth0",
-            f"-n {name} link set eth0 up",
-            f"-n {name} link set lo up",
-        )
-
-
-def remove_namespaces() -> None:
-    """Remove what `make_namespaces` made."""
-    for name in NODES:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-        subprocess.run(["ip", "link", "del", f"v-{name}"], capture_output=True, check=False)
-    subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
-
-
-def set_link(name: str, state: str) -> None:
-    """Cut the link of a node, or join it again."""
-    ip(f"link set v-{name} {state}")
-
-
-def ip(*commands: str) -> None:
-    """Run commands of `ip`."""
-    for command in commands:
-        subprocess.run(["ip", *command.split()], check=True, capture_output=True)
 
 
 if __name__ == "__main__":

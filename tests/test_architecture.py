@@ -22,7 +22,7 @@ FLOORS = {
     name: floor
     for floor, names in enumerate(
         [
-            ["dates", "notebook_display", "printable", "question_options"],
+            ["dates", "notebook_display", "printable", "question_options", "ucum"],
             ["types", "quantities"],
             ["clinical_facts", "study_types", "partitioning"],
             ["references"],
@@ -30,19 +30,11 @@ FLOORS = {
             ["errors", "serialization", "temporary_folders"],
             ["protocols"],
             ["extensions", "privacy", "model_services"],
-            [
-                "cluster",
-                "cluster_nodes",
-                "json_lines",
-                "local_cluster",
-                "prompts",
-                "remote_libraries",
-                "telemetry_export",
-            ],
+            ["cluster", "json_lines", "local_cluster", "prompts", "remote_libraries", "telemetry_export"],
             ["access_log", "settings_tables", "telemetry"],
             ["settings"],
             ["configuration"],
-            ["logs"],
+            ["cluster_nodes", "logs"],
             ["corpus", "models", "testing"],
             ["library", "literature"],
             ["retrieval"],
@@ -89,6 +81,7 @@ ONLY = {
         "dates",
         "notebook_display",
         "quantities",
+        "ucum",
         "printable",
         "question_options",
         "types",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from epicrisis.clinical_facts import FACTS, ClinicalFact, read_facts, write_facts
 from epicrisis.corpus.chunking import build_passages
 from epicrisis.library.splitters import split_document
@@ -56,3 +60,25 @@ def test_passage_has_only_the_facts_that_begin_in_it() -> None:
     for passage in passages:
         for fact in read_facts(passage):
             assert passage.start <= fact.start < passage.end
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "creatinine",
+        {"start": 0},
+        [1, 2],
+        [{"start": 0}],
+        [{"kind": "laboratory", "name": "Creatinine", "start": "0", "end": 3}],
+        [{"kind": "lab", "name": "Creatinine", "start": 0, "end": 3}],
+        [{"kind": "laboratory", "name": "Creatinine", "start": 0, "end": 3, "time": "yesterday"}],
+        [{"kind": "laboratory", "name": "Creatinine", "start": 0, "end": 3, "number": float("nan")}],
+        [{"kind": "laboratory", "name": "Creatinine", "start": 0, "end": 3, "codes": [1]}],
+        [{"kind": "laboratory", "name": "Creatinine", "start": 0, "end": 3, "document_id": "note:2"}],
+    ],
+)
+def test_metadata_of_a_user_under_the_key_is_left_as_it_is(value: Any) -> None:
+    document = Document("note:1", TEXT, patient="p1", metadata={FACTS: value})
+    passages = split_document(document, "tokens", HashingEncoder().token_spans, 8, 0)
+    assert all(passage.metadata[FACTS] == value for passage in passages)
+    assert all(read_facts(passage) == () for passage in passages)

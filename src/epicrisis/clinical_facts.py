@@ -12,10 +12,12 @@ a document of the later day. So a search as of a date never returns what was not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
+from epicrisis.dates import time_range
 from epicrisis.types import Passage
 
 FactKind: TypeAlias = Literal[
@@ -72,6 +74,15 @@ class ClinicalFact:
 
 
 _NOT_STORED = frozenset({"document_id"})
+_COMPARATORS = ("", "<", "<=", ">", ">=")
+_WORDS = {
+    "kind": get_args(FactKind),
+    "event": get_args(FactEvent),
+    "comparator": _COMPARATORS,
+}
+"""Fields with a fixed set of values."""
+_TEXTS = frozenset(field.name for field in fields(ClinicalFact) if field.type == "str") - _NOT_STORED
+_REQUIRED = ("kind", "name", "start", "end")
 
 
 def write_facts(facts: Sequence[ClinicalFact]) -> list[dict[str, Any]]:
@@ -79,20 +90,24 @@ def write_facts(facts: Sequence[ClinicalFact]) -> list[dict[str, Any]]:
     rows = []
     for fact in sorted(facts, key=lambda fact: fact.start):
         row = {}
-        for field in fields(fact):
-            value = getattr(fact, field.name)
-            if field.name not in _NOT_STORED and (field.default is MISSING or value != field.default):
-                row[field.name] = list(value) if isinstance(value, tuple) else value
+        for name, default in _STORED_FIELDS:
+            value = getattr(fact, name)
+            if value != default:
+                row[name] = list(value) if isinstance(value, tuple) else value
         rows.append(row)
     return rows
 
 
 def read_facts(passage: Passage) -> tuple[ClinicalFact, ...]:
-    """Return the facts that begin in the passage, by offset in its document. Literature has none."""
-    if passage.patient is None:
+    """Return the facts that begin in the passage, by offset in its document.
+
+    Literature has none, and neither has a document that uses the key for other data.
+    """
+    rows = passage.metadata.get(FACTS)
+    if passage.patient is None or not is_fact_list(rows):
         return ()
     facts = []
-    for row in passage.metadata.get(FACTS, ()):
+    for row in rows:
         values = {**row, "codes": tuple(row.get("codes", ())), "document_id": passage.document_id}
         facts.append(ClinicalFact(**values))
     return tuple(facts)
@@ -101,3 +116,45 @@ def read_facts(passage: Passage) -> tuple[ClinicalFact, ...]:
 def select_rows(rows: Sequence[dict[str, Any]], start: int, end: int) -> list[dict[str, Any]]:
     """Return the stored facts that begin from `start` to before `end` of their document."""
     return [row for row in rows if start <= row["start"] < end]
+
+
+def is_fact_list(value: Any) -> TypeGuard[list[dict[str, Any]]]:
+    """Return whether this is a list that `write_facts` makes; a document's own key may be anything."""
+    return isinstance(value, list | tuple) and all(map(_is_fact, value))
+
+
+def _is_fact(row: Any) -> bool:
+    if not isinstance(row, dict) or any(name not in row for name in _REQUIRED):
+        return False
+    return all(_is_field(name, value) for name, value in row.items())
+
+
+def _is_field(name: Any, value: Any) -> bool:
+    """Return whether a stored field has a value of its type."""
+    if name in _WORDS:
+        return isinstance(value, str) and value in _WORDS[name]
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name in ("start", "end"):
+        return type(value) is int and value >= 0
+    if name == "number":
+        return type(value) in (int, float) and math.isfinite(value)
+    if name == "codes":
+        return isinstance(value, list | tuple) and all(isinstance(code, str) for code in value)
+    return name == "time" and isinstance(value, str) and _is_time(value)
+
+
+def _is_time(time: str) -> bool:
+    try:
+        time_range(time)
+    except ValueError:
+        return False
+    return True
+
+
+_STORED_FIELDS = tuple(
+    (field.name, None if field.default is MISSING else field.default)
+    for field in fields(ClinicalFact)
+    if field.name not in _NOT_STORED
+)
+"""Names and default values; a field without a default is always stored."""

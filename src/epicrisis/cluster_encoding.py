@@ -11,8 +11,7 @@ process, so that a block computed twice is written once.
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
@@ -21,8 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from epicrisis.cluster import REMEDY
-from epicrisis.cluster_nodes import check_nodes, explain_failure
+from epicrisis.cluster_nodes import (
+    LOOK_SECONDS,
+    NodeFault,
+    NodeTasks,
+    check_nodes,
+    choose_resources,
+    explain_failure,
+    find_node_home,
+)
 from epicrisis.errors import ClusterError, EpicrisisError
 from epicrisis.models.encoders import load_encoder, runs_on_torch
 from epicrisis.privacy import guard_network
@@ -33,10 +39,6 @@ MIN_BLOCK, MAX_BLOCK = 16, 256
 """Passages per task."""
 _BLOCKS_PER_WORKER = 4
 """Of one batch, so that a slow worker does not keep the others waiting."""
-_RETRIES = 20
-"""Of a block whose worker or node dies. A block that ends every worker must not be repeated for ever."""
-_LOOK_SECONDS = 10.0
-"""Time without a result before the nodes are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,9 @@ class ClusterEncoder:
             str(home) if same_machine else None,
             threads or 1,
         )
-        self._resources = choose_resources(ray.cluster_resources(), runs_on_torch(name, home), self._spec.threads)
+        worker = choose_resources(ray.cluster_resources(), runs_on_torch(name, home), self._spec.threads)
+        self._tasks = NodeTasks(ray, encode_block, worker, "encode")
         self._check_nodes()
-        # Ray ends the process of a task with a GPU after one task, unless `max_calls` is 0.
-        options = {**self._resources, "max_retries": _RETRIES, "max_calls": 0}
-        self._encode = ray.remote(**options)(encode_block)
 
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
         return self.start_passages(texts)()
@@ -89,18 +89,27 @@ class ClusterEncoder:
 
         Texts of similar length should be neighbours. The function raises ClusterError if they cannot be computed.
         """
-        size = choose_block(len(texts), self._count_workers())
-        tasks = []
-        for first in range(0, len(texts), size):
-            tasks.append(self._encode.remote(self._spec, list(texts[first : first + size])))
-        return partial(self._collect, tasks)
+        size = choose_block(len(texts), self._tasks.count_workers())
+        blocks = [list(texts[first : first + size]) for first in range(0, len(texts), size)]
+        kind = self._tasks.kind
+        return partial(self._collect, blocks, [self._tasks.send(self._spec, block) for block in blocks], kind)
 
-    def _collect(self, tasks: list[Any]) -> Vectors:
-        waiting = tasks
+    def _collect(self, blocks: Sequence[list[tuple[str, str]]], tasks: list[Any], kind: int) -> Vectors:
+        """Wait for the tasks, of this kind of `NodeTasks`, and return the vectors of the blocks."""
+        self._tasks.note_progress()
+        waiting = list(tasks)
         while waiting:
-            done, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=_LOOK_SECONDS)
-            if not done and not self._count_workers():
-                raise ClusterError(f"the cluster has no node left that can encode: {REMEDY}")
+            done, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_SECONDS)
+            if done:
+                self._tasks.note_progress()
+            else:
+                self._tasks.look()
+            if kind != self._tasks.kind:
+                kind = self._tasks.kind
+                numbers = [tasks.index(task) for task in waiting]
+                for number in numbers:
+                    tasks[number] = self._tasks.send(self._spec, blocks[number])
+                waiting = [tasks[number] for number in numbers]
         vectors = [np.empty((0, self.dimensions), dtype=np.float32)]
         try:
             vectors += self._ray.get(tasks)
@@ -108,24 +117,11 @@ class ClusterEncoder:
             raise explain_failure(error, "encode") from None
         return np.concatenate(vectors)
 
-    def _count_workers(self) -> int:
-        """Return how many blocks the cluster can encode at once."""
-        resources = self._ray.cluster_resources()
-        gpus = self._resources["num_gpus"]
-        return int(resources.get("GPU", 0) // gpus if gpus else resources.get("CPU", 0) // self._resources["num_cpus"])
-
     def _check_nodes(self) -> None:
-        if not self._count_workers():
+        if not self._tasks.count_workers():
             needs = f"{self._spec.threads} free cores" if self._spec.threads > 1 else "a free core"
             raise ClusterError(f"no node of the cluster has {needs} for the encoder: add a node, or lower the threads")
         check_nodes(self._ray, f"{__name__}:{load_node_encoder.__name__}", self._spec, "encode")
-
-
-def choose_resources(resources: Mapping[str, float], on_torch: bool, threads: int) -> Mapping[str, float]:
-    """Return what one worker occupies: a GPU if the cluster has one and the encoder can use it, otherwise cores."""
-    if on_torch and resources.get("GPU", 0) >= 1:
-        return {"num_gpus": 1, "num_cpus": 0}
-    return {"num_gpus": 0, "num_cpus": threads}
 
 
 def choose_block(passages: int, workers: int) -> int:
@@ -141,22 +137,14 @@ def encode_block(spec: NodeEncoder, texts: Sequence[tuple[str, str]]) -> Vectors
 
 @cache
 def load_node_encoder(spec: NodeEncoder) -> Encoder:
-    """Load the encoder of a node, once per process. Raises ClusterError if it is missing, or not the same."""
-    node = f"node {socket.gethostname()} of the cluster"
-    if (installed := version("epicrisis")) != spec.version:
-        raise ClusterError(f"{node} has epicrisis {installed}, not {spec.version}: install the same version")
-    if spec.home is None:
-        from epicrisis.configuration import load_settings
-
-        home = load_settings().home.expanduser()
-    else:
-        home = Path(spec.home)
+    """Load the encoder of a node, once per process. Raises NodeFault if it is missing, or not the same."""
+    home = find_node_home(spec.home, spec.version)
     try:
         encoder = load_encoder(spec.name, home, spec.threads)
     except EpicrisisError as error:
-        raise ClusterError(f"{node} cannot load the encoder: {error.message}") from None
+        raise NodeFault(f"cannot load the encoder: {error.message}") from None
     if encoder.fingerprint != spec.fingerprint:
-        raise ClusterError(
-            f"{node} has another version of the encoder {spec.name}: copy the folder of this machine's model there"
+        raise NodeFault(
+            f"has another version of the encoder {spec.name}: copy the folder of this machine's model there"
         )
     return encoder

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-import socket
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.cluster import REMEDY, ClusterAddress, join_cluster
-from epicrisis.cluster_encoding import choose_resources
-from epicrisis.cluster_nodes import check_nodes, explain_failure
+from epicrisis.cluster_nodes import (
+    LOOK_SECONDS,
+    NodeFault,
+    NodeTasks,
+    check_nodes,
+    choose_resources,
+    explain_failure,
+    find_node_home,
+)
 from epicrisis.components import LibrarySearch, describe_search, open_library_search
 from epicrisis.errors import ClusterError, EpicrisisError, InputError
 from epicrisis.evidence_selection import EvidenceSearch
@@ -42,10 +48,6 @@ MAX_BLOCK = 8
 """Searches per task. Each task costs this process a few milliseconds."""
 _BLOCKS_PER_WORKER = 2
 """Tasks on the way for each worker: one that runs, and one that waits."""
-_RETRIES = 20
-"""Of a task whose worker or node dies. A question that ends every worker must not be repeated for ever."""
-_LOOK_SECONDS = 10.0
-"""Time between two counts of the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +163,16 @@ class ClusterSearch:
 
     def __init__(self, ray: Any, spec: NodeLibrary, resources: Mapping[str, float]) -> None:
         """Check all nodes. Raises ClusterError if one lacks epicrisis, the library or a model, or has others."""
-        self._ray, self._resources = ray, resources
-        self._workers = self._count_workers()
+        self._ray, self._spec = ray, spec
+        self._tasks = NodeTasks(ray, search_block, resources, "search")
+        self._workers = self._tasks.count_workers()
         if not self._workers:
             raise ClusterError("no node of the cluster has free cores for a search: add a node, or lower the threads")
         check_nodes(ray, f"{__name__}:{open_node_library.__name__}", spec, "search")
-        # Ray ends the process of a task with a GPU after one task, unless `max_calls` is 0.
-        self._search = ray.remote(**resources, max_retries=_RETRIES, max_calls=0)(search_block)
-        self._spec = spec
         self._waiting: deque[_Call] = deque()
         self._blocks: dict[asyncio.Task[None], Sequence[_Call]] = {}
         self._error: EpicrisisError | None = None
-        self._next_look = time.monotonic() + _LOOK_SECONDS
+        self._next_look = time.monotonic() + LOOK_SECONDS
         # Ray's client waits for the server's answer to every call.
         self._thread = ThreadPoolExecutor(1)
 
@@ -197,6 +197,8 @@ class ClusterSearch:
 
     def _start_blocks(self) -> None:
         """Send searches that wait, as many as the workers can have on the way."""
+        if not self._blocks:
+            self._tasks.note_progress()
         while self._waiting and len(self._blocks) < self._workers * _BLOCKS_PER_WORKER:
             size = min(MAX_BLOCK, -(-len(self._waiting) // self._workers))
             calls: list[_Call] = []
@@ -232,7 +234,7 @@ class ClusterSearch:
                 call.result.set_exception(failure)
 
     def _fail(self, error: EpicrisisError, calls: Sequence[_Call]) -> None:
-        """Let these searches, those that wait and all later ones fail, and give up the tasks on the way."""
+        """Set the error for these searches, those that wait and all later ones, and give up the tasks on the way."""
         self._error = self._error or error
         for call in (*calls, *self._waiting):
             if not call.result.done():
@@ -247,15 +249,17 @@ class ClusterSearch:
         payload = pickle.dumps([(call.method, call.arguments, call.keywords) for call in calls])
         loop = asyncio.get_running_loop()
         try:
+            kind = self._tasks.kind
             pending = asyncio.wrap_future(await loop.run_in_executor(self._thread, self._send, payload))
             while not pending.done():
                 await asyncio.wait([pending], timeout=max(0.0, self._next_look - time.monotonic()))
                 if time.monotonic() >= self._next_look:
-                    self._next_look = time.monotonic() + _LOOK_SECONDS
-                    self._workers = await loop.run_in_executor(self._thread, self._count_workers)
-                if not self._workers and not pending.done():
-                    pending.cancel()
-                    raise ClusterError(f"the cluster has no node left that can search: {REMEDY}")
+                    self._next_look = time.monotonic() + LOOK_SECONDS
+                    self._workers = await loop.run_in_executor(self._thread, self._tasks.look)
+                if kind != self._tasks.kind and not pending.done():
+                    kind = self._tasks.kind
+                    pending = asyncio.wrap_future(await loop.run_in_executor(self._thread, self._send, payload))
+            self._tasks.note_progress()
             outcomes: list[tuple[Any, EpicrisisError | None]] = pickle.loads(pending.result())
         except self._ray.exceptions.RayTaskError as error:
             raise explain_failure(error, "search") from None
@@ -266,14 +270,8 @@ class ClusterSearch:
         return outcomes
 
     def _send(self, payload: bytes) -> Future[bytes]:
-        future: Future[bytes] = self._search.remote(self._spec, payload).future()
+        future: Future[bytes] = self._tasks.send(self._spec, payload).future()
         return future
-
-    def _count_workers(self) -> int:
-        """Return how many tasks the cluster can run at once."""
-        resources, worker = self._ray.cluster_resources(), self._resources
-        gpus = worker["num_gpus"]
-        return int(resources.get("GPU", 0) // gpus if gpus else resources.get("CPU", 0) // worker["num_cpus"])
 
 
 def search_block(spec: NodeLibrary, payload: bytes) -> bytes:
@@ -292,27 +290,17 @@ def search_block(spec: NodeLibrary, payload: bytes) -> bytes:
 
 @cache
 def open_node_library(spec: NodeLibrary) -> EvidenceSearch:
-    """Open the library of a node, once per process. Raises ClusterError if it cannot be opened, or is not the same."""
-    node = f"node {socket.gethostname()} of the cluster"
-    if (installed := version("epicrisis")) != spec.version:
-        raise ClusterError(f"{node} has epicrisis {installed}, not {spec.version}: install the same version")
+    """Open the library of a node, once per process. Raises NodeFault if it cannot be opened, or is not the same."""
+    home = find_node_home(spec.home, spec.version)
     silence_dependency_logs()
     settings = Settings.model_validate_json(spec.settings)
-    if spec.home is None:
-        from epicrisis.configuration import load_settings
-
-        home = load_settings().home.expanduser()
-    else:
-        home = Path(spec.home)
     settings = settings.model_copy(update={"home": home})
     try:
         search = open_library_search(settings, spec.library)
         description = _describe(search)
     except EpicrisisError as error:
-        raise ClusterError(f"{node} cannot open the library: {error.message}") from None
+        raise NodeFault(f"cannot open the library: {error.message}") from None
     if description != spec.description:
         search.close()
-        raise ClusterError(
-            f"{node} has another version of the library: let every node read the same folder, or copy it again"
-        )
+        raise NodeFault("has another version of the library: let every node read the same folder, or copy it again")
     return EvidenceSearch(settings, search.retriever)

@@ -153,10 +153,11 @@ class EndpointBusy(ChatError, retryable=True):
 class EndpointRejected(ChatError):
     """The endpoint rejects this request (key, model name, parameters). Retrying does not help.
 
-    `rejects_all`: it rejects every request, as with a wrong key.
+    `rejects_all`: it rejects every request, as with a wrong key. `rejects_key`: it does not accept the key (401).
     """
 
     rejects_all = False
+    rejects_key = False
 
 
 class ReplyInvalid(ChatError, retryable=True):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from epicrisis.answers import Answer, Citation
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError
 from epicrisis.library.word_index import analyze_words
@@ -77,6 +78,7 @@ def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passa
     `read_record` is not called if the question has no time expression.
     """
     # Their patterns take a tenth of a second to compile, and only questions about a patient need them.
+    from epicrisis.retrieval.copied_text import remove_copied_text
     from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
     from epicrisis.retrieval.hospital_stays import NoteTime
     from epicrisis.retrieval.time_expressions import find_time_expressions
@@ -88,13 +90,28 @@ def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passa
     resolution = resolve(
         text,
         NoteTime.from_passages(record),
-        lambda event: find_event_mentions(event, record),
+        lambda event: find_event_mentions(event, remove_copied_text(record)),
         lambda time, years: find_notes_with_date(time, record, years),
     )
     dates = {note.document_id: note.date for note in record}
     hidden = frozenset() if resolution.documents is None else frozenset(dates.keys() - resolution.documents)
     undated = sum(dates[document] is None for document in hidden)
     return TimeRestriction(hidden, len(dates), undated, resolution.explanations, resolution.unresolved)
+
+
+def date_copied_citations(answer: Answer, record: Sequence[Passage]) -> Answer:
+    """Return the answer with the date of the first note in the reference of each quotation copied from that note."""
+    from epicrisis.retrieval.copied_text import find_copied_text
+
+    copies = find_copied_text(record)
+    citations: list[Citation] = []
+    for citation in answer.citations:
+        for copied in copies.get(citation.document_id, ()):
+            if citation.verified and copied.start <= citation.start < copied.end:
+                reference = replace(citation.reference, first_written=copied.first_date)
+                citation = replace(citation, reference=reference)
+        citations.append(citation)
+    return replace(answer, citations=tuple(citations))
 
 
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
@@ -152,6 +169,10 @@ class EvidenceSearch:
         """Return the restriction of the patient's notes by the time expressions of the question."""
         retriever = self._require_retriever()
         return resolve_time_restriction(text, lambda: retriever.record(scope).passages)
+
+    def date_citations(self, answer: Answer, scope: Scope) -> Answer:
+        """Return the answer with the date of the first note for quotations that a note of the record copied."""
+        return date_copied_citations(answer, self._require_retriever().record(scope).passages)
 
     def check_preflight(self, text: str, scope: Scope) -> Preflight:
         """Return whether rankings of the question agree."""

@@ -321,6 +321,8 @@ class Pipeline:
                 watched.close()
         if scope.patient is None or not reads_record:
             return answer
+        if self.search is not None and answer.citations:
+            answer = await self._search(EvidenceSearch.date_citations, answer, scope)
         patients = await self._offload(self._rosters[0].patients) if self._rosters else {}
         patient = patients.get(scope.patient)
         return replace(answer, patient=scope.patient, patient_name=patient.name if patient else None)

@@ -84,6 +84,8 @@ class Reference:
     """Whether this page was read by OCR, which makes mistakes."""
     publication: Publication = field(default_factory=Publication)
     """Empty for notes of a record."""
+    first_written: str = ""
+    """The date of the earlier note that the cited words were copied from; empty for words that are new in the note."""
 
     def describe(self, title: str, source: str, date: str | None) -> str:
         """Return the reference on one line: authors, title, journal or source, year or date of the note, pages.
@@ -107,7 +109,8 @@ class Reference:
         """Return the place in the document, such as `section Results, page 3`; empty if unknown."""
         page = "" if self.page is None else f"page {self.page}{' (read by OCR)' if self.is_page_by_ocr else ''}"
         section = f"section {self.section}" if self.section else ""
-        return ", ".join(filter(None, (section, page)))
+        copied = f"copied from a note of {self.first_written}" if self.first_written else ""
+        return ", ".join(filter(None, (section, page, copied)))
 
 
 def build_reference(passage: Passage, start: int | None = None) -> Reference:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from epicrisis.cluster import parse_cluster
 from epicrisis.operations.cluster_checks import check_cluster
 from epicrisis.operations.cluster_parts import ClusterPart
 from epicrisis.settings import Settings
-from tests.support.ray_cluster import make_environment, run_cluster
+from tests.support.ray_cluster import run_cluster
 
 pytestmark = pytest.mark.ray
 
@@ -28,15 +28,12 @@ def wait_for_clients(url: str) -> None:
         time.sleep(0.2)
 
 
-def test_nodes_of_a_cluster_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = make_environment(tmp_path / "packages")
+def test_nodes_of_a_cluster_are_counted(
+    cluster_folder: Path, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
         monkeypatch.setenv(name, environment[name])
-    # The paths of sockets may have 107 characters.
-    with (
-        tempfile.TemporaryDirectory(dir="/tmp", prefix="ray") as folder,
-        run_cluster(Path(folder), environment, nodes=0) as cluster,
-    ):
+    with run_cluster(cluster_folder, environment, nodes=0) as cluster:
         wait_for_clients(cluster.url)
         checks = list(check_cluster([ClusterPart.parse(cluster.url)], Settings()))
     assert [(check.topic, check.state, check.message) for check in checks] == [

@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from epicrisis.errors import LibraryError
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
+from tests.support.node_networks import HEAD, NODES, make_namespaces, may_make_namespaces, set_link
 from tests.support.ray_cluster import (
     ENCODER,
     RayCluster,
@@ -27,26 +29,11 @@ from tests.support.ray_cluster import (
     list_descendants,
     make_documents,
     make_environment,
-    run_cluster,
 )
 
 pytestmark = pytest.mark.ray
 DOCUMENTS = 200
 CANARY = "Zebrafish-Canary-4711"
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    packages = tmp_path_factory.mktemp("packages")
-    install_encoder(packages)
-    return make_environment(packages, encode_seconds=0.02)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, environment: Mapping[str, str]) -> Iterator[RayCluster]:
-    # Sockets lie in the folder, and the system limits the length of their paths.
-    with run_cluster(Path(f"/tmp/epicrisis-test-{os.getpid()}"), environment, nodes=2) as cluster:
-        yield cluster
 
 
 @pytest.fixture
@@ -196,6 +183,29 @@ def test_killed_head_is_one_line_and_command_continues(
     assert "run the same command again" in errors
     assert "Traceback" not in errors
     add(tmp_path / "library", source, environment)
+    check_complete(tmp_path / "library")
+
+
+@pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip: network namespaces")
+def test_node_with_cut_link_loses_and_repeats_nothing(tmp_path: Path, source: Path) -> None:
+    """Nothing is killed: the node is silent, and Ray alone would wait for its tasks."""
+    packages = tmp_path / "packages"
+    install_encoder(packages)
+    # The head declares a node dead after seconds instead of a minute.
+    quick = {"RAY_health_check_period_ms": "1000", "RAY_health_check_timeout_ms": "2000"}
+    environment = {**make_environment(packages, encode_seconds=0.05), **quick}
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="ray", ignore_cleanup_errors=True) as folder:
+        cluster = RayCluster(Path(folder), environment, HEAD)
+        with make_namespaces(), closing(cluster):
+            cluster.start_head()
+            for name, address in NODES.items():
+                cluster.add_node(name, address, name)
+            process = start(tmp_path / "library", source, environment, "--on", cluster.url)
+            wait_for_half(tmp_path / "library", process)
+            set_link("node-1", "down")
+            _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
     check_complete(tmp_path / "library")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.corpus import fhir
+from epicrisis.corpus.fhir.export import read_files
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, PatientIdentity, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
@@ -50,7 +50,7 @@ def observation(name: str, time: str, **more: Any) -> dict[str, Any]:
 
 def read_file(path: Path, name: str, cleaning: NoteCleaning | None = None) -> Iterator[ReaderItem]:
     """Yield the items of one file, without its fingerprint and the patients' identities."""
-    for item in fhir.read_files([(path, name)], cleaning or NoteCleaning()):
+    for item in read_files([(path, name)], cleaning or NoteCleaning()):
         if not isinstance(item, FileFingerprint | PatientIdentity):
             yield item
 
@@ -146,7 +146,7 @@ def test_observations_of_one_day_form_one_note(tmp_path: Path) -> None:
         observation("Culture", "2150-03-05", valueCodeableConcept={"text": "no growth"}),
         observation("Sodium", "2150-03-04", valueInteger=99, status="entered-in-error"),
         observation("Sodium", "2150-03-04", valueInteger=139, subject={"reference": "Patient/p2"}),
-        {"resourceType": "Condition", "id": "c"},
+        {"resourceType": "CarePlan", "id": "c"},
     )
     log = RemovalLog()
     found = [note for note in read_file(path, "b", NoteCleaning(removal_log=log)) if isinstance(note, Document)]
@@ -154,14 +154,15 @@ def test_observations_of_one_day_form_one_note(tmp_path: Path) -> None:
         (
             "p1",
             "2150-03-04",
-            "Blood pressure: sys: 120 mmHg; dia: 80 mmHg\n08:15 Hemoglobin: 9.1 g/dL (low; reference 12 to 16)\n"
+            "Blood pressure, sys: 120 mmHg\nBlood pressure, dia: 80 mmHg\n"
+            "08:15 Hemoglobin: 9.1 g/dL (low; reference 12 to 16)\n"
             "18:00 Sodium: 140 mmol/L",
         ),
         ("p1", "2150-03-05", "Culture: no growth"),
         ("p2", "2150-03-04", "Sodium: 139"),
     ]
     assert found[0].title == "Laboratory results, 2150-03-04"
-    assert log.summary().other_resources == {"Condition": 1, "withdrawn Observation": 1}
+    assert log.summary().other_resources == {"CarePlan": 1, "withdrawn Observation": 1}
 
 
 def test_withdrawn_document_is_deleted(tmp_path: Path) -> None:

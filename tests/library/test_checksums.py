@@ -14,6 +14,7 @@ from epicrisis.library import checksums, health
 from epicrisis.library.health_report import HealthReport
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.repair import repair_library
 from epicrisis.library.tables import TableEngine
 from tests.library.conftest import Killer
 from tests.support.library_documents import COUNT, add
@@ -90,7 +91,7 @@ def test_open_small_library_with_flipped_bit_is_refused(folder: Path) -> None:
     with pytest.raises(LibraryDamaged, match=path.name):
         LibraryStore.open(folder)
     with pytest.raises(LibraryDamaged, match=path.name):
-        LibraryStore.repair(folder)
+        repair_library(folder)
 
 
 def test_check_health_flipped_vector_bit_is_problem(folder: Path, large: None) -> None:
@@ -121,7 +122,7 @@ def test_check_health_flipped_word_index_bit_is_problem(folder: Path) -> None:
     (problem,) = run_check(folder).problems
     assert path.name in problem
     assert "library repair" in problem
-    LibraryStore.repair(folder)
+    repair_library(folder)
     assert run_check(folder).problems == ()
 
 
@@ -138,7 +139,7 @@ def test_repair_damaged_library_keeps_checksums(folder: Path, large: None) -> No
     before = read_recorded(folder)
     assert before is not None
     path = flip_vector_bit(folder)
-    LibraryStore.repair(folder)
+    repair_library(folder)
     after = read_recorded(folder)
     assert after is not None
     name = path.relative_to(folder).as_posix()
@@ -174,5 +175,5 @@ def test_journal_with_null_hash_is_reported_as_damaged(folder: Path) -> None:
             library.content_hashes(["doc:1"])
         with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
             health.check_health(library)
-    LibraryStore.repair(folder)
+    repair_library(folder)
     assert run_check(folder).problems == ()

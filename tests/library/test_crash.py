@@ -16,6 +16,7 @@ from epicrisis.errors import LibraryDamaged
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryParts
+from epicrisis.library.repair import repair_library
 from epicrisis.library.tables import TableEngine, table_name
 from epicrisis.library.vector_index import IndexReport, read_report
 from tests.library.conftest import BOTH_ENGINES, Killer
@@ -145,7 +146,7 @@ def test_repair_killed_is_completed_by_next_repair(killer: Killer, moment: str, 
     killer.kill("repair", folder, moment, 1 if moment == "cleared" else 0)
     with pytest.raises(LibraryDamaged, match="epicrisis library repair"):
         LibraryStore.open(folder, write=True)
-    assert LibraryStore.repair(folder).problems == ()
+    assert repair_library(folder).problems == ()
     with LibraryStore.open(folder, write=True) as library:
         assert contents(library) == before
         assert discrepancies(library, before.hashes) == []
@@ -159,7 +160,7 @@ def test_open_journal_without_write_ahead_log_is_refused(killer: Killer, folder:
         LibraryStore.open(folder, write=True)
     with LibraryStore.open(folder) as reader:
         assert reader.info().problems
-    assert LibraryStore.repair(folder).problems == ()
+    assert repair_library(folder).problems == ()
     with LibraryStore.open(folder, write=True) as library:
         assert discrepancies(library, acknowledged(folder)) == []
 

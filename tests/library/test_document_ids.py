@@ -21,6 +21,7 @@ from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryParts
+from epicrisis.library.repair import repair_library
 from epicrisis.types import Document, Scope
 from tests.support.library_checks import discrepancies
 from tests.support.library_documents import create, encoder
@@ -274,7 +275,7 @@ def test_repair_keeps_files_of_documents(tmp_path: Path) -> None:
     first, second = write_file(tmp_path / "A/report.md", "Aspirin."), write_file(tmp_path / "B/report.md", "Warfarin.")
     with create(tmp_path / "library") as library:
         add(library, first, write_lines(tmp_path / "a.jsonl", a="Digoxin."))
-    LibraryStore.repair(tmp_path / "library")
+    repair_library(tmp_path / "library")
     with LibraryStore.open(tmp_path / "library", write=True) as library:
         assert get_counts(add(library, second)) == (1, 0, 0, 0)
         assert get_counts(add(library, write_lines(tmp_path / "b.jsonl", a="Heparin."))) == (0, 0, 0, 1)
@@ -295,9 +296,9 @@ def test_repair_after_interrupted_repair_keeps_journal_records(
         with monkeypatch.context() as patch:
             patch.setattr(library_parts, interrupted_before, _interrupt)
             with pytest.raises(KeyboardInterrupt):
-                LibraryStore.repair(folder)
+                repair_library(folder)
         assert not (folder / "journal.sqlite").exists()
-    LibraryStore.repair(folder)
+    repair_library(folder)
     with LibraryStore.open(folder, write=True) as library:
         assert read_checksums(folder) == recorded
         assert library.revisions(["pubmed:1"]) == {"pubmed:1": "2020"}

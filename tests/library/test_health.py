@@ -25,6 +25,7 @@ from epicrisis.library.journal import IngestedFile, Journal
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import StoredPassage
 from epicrisis.library.patients import MIXED_NOTICE
+from epicrisis.library.repair import repair_library
 from epicrisis.library.word_index import WordIndex
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Passage
@@ -73,7 +74,7 @@ def change_rows(folder: Path, change: Callable[[Rows], Rows | None], *, mend: bo
     new = [{**row, "vector": np.asarray(row["vector"], np.float16)} for row in (rows if changed is None else changed)]
     table.add(pa.Table.from_pylist(new, schema=table.schema))
     if mend:
-        LibraryStore.repair(folder)
+        repair_library(folder)
     return run_check(folder)
 
 
@@ -343,7 +344,7 @@ def test_check_health_word_entry_without_passage_is_found_and_repaired(folder: P
     report = replace_words(folder, [], [make_passage("nobody#0")])
     assert list_findings(report) == {"only_in_words": Finding(1, ("nobody#0",))}
     assert any("library repair" in problem and "nobody#0" in problem for problem in report.problems)
-    assert LibraryStore.repair(folder).problems == ()
+    assert repair_library(folder).problems == ()
     assert list_findings(run_check(folder)) == {}
 
 

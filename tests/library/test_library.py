@@ -28,6 +28,7 @@ from epicrisis.errors import (
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.patients import holds_patients
+from epicrisis.library.repair import repair_library
 from epicrisis.library.tables import TableEngine
 from epicrisis.library.word_index import WordIndex
 from epicrisis.protocols import StoredDocument
@@ -61,7 +62,7 @@ def test_open_second_writer_is_refused_and_reader_accepted(folder: Path) -> None
         with pytest.raises(LibraryBusy, match="another process is writing"):
             LibraryStore.open(folder, write=True)
         with pytest.raises(LibraryBusy):
-            LibraryStore.repair(folder)
+            repair_library(folder)
         with LibraryStore.open(folder) as reader:
             assert reader.count()[0] == COUNT // 2
     with LibraryStore.open(folder, write=True) as library:
@@ -188,7 +189,7 @@ def test_open_missing_library_raises_library_missing(tmp_path: Path) -> None:
     with pytest.raises(LibraryMissing, match="epicrisis library add"):
         LibraryStore.open(tmp_path / "nowhere")
     with pytest.raises(LibraryMissing):
-        LibraryStore.repair(tmp_path / "nowhere")
+        repair_library(tmp_path / "nowhere")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("Dear")
     with pytest.raises(LibraryMissing):
@@ -283,7 +284,7 @@ def test_open_half_copied_library_is_refused(
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if "words" in name or "journal" in name])
 def test_repair_rebuilds_words_and_journal(damage: str, base: Path, folder: Path) -> None:
     DAMAGES[damage](folder)
-    info = LibraryStore.repair(folder)
+    info = repair_library(folder)
     assert (info.documents, info.problems) == (COUNT // 2, ())
     with LibraryStore.open(base) as whole, LibraryStore.open(folder, write=True) as mended:
         assert contents(mended) == contents(whole)
@@ -305,7 +306,7 @@ def test_repair_missing_passages_raises_library_damaged(
 ) -> None:
     damage(folder)
     with pytest.raises(LibraryDamaged, match="half-copied"):
-        LibraryStore.repair(folder)
+        repair_library(folder)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +345,7 @@ def test_info_reports_contents_and_problems(folder: Path) -> None:
         (problem,) = library.info().problems
         assert problem.startswith("words has ")
         assert "epicrisis library repair" in problem
-    assert LibraryStore.repair(folder).problems == ()
+    assert repair_library(folder).problems == ()
 
 
 # -- failures that leave it whole -------------------------------------------------------------------------------------

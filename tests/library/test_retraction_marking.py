@@ -14,6 +14,7 @@ from epicrisis.library.health import check_health
 from epicrisis.library.health_report import MARKS_DUE
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.repair import repair_library
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Passage, Scope, list_article_marks
 
@@ -238,11 +239,11 @@ def test_earlier_library_is_marked_by_own_notices_at_next_addition(
 def test_repair_keeps_retraction_statements(tmp_path: Path) -> None:
     path = tmp_path / "library"
     add_items(path, OLD, LIST, make_statement(6, "retracted", 20200101, "pubmed:4"))
-    LibraryStore.repair(path)
+    repair_library(path)
     add_items(path, article(4))
     assert read_marks(path) == {"pubmed:1": ("retracted",), "pubmed:4": ("retracted",)}
     (path / "journal.sqlite").unlink()
-    LibraryStore.repair(path)
+    repair_library(path)
     add_items(path, article(5))
     assert read_marks(path) == {"pubmed:1": ("retracted",), "pubmed:4": ("retracted",)}
 

@@ -18,6 +18,7 @@ from epicrisis.library.ingest import add_documents, content_hash
 from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.repair import repair_library
 from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
@@ -179,7 +180,7 @@ def test_repair_keeps_revisions_and_sources(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         add_documents(library, items, encoder())
         revisions, sources = library.revisions(["a", "b", "c"]), library.sources()
-    assert LibraryStore.repair(tmp_path / "l").problems == ()
+    assert repair_library(tmp_path / "l").problems == ()
     with LibraryStore.open(tmp_path / "l", write=True) as library:
         assert library.revisions(["a", "b", "c"]) == revisions == {"a": "2", "b": "3", "c": "9"}
         assert [(source.name, source.sha256, source.bytes) for source in library.sources()] == [

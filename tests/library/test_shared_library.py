@@ -36,6 +36,7 @@ from epicrisis.library.object_storage import replica as replicas
 from epicrisis.library.object_storage import shared_writer, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.shared_version import NAME, parse_version
+from epicrisis.library.repair import repair_library
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import PassageStore
 from epicrisis.remote_libraries import library_folder
@@ -488,7 +489,7 @@ def test_repair_downloads_damaged_files_again(url: str) -> None:
     data.write_bytes(content)
     with pytest.raises(LibraryDamaged):
         LibraryStore.open(folder)
-    assert LibraryStore.repair(folder).problems == ()
+    assert repair_library(folder).problems == ()
     with LibraryStore.open(folder) as reader:
         assert reader.count() == (1, 1)
         require_sound(reader)

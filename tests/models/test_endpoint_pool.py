@@ -13,6 +13,7 @@ from epicrisis.configuration import load_settings
 from epicrisis.errors import (
     ChatError,
     EndpointBusy,
+    EndpointRejected,
     EndpointTimeout,
     EndpointUnreachable,
     EpicrisisError,
@@ -20,7 +21,9 @@ from epicrisis.errors import (
 )
 from epicrisis.models.chat.endpoint_pool import FIRST_CALLS, EndpointPool, PooledCallsModel
 from epicrisis.models.chat.endpoints.probing import ServedModel, read_served_model
+from epicrisis.models.chat.layers import RateLimitedModel
 from epicrisis.models.chat.loading import add_layers, load_chat
+from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.settings import ModelSettings
@@ -301,20 +304,113 @@ def test_pool_of_different_models_is_refused_with_cure(served: ServedModel, word
     assert str(errors[0]).endswith("or leave one of them out")
 
 
-def test_endpoint_that_returns_with_another_model_ends_calls() -> None:
-    endpoint, other = FakeEndpoint(fail_between(0.5, 3)), FakeEndpoint()
-    model = make_pool([endpoint, other], calls=1)
+def test_endpoint_mended_after_the_start_takes_part_without_restart() -> None:
+    endpoint, other = FakeEndpoint(served=ServedModel(is_listed=False)), FakeEndpoint()
+    model = make_pool([other, endpoint], calls=1)
+
+    async def run() -> None:
+        await asyncio.gather(model.complete(make_request()), return_exceptions=True)
+        with pytest.raises(SettingsError, match="the endpoints of the pool differ"):
+            await model.complete(make_request())
+        endpoint.served = LISTED
+        for _ in range(60):
+            await asyncio.gather(*(model.complete(make_request()) for _ in range(2)), return_exceptions=True)
+            await asyncio.sleep(1)
+        await model.complete(make_request())
+
+    run_in_virtual_time(run())
+    assert endpoint.starts
+
+
+@pytest.mark.parametrize("first_failure", [0.0, 0.5])
+def test_endpoint_that_returns_with_another_model_is_left_out_until_it_serves_the_first(first_failure: float) -> None:
+    """It was down at the start, or died later."""
+    endpoint, other = FakeEndpoint(fail_between(first_failure, 3)), FakeEndpoint()
+    model = RetryingModel(make_pool([endpoint, other], calls=1), 3)
+
+    async def call_until(end: float) -> None:
+        while get_time() < end:
+            await asyncio.gather(model.complete(make_request()), model.complete(make_request()))
+
+    async def run() -> None:
+        await call_until(1)
+        endpoint.served = ServedModel(is_listed=False)
+        await call_until(60)
+        endpoint.served = LISTED
+        await call_until(120)
+
+    run_in_virtual_time(run())
+    assert not [start for start in endpoint.starts if 3 <= start < 60]
+    assert [check for check in endpoint.checks if 3 <= check < 60], "it is checked again"
+    assert [start for start in endpoint.starts if start > 60]
+    assert len(other.starts) > 100
+
+
+def test_pool_whose_endpoints_all_return_with_another_model_fails_with_cure() -> None:
+    endpoints = [FakeEndpoint(fail_between(0.5, 3)), FakeEndpoint(fail_between(0.5, 3))]
+    model = make_pool(endpoints, calls=1)
 
     async def run() -> None:
         await model.complete(make_request())
-        endpoint.served = ServedModel(is_listed=False)
-        for _ in range(20):
-            calls = [model.complete(make_request()), model.complete(make_request())]
-            await asyncio.gather(*calls, return_exceptions=True)
-        with pytest.raises(SettingsError, match="the endpoints of the pool differ"):
+        for endpoint in endpoints:
+            endpoint.served = ServedModel(is_listed=True, window=4096)
+        for _ in range(2):
+            with pytest.raises(EndpointUnreachable, match="down"):
+                await model.complete(make_request())
+        with pytest.raises(EndpointUnreachable, match=r"none of the 2 .* differ: .* window of 8192 .* same model"):
             await model.complete(make_request())
 
     run_in_virtual_time(run())
+
+
+def test_call_that_waits_for_the_rate_leaves_an_endpoint_that_dies() -> None:
+    """Waiting calls are bound to both endpoints. None of them is sent to the one that has died."""
+    endpoint, other = FakeEndpoint(fail_between(0.5, 1e9)), FakeEndpoint()
+    pool = EndpointPool([endpoint, other], 8, 120.0)
+    rate = RateLimitedModel(pool, 6, clock=get_time)
+    model = RetryingModel(PooledCallsModel(rate, pool), 3)
+
+    async def run() -> None:
+        await asyncio.gather(*(model.complete(make_request(f"number {number}")) for number in range(24)))
+
+    run_in_virtual_time(run())
+    assert len([start for start in endpoint.starts if start > 0.5]) <= 1
+    assert [member.in_flight for member in pool.members] == [0, 0]
+
+
+def test_pool_is_used_by_event_loops_one_after_the_other() -> None:
+    model = make_pool([FakeEndpoint(), FakeEndpoint()], calls=1)
+    assert count_errors(run_calls(model, 8)) == 0
+    assert count_errors(run_calls(model, 8)) == 0
+    assert [member.in_flight for member in model._pool.members] == [0, 0]
+
+
+def test_pool_in_two_event_loops_at_once_is_refused() -> None:
+    model = make_pool([FakeEndpoint(), FakeEndpoint()])
+    first = asyncio.new_event_loop()
+    try:
+        first.run_until_complete(model.complete(make_request()))
+        (error,) = run_calls(model, 1)
+        assert str(error) == "scripted and 1 more is in use by another event loop: open the model again for this one"
+    finally:
+        first.close()
+
+
+def test_endpoint_that_refuses_the_key_for_its_list_of_models_is_not_asked(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("right")
+    with HostileServer(model="m", api_key="other") as wrong:
+        model = load_chat(ModelSettings(name=f"{wrong.url}#m", api_key_file=key), tmp_path)
+        assert isinstance(model, OpenAICompatibleModel)
+
+        async def identify() -> ServedModel:
+            try:
+                return await model.identify()
+            finally:
+                await model.aclose()
+
+        with pytest.raises(EndpointRejected, match=r"rejects the key \(401\)"):
+            asyncio.run(identify())
 
 
 @pytest.mark.parametrize(

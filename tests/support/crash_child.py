@@ -27,6 +27,7 @@ from epicrisis.library.journal import Journal
 from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import PassageTable
+from epicrisis.library.repair import repair_library
 from epicrisis.library.sqlite_table import SqliteTable
 from epicrisis.library.vector_search import VectorSearch
 from epicrisis.library.word_index import WordIndex
@@ -173,7 +174,7 @@ def main(action: str, folder: Path, acknowledged: Path, version: int, count: int
     arm(moment, passes)
     acknowledge(acknowledged)
     if action == "repair":
-        LibraryStore.repair(folder)
+        repair_library(folder)
     elif action == "create":
         library_documents.create(folder).close()
     else:

@@ -260,9 +260,9 @@ def copy(
 @command(examples=["epicrisis library repair ~/lib"])
 def repair(library: LibraryPath, json: Json = False) -> None:
     """Rebuild the word index and the list of documents from the passages."""
-    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.repair import repair_library
 
-    report = LibraryStore.repair(library)
+    report = repair_library(library)
     if json:
         show_json(report)
     else:

@@ -241,6 +241,16 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
         yield OUTGROWN
 
 
+def _fact_counts(removed: RemovalSummary) -> Iterator[str]:
+    """Yield how many structured facts were read, and what they lack."""
+    if removed.facts:
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in removed.facts.items())
+        yield f"structured facts: {counts}"
+    if removed.fact_problems:
+        problems = ", ".join(f"{count:,} {problem}" for problem, count in removed.fact_problems.items())
+        yield f"of structured data: {problems}"
+
+
 def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:
     """Yield what was removed from notes, or left out with them."""
     from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE, RUNNING_LINE, WHOLE_NOTE_KINDS
@@ -264,6 +274,7 @@ def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:
             problems.append(f"{count:,} {'has' if count == 1 else 'have'} {problem}")
     if problems:
         yield f"of {counted(removed.notes, 'note')} {' and '.join(problems)} (--column time=NAME, --time-format)"
+    yield from _fact_counts(removed)
     if removed.other_resources:
         others = ", ".join(f"{count} {name}" for name, count in removed.other_resources.items())
         yield f"resources without a note were not read: {others}"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from epicrisis.corpus import (
-    fhir,
     jsonl,
     medcpt,
     medrag,
@@ -24,6 +23,8 @@ from epicrisis.corpus import (
     zotero,
 )
 from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
+from epicrisis.corpus.fhir import export
+from epicrisis.corpus.fhir.resources import is_fhir
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
@@ -315,7 +316,7 @@ def _choose_readers(
         if format == "fhir":
             if fhir_files:
                 paths = [file.path for file in fhir_files]
-                readers.append((paths, partial(fhir.read_files, [file[:2] for file in fhir_files], cleaning)))
+                readers.append((paths, partial(export.read_files, [file[:2] for file in fhir_files], cleaning)))
             empty = [file for file in group if not file.path.stat().st_size]
             readers += [([file.path], _reader(file, notes_reader, cleaning.removal_log)) for file in empty]
             fhir_files = []
@@ -389,13 +390,13 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         if format == _JSON:
             if path.suffix != ".gz" and path.is_file() and is_csl_json(path):
                 return _REFERENCES
-            return "fhir" if fhir.is_fhir(path) else defaults.get(_JSON)
+            return "fhir" if is_fhir(path) else defaults.get(_JSON)
         # Opening a pipe would wait for its writer.
         if format == "text" and override is None and path.is_file() and is_pubmed_export(path):
             return _REFERENCES
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
-            return format if fhir.is_fhir(path) or not path.stat().st_size else None
+            return format if is_fhir(path) or not path.stat().st_size else None
         if format is None and path.suffix.lower() in CURES and path.is_file():
             return "office" if office.is_newer_format(path) else None
     except OSError:

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,10 @@ class RemovalSummary:
     """Notes whose time could not be parsed; it is in the metadata (`time_given`)."""
     other_resources: Mapping[str, int]
     """FHIR resources that contain no note, by type; Patient and Encounter are counted only if there was no note."""
+    facts: Mapping[str, int] = field(default_factory=dict)
+    """Structured facts that were read, by kind."""
+    fact_problems: Mapping[str, int] = field(default_factory=dict)
+    """What is missing in facts, or was not read of their tables: `units that are not UCUM`."""
 
 
 class RemovalLog:
@@ -56,6 +60,8 @@ class RemovalLog:
         self.notes = self.without_time = self.time_not_read = 0
         self.other_resources: Counter[str] = Counter()
         self.identity_resources: Counter[str] = Counter()
+        self.facts: Counter[str] = Counter()
+        self.fact_problems: Counter[str] = Counter()
         self._notes: Counter[str] = Counter()
         self._characters: Counter[str] = Counter()
         self._texts: dict[str, set[int]] = {}
@@ -91,8 +97,8 @@ class RemovalLog:
 
     @property
     def has_sources(self) -> bool:
-        """Whether a source of notes was read."""
-        return bool(self._names)
+        """Whether a source of notes or facts was read."""
+        return bool(self._names or self.facts or self.other_resources)
 
     def summary(self) -> RemovalSummary:
         """Return the counts so far."""
@@ -106,6 +112,8 @@ class RemovalLog:
             without_time=self.without_time,
             time_not_read=self.time_not_read,
             other_resources=dict(sorted(resources.items())),
+            facts=dict(sorted(self.facts.items())),
+            fact_problems=dict(sorted(self.fact_problems.items())),
         )
 
     def write_to(self, folder: Path) -> None:

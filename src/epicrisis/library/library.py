@@ -33,7 +33,7 @@ from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, StoredPassage, check_documents, check_scope, sql_in
-from epicrisis.library.remote_store import check_in_folder, load_engine
+from epicrisis.library.remote_store import load_engine
 from epicrisis.library.retraction_marking import (
     compute_marks,
     find_changed_marks,
@@ -474,27 +474,3 @@ class LibraryStore:
         """Return a summary, with the agreement of the parts. Takes seconds for millions of passages."""
         with self._thread_lock:
             return self._parts.info(self.manifest)
-
-    @classmethod
-    def repair(cls, path: Path | str) -> LibraryInfo:
-        """Rebuild the word index and the table of documents from the passages. After a kill, repeat the call.
-
-        An incomplete new library becomes empty. Raises LibraryDamaged for lost passages, LibraryBusy and StorageError.
-        """
-        folder = library_folder(path).absolute()
-        check_in_folder(folder, "library repair", "restore a backup of the database, and rebuild indexes with REINDEX")
-        if (module := load_engine(folder)) is not None:
-            report: LibraryInfo = module.repair_library(folder)
-            return report
-        manifests.read_manifest(folder)
-        lock = parts.acquire_lock(folder)
-        try:
-            manifest = manifests.read_manifest(folder)
-            if manifest.complete:
-                parts.rebuild_from_passages(folder, manifest.dimensions)
-            else:
-                cls._build(folder, manifest, lock)._parts.close()
-        finally:
-            lock.release()
-        with cls.open(folder) as library:
-            return library.info()

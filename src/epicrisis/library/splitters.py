@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
-from epicrisis.clinical_facts import FACTS, select_rows
+from epicrisis.clinical_facts import FACTS, is_fact_list, select_rows
 from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_characters
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.errors import InputError
@@ -33,6 +33,7 @@ def split_document(
         pieces = split_by_characters(document)
     else:
         pieces = build_passages(document, [(0, len(document.text))])
+    has_facts = is_fact_list(document.metadata.get(FACTS))
     passages = []
     for passage in pieces:
         # A passage has its own page and section instead of the document's lists of both.
@@ -44,8 +45,8 @@ def split_document(
         if _is_section_list(sections):
             del metadata["sections"]
             _add_places(metadata, "section", passage, _list_section_changes(sections))
-        if rows := metadata.pop(FACTS, None):
-            metadata[FACTS] = select_rows(rows, passage.start, passage.end)
+        if has_facts:
+            metadata[FACTS] = select_rows(metadata[FACTS], passage.start, passage.end)
         passages.append(replace(passage, metadata=metadata))
     return tuple(passages)
 

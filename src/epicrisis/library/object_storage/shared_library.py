@@ -16,6 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from epicrisis.errors import EpicrisisError, LibraryBusy
+from epicrisis.library import repair
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
@@ -178,7 +179,7 @@ def repair_library(folder: Path) -> LibraryInfo:
     replica.forget_state()
     writer = SharedWriter.open(replica)
     try:
-        info = LibraryStore.repair(writer.folder)
+        info = repair.repair_library(writer.folder)
         writer.publish()
     finally:
         writer.release()

@@ -5,7 +5,8 @@ endpoint is overloaded. An endpoint that fails is left out, and checked again af
 with the fewest calls in flight.
 
 `PooledCallsModel` assigns an endpoint to each call, outside the layers of rate and budget: a call that waits holds
-nothing of theirs. `EndpointPool` is the innermost model and sends the call there.
+nothing of theirs. `EndpointPool` is the innermost model and sends the call there, or to another endpoint if that one
+was left out while the call waited for the rate.
 """
 
 from __future__ import annotations
@@ -66,6 +67,11 @@ class _Member:
         self.overloads = 0
         self.last_cut = -math.inf
         self.failure: EpicrisisError | None = None
+        """Why it was left out. SettingsError: it serves another model."""
+        self.is_new = True
+        """Whether its first check has not ended."""
+        self.is_misconfigured = False
+        """Whether it served another model at its first check, and no check since has let it take part."""
         self.check: asyncio.Task[None] | None = None
 
     def admits(self, now: float) -> bool:
@@ -99,8 +105,30 @@ class _Member:
         self.resting_until = max(self.resting_until, now + self.pause)
 
 
-_assigned: ContextVar[_Member] = ContextVar("assigned")
-"""The endpoint of the running call."""
+class _Place:
+    """The place of a running call at an endpoint. Leave it exactly once."""
+
+    def __init__(self, member: _Member) -> None:
+        self.member = member
+        member.in_flight += 1
+
+    def leave(self) -> None:
+        self.member.in_flight -= 1
+
+    def move(self, members: Sequence[_Member], now: float) -> None:
+        """Change to the endpoint with the fewest calls if this one was left out, and another one works.
+
+        It may then have more than its limit: the calls that it counts include those that wait for the rate.
+        """
+        working = [member for member in members if not member.is_out and now >= member.resting_until]
+        if self.member.is_out and working:
+            self.leave()
+            self.member = min(working, key=lambda member: member.in_flight)
+            self.member.in_flight += 1
+
+
+_place: ContextVar[_Place] = ContextVar("place")
+"""The place of the running call."""
 
 
 class EndpointPool:
@@ -117,13 +145,15 @@ class EndpointPool:
         self.name = f"{models[0].name} and {len(models) - 1} more"
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        return await _assigned.get().model.complete(request, on_delta)
+        place = _place.get()
+        place.move(self.members, asyncio.get_running_loop().time())
+        return await place.member.model.complete(request, on_delta)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
-        return await _assigned.get().model.count_tokens(messages)
+        return await _place.get().member.model.count_tokens(messages)
 
     async def capabilities(self) -> Capabilities:
-        return await _assigned.get().model.capabilities()
+        return await _place.get().member.model.capabilities()
 
     async def fingerprint(self) -> str:
         return await self.members[0].model.fingerprint()
@@ -146,25 +176,27 @@ class EndpointPool:
 class PooledCallsModel(Layer):
     """Assigns an endpoint of the pool to each call, and learns from its outcome. Further calls wait in order.
 
-    Raises SettingsError if the endpoints serve different models, and the last endpoint's error if none works.
+    An endpoint that returns with another model is left out until it serves the first one again. Raises SettingsError
+    while an endpoint serves another model since the start, and an endpoint's error if none works. Use it from one event
+    loop, or from several one after the other.
     """
 
     def __init__(self, inner: ChatModel, pool: EndpointPool) -> None:
         super().__init__(inner)
         self._pool = pool
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
         self._served: tuple[str, ServedModel] | None = None
         """The first endpoint that answered, and what it serves."""
-        self._mismatch: str | None = None
         self._fault: Exception | None = None
         """An error of a check that no endpoint causes."""
 
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
-        async with self._assign() as member:
+        async with self._assign() as place:
             reply = await self._inner.complete(request, on_delta)
             # Not for the questions below: they are mostly answered from memory.
-            member.note_reply()
+            place.member.note_reply()
             return reply
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -180,53 +212,69 @@ class PooledCallsModel(Layer):
         self._changed.set()
 
     @asynccontextmanager
-    async def _assign(self) -> AsyncIterator[_Member]:
+    async def _assign(self) -> AsyncIterator[_Place]:
         """Hold a place at an endpoint, to which the pool sends the calls of the body."""
-        member = await self._take_place()
-        loop = asyncio.get_running_loop()
-        start, token = loop.time(), _assigned.set(member)
+        loop = self._join_loop()
+        place = await self._take_place(loop)
+        start, token = loop.time(), _place.set(place)
         try:
-            yield member
+            yield place
         except (EndpointBusy, EndpointTimeout) as error:
-            member.note_overload(error, start, loop.time())
+            place.member.note_overload(error, start, loop.time())
             if error.retry_after is not None:
                 # The queue waits as long as the endpoint asks, or takes another one.
                 error.retry_after = 0.0
             raise
         except EndpointUnreachable as error:
-            member.leave_out(error, loop.time())
+            place.member.leave_out(error, loop.time())
             raise
         except EndpointRejected as error:
             if not error.rejects_all:
                 raise
             # The others may accept it. As it fails at once, this endpoint would soon get most of the calls.
-            member.leave_out(error, loop.time())
+            place.member.leave_out(error, loop.time())
             raise EndpointUnreachable(error.message, usage=error.usage) from None
         finally:
-            _assigned.reset(token)
-            member.in_flight -= 1
+            _place.reset(token)
+            place.leave()
             self._changed.set()
 
-    async def _take_place(self) -> _Member:
-        """Return the endpoint with the fewest calls in flight, with this one added."""
+    def _join_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the running event loop, and replace what belonged to an earlier one.
+
+        Raises ChatError if the earlier one is still open: its calls wait for the same endpoints.
+        """
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None and not self._loop.is_closed():
+                raise ChatError(f"{self.name} is in use by another event loop: open the model again for this one")
+            self._loop, self._queue, self._changed = loop, asyncio.Lock(), asyncio.Event()
+            for member in self._pool.members:
+                member.in_flight, member.check = 0, None
+        return loop
+
+    async def _take_place(self, loop: asyncio.AbstractEventLoop) -> _Place:
+        """Return a place at the endpoint with the fewest calls in flight."""
         async with self._queue:
             while True:
                 now = loop.time()
-                if self._mismatch is not None:
-                    raise SettingsError(self._mismatch)
                 if self._fault is not None:
                     raise self._fault
                 if self._pool.is_closed:
                     raise ChatError(f"{self.name} was closed: open the model again, and repeat the call")
                 self._start_checks(now)
+                self._check_settings()
                 free = [member for member in self._pool.members if member.admits(now)]
                 if free:
-                    member = min(free, key=lambda member: member.in_flight)
-                    member.in_flight += 1
-                    return member
+                    return _Place(min(free, key=lambda member: member.in_flight))
                 self._check_patience(now)
                 await self._wait(now)
+
+    def _check_settings(self) -> None:
+        """Raise the error of an endpoint that serves another model since the start."""
+        for member in self._pool.members:
+            if member.is_misconfigured and member.failure is not None:
+                raise SettingsError(member.failure.message)
 
     async def _wait(self, now: float) -> None:
         """Wait until a call or a check has ended, or an endpoint may be asked again."""
@@ -244,23 +292,25 @@ class PooledCallsModel(Layer):
                 member.check = asyncio.create_task(self._check(member))
 
     async def _check(self, member: _Member) -> None:
-        """Let the endpoint take part if it answers. One that serves another model ends all calls."""
+        """Let the endpoint take part if it answers and serves the model of the others."""
         try:
             served = await member.model.identify()
+            if self._served is None:
+                self._served = member.model.name, served
+            if (mismatch := _explain_mismatch(*self._served, member.model.name, served)) is not None:
+                member.is_misconfigured = member.is_misconfigured or member.is_new
+                raise SettingsError(mismatch)
         except EpicrisisError as error:
             member.failure = error
             member.rest(asyncio.get_running_loop().time())
         except Exception as error:  # noqa: BLE001 - the calls that wait for the check raise it
             self._fault = error
         else:
-            if self._served is None:
-                self._served = member.model.name, served
-            self._mismatch = self._mismatch or _explain_mismatch(*self._served, member.model.name, served)
             if member.failure is not None:
                 member.limit, member.threshold = 1.0, float(member.most)
-            member.is_out, member.failure, member.overloads = False, None, 0
+            member.is_out, member.is_misconfigured, member.failure, member.overloads = False, False, None, 0
         finally:
-            member.check = None
+            member.is_new, member.check = False, None
             self._changed.set()
 
     def _check_patience(self, now: float) -> None:
@@ -277,8 +327,8 @@ class PooledCallsModel(Layer):
         if any(member.failure is None for member in members):
             return
         has_waited = now - max(member.out_since for member in members) > self._pool.patience
-        # A wrong key stays wrong.
-        is_hopeless = all(isinstance(member.failure, EndpointRejected) for member in members)
+        # A wrong key stays wrong, and a model is not exchanged in a minute.
+        is_hopeless = all(isinstance(member.failure, (EndpointRejected, SettingsError)) for member in members)
         if (has_waited or is_hopeless) and (failure := members[0].failure) is not None:
             raise EndpointUnreachable(f"none of the {len(members)} endpoints works. The first: {failure.message}")
 

@@ -174,10 +174,17 @@ class OpenAICompatibleModel:
 
     @_drop_causes
     async def identify(self) -> ServedModel:
-        """Return what the endpoint serves now. It is asked each time. Raises ChatError if it does not answer."""
+        """Return what the endpoint serves now. It is asked each time.
+
+        Raises ChatError if it does not answer, or does not accept the key. One without a list of models says nothing.
+        """
         try:
             listing = await self._fetch("/models", None)
-        except (EndpointRejected, ReplyInvalid):
+        except EndpointRejected as error:
+            if error.rejects_key:
+                raise
+            return ServedModel()
+        except ReplyInvalid:
             return ServedModel()
         return read_served_model(listing, await self._get_model())
 

@@ -189,9 +189,12 @@ def _map_status(response: ErrorResponse, host: str, reason: str) -> ChatError:
     if status in (401, 403):
         service = find_service(host)
         key_name = f"{service.key_variable}, " if service is not None else ""
-        return _reject_all(
+        error = _reject_all(
             f"{host} rejects the key ({status}): check {key_name}the variable that api_key_env names, or api_key_file"
         )
+        # A key may be valid without the right to list models, for which services return 403.
+        error.rejects_key = status == 401
+        return error
     if status == 404:
         return _reject_all(f"{host} has no such model or path (404){reason}: check the URL and the model's name")
     if status < 400:

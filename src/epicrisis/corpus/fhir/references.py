@@ -11,14 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from epicrisis.corpus.fhir.facts import FACT_TYPES
+from epicrisis.corpus.fhir.medications import NamedCodes, describe_medication
+from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list
 from epicrisis.corpus.reader_base import PatientIdentity
 
-Resource: TypeAlias = Mapping[str, Any]
 _NoteKey: TypeAlias = tuple[str, str]
 """Patient and id of a document."""
 
-WITHDRAWN = ("entered-in-error", "cancelled")
-_PATIENT, _ENCOUNTER, _DOCUMENT = "Patient", "Encounter", "DocumentReference"
+_PATIENT, _ENCOUNTER, _DOCUMENT, _MEDICATION = "Patient", "Encounter", "DocumentReference", "Medication"
 _VERSION = "/_history/"
 _SUPERSEDES = ("replaces", "transforms")
 _STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
@@ -57,6 +58,8 @@ class FhirReferences:
     contradictory: list[PatientIdentity] = field(default_factory=list)
     """Identities in a second resource of a patient that differ from the first."""
     superseded: set[_NoteKey] = field(default_factory=set)
+    medications: dict[str, NamedCodes] = field(default_factory=dict)
+    """Words and codes of the Medication resources by id."""
     replacing: list[Resource] = field(default_factory=list)
     """The documents of one file that replace others."""
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -85,17 +88,24 @@ def record_resource(resource: Resource, references: FhirReferences) -> None:
             references.stays[resource_id] = _build_stay(resource_id, resource)
         else:
             _record_person(resource_id, resource, references)
-    elif kind in ("DocumentReference", "Observation"):
-        for target_kind, reference in _references(resource):
-            link = str(reference.get("reference") or "") if isinstance(reference, dict) else ""
-            reference_kind, reference_id = _split_address(link)
-            if reference_kind == target_kind and reference_id:
-                # A relative reference belongs to the server of its resource.
-                server = _server(link, target_kind) or _server(address, kind)
-                _record_id(target_kind, reference_id, "", references, server)
-        subject = resource.get("subject")
-        if isinstance(subject, dict) and not subject.get("reference") and isinstance(subject.get("identifier"), dict):
-            references.subject_identifiers.add(_identifier(subject["identifier"]))
+    elif kind == _MEDICATION:
+        references.medications[resource_id] = describe_medication(resource)
+    elif kind == _DOCUMENT or kind in FACT_TYPES:
+        _record_subject(kind, address, resource, references)
+
+
+def _record_subject(kind: str, address: str, resource: Resource, references: FhirReferences) -> None:
+    """Record whom and which encounter a note or a fact is about. Raises ValueError if an id may belong to two."""
+    for target_kind, reference in _references(resource):
+        link = str(reference.get("reference") or "") if isinstance(reference, dict) else ""
+        reference_kind, reference_id = _split_address(link)
+        if reference_kind == target_kind and reference_id:
+            # A relative reference belongs to the server of its resource.
+            server = _server(link, target_kind) or _server(address, kind)
+            _record_id(target_kind, reference_id, "", references, server)
+    subject = _subject(resource)
+    if isinstance(subject, dict) and not subject.get("reference") and isinstance(subject.get("identifier"), dict):
+        references.subject_identifiers.add(_identifier(subject["identifier"]))
 
 
 def _record_person(patient: str, resource: Resource, references: FhirReferences) -> None:
@@ -201,9 +211,14 @@ def _is_dict(value: Any) -> bool:
 
 def find_patient(resource: Resource, references: FhirReferences) -> str:
     """Return the id of the resource's patient. Raises ValueError if it is unknown."""
-    if patient := _resolve_reference(resource.get("subject"), references, _PATIENT):
+    if patient := _resolve_reference(_subject(resource), references, _PATIENT):
         return patient
     raise ValueError("names no patient, and every note needs one; export it with its subject")
+
+
+def find_medication(reference: Any, references: FhirReferences) -> NamedCodes:
+    """Return words and codes of the Medication resource that is referred to; empty if no file has it."""
+    return references.medications.get(_resolve_reference(reference, references, _MEDICATION), ("", ()))
 
 
 def find_encounter(resource: Resource, references: FhirReferences) -> str:
@@ -214,12 +229,19 @@ def find_encounter(resource: Resource, references: FhirReferences) -> str:
     return ""
 
 
+def _subject(resource: Resource) -> Any:
+    return resource.get("subject") or resource.get("patient")
+
+
 def _references(resource: Resource) -> Iterator[tuple[str, Any]]:
     """Yield each reference with the type that it may name."""
     # Encounters are in a list of the context in R4's documents, in a list in R5's, and alone in observations.
-    yield _PATIENT, resource.get("subject")
+    yield _PATIENT, _subject(resource)
     context = resource.get("context")
-    encounters = context.get("encounter") if isinstance(context, dict) else resource.get("encounter") or context
+    if isinstance(context, dict) and "reference" not in context:
+        encounters = context.get("encounter")
+    else:
+        encounters = resource.get("encounter") or context
     for encounter in as_list(encounters):
         yield _ENCOUNTER, encounter
 
@@ -281,10 +303,3 @@ def _web_address(address: str) -> str:
 def _server(address: str, kind: str) -> str:
     """Return `a.example/fhir` of `http://a.example/fhir/Patient/1`; empty for an address of another form."""
     return _web_address(address).rpartition(f"/{kind}/")[0].rstrip("/") if _split_address(address)[0] == kind else ""
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return a list as it is, None as an empty list, and anything else as a list of one."""
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]

@@ -1,0 +1,275 @@
+"""Turn structured facts of patients into documents with a line for each fact.
+
+with FactSpool() as spool:
+    spool.add(FactRecord("p1", "fhir:Observation/1", entries))
+    for document in spool.documents(log): ...
+
+A document has the facts of one patient, day, kind and encounter. A single fact has too few words to be found by
+meaning. The id does not depend on the text, so that a later export of the day replaces the document.
+
+The facts of all files are stored in a private temporary file until the last one is read, since the facts of one day
+can be anywhere in an export. Memory holds the facts of one patient at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+from epicrisis.clinical_facts import FACTS, ClinicalFact, write_facts
+from epicrisis.corpus.fact_lines import group_label, write_line
+from epicrisis.corpus.note_documents import SOURCE
+from epicrisis.corpus.note_times import parse_note_time
+from epicrisis.corpus.reader_base import DeletedDocument
+from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.temporary_folders import TemporaryFolder
+from epicrisis.types import Document
+from epicrisis.ucum import to_ucum
+
+_PREFIX = "epicrisis-facts-"
+_BATCH = 5_000
+"""Rows written together."""
+_SCHEMA = """
+PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+CREATE TABLE record(patient TEXT, source TEXT, version TEXT, is_withdrawn INTEGER, entries TEXT);
+CREATE TABLE stay(encounter TEXT PRIMARY KEY, admitted TEXT, discharged TEXT, is_visit INTEGER) WITHOUT ROWID;
+CREATE TABLE name(patient TEXT PRIMARY KEY, name TEXT) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FactEntry:
+    """A fact whose offsets are not known yet, and what its line says beyond the fact."""
+
+    fact: ClinicalFact
+    since: str = ""
+    """When the record had it, a partial ISO date: the day of its document. Empty: the fact's own time."""
+    written_unit: str = ""
+    """The unit as written; empty: the fact's unit."""
+    remark: str = ""
+    """Text of the source at the end of the line, such as a comment."""
+    written_time: str = ""
+    """The time as written, if it could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactRecord:
+    """All facts of one row or resource."""
+
+    patient: str
+    source: str
+    """`fhir:Observation/1`. Of several versions of a source, the latest is used."""
+    entries: tuple[FactEntry, ...]
+    version: str | None = None
+    """Orders versions of the source, later ones last; equal ones are in their order. None: rows of a table, which
+    are all used, except for repetitions."""
+    is_withdrawn: bool = False
+    """Whether the source was entered in error: its facts are removed from the documents they would be in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """The days of a hospital stay, or an encounter that is no stay."""
+
+    admitted: str = ""
+    discharged: str = ""
+    is_visit: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _DocumentKey:
+    patient: str
+    day: str
+    encounter: str
+    label: str
+
+    @property
+    def document_id(self) -> str:
+        return f"note:{self.patient}:{self.day}:{self.encounter}:{self.label}"
+
+
+@dataclass(slots=True)
+class _Group:
+    """The entries of a document. Without entries, the document has been withdrawn."""
+
+    entries: list[FactEntry] = field(default_factory=list)
+
+
+class FactSpool:
+    """Store facts of many patients in a private temporary file, and return them as documents. A context manager.
+
+    Raises OSError if the temporary folder cannot be written.
+    """
+
+    def __init__(self) -> None:
+        self._folder = TemporaryFolder(_PREFIX)
+        # Sorting uses files of SQLite's own, which it removes from the folder when it opens them.
+        self._database = sqlite3.connect(self._folder.path / "facts", isolation_level=None, check_same_thread=False)
+        self._database.executescript(_SCHEMA)
+        self._rows: list[tuple[str, str, str | None, bool, str]] = []
+        self._database.execute("BEGIN")
+
+    def __enter__(self) -> FactSpool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the temporary file. Idempotent."""
+        self._database.close()
+        self._folder.close()
+
+    def add(self, record: FactRecord) -> None:
+        """Store the facts of a record."""
+        entries = json.dumps([_pack(entry) for entry in record.entries], ensure_ascii=False)
+        self._rows.append((record.patient, record.source, record.version, record.is_withdrawn, entries))
+        if len(self._rows) >= _BATCH:
+            self._write()
+
+    def add_stay(self, encounter: str, stay: Stay) -> None:
+        """Store the days of a stay for the documents of its encounter."""
+        days = []
+        for time in (stay.admitted, stay.discharged):
+            parsed = parse_note_time(time)
+            days.append(parsed[0] if parsed else "")
+        values = (encounter, *days, stay.is_visit)
+        self._database.execute("INSERT OR REPLACE INTO stay VALUES (?, ?, ?, ?)", values)
+
+    def find_stay(self, encounter: str) -> Stay | None:
+        """Return the days of an encounter, or None if no file describes it."""
+        query = "SELECT admitted, discharged, is_visit FROM stay WHERE encounter = ?"
+        row = self._database.execute(query, (encounter,)).fetchone()
+        return None if row is None else Stay(row[0], row[1], bool(row[2]))
+
+    def add_name(self, patient: str, name: str) -> None:
+        """Store a patient's name for the documents."""
+        self._database.execute("INSERT OR REPLACE INTO name VALUES (?, ?)", (patient, name))
+
+    def documents(self, log: RemovalLog) -> Iterator[Document | DeletedDocument]:
+        """Yield the documents by patient and day, and the deletion of those whose facts were all withdrawn.
+
+        Facts are counted in the log by kind.
+        """
+        self._write()
+        query = "SELECT patient, source, version, is_withdrawn, entries FROM record ORDER BY patient, rowid"
+        patient: str | None = None
+        records: list[FactRecord] = []
+        for patient_id, source, version, is_withdrawn, entries in self._database.execute(query):
+            if patient_id != patient:
+                yield from self._build_documents(records, log)
+                patient, records = patient_id, []
+            unpacked = tuple(map(_unpack, json.loads(entries)))
+            records.append(FactRecord(patient_id, source, unpacked, version, bool(is_withdrawn)))
+        yield from self._build_documents(records, log)
+
+    def _write(self) -> None:
+        self._database.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?)", self._rows)
+        self._rows.clear()
+
+    def _build_documents(self, records: Iterable[FactRecord], log: RemovalLog) -> Iterator[Document | DeletedDocument]:
+        """Yield the documents of one patient."""
+        groups: dict[_DocumentKey, _Group] = {}
+        latest = _select_latest(records)
+        for record in records:
+            for entry in record.entries:
+                group = groups.setdefault(_find_key(record.patient, entry), _Group())
+                if latest.get(_identify(record)) is record and not record.is_withdrawn:
+                    group.entries.append(entry)
+        for key, group in sorted(groups.items(), key=lambda item: item[0]):
+            if group.entries:
+                yield self._build_document(key, group, log)
+            else:
+                yield DeletedDocument(key.document_id, patient=key.patient)
+
+    def _build_document(self, key: _DocumentKey, group: _Group, log: RemovalLog) -> Document:
+        group.entries.sort(key=_line_order)
+        lines, facts, offset = [], [], 0
+        for entry in group.entries:
+            line = write_line(entry.fact, key.day, entry.written_unit, _full_remark(entry))
+            lines.append(line)
+            facts.append(replace(entry.fact, start=offset, end=offset + len(line)))
+            offset += len(line) + 1
+            _count_fact(entry, log)
+        stay = self.find_stay(key.encounter) or Stay()
+        name = self._database.execute("SELECT name FROM name WHERE patient = ?", (key.patient,)).fetchone()
+        metadata: dict[str, Any] = {
+            "note_type": key.label,
+            "visit" if stay.is_visit else "encounter": key.encounter,
+            "patient_name": name[0] if name else "",
+            "admitted": stay.admitted,
+            "discharged": stay.discharged,
+            "time_missing": not key.day,
+            FACTS: write_facts(facts),
+        }
+        title = key.label[:1].upper() + key.label[1:]
+        return Document(
+            id=key.document_id,
+            text="\n".join(lines),
+            title=f"{title}, {key.day}" if key.day else title,
+            source=SOURCE,
+            date=key.day or None,
+            patient=key.patient,
+            metadata={name: value for name, value in metadata.items() if value},
+        )
+
+
+def _full_remark(entry: FactEntry) -> str:
+    if not entry.written_time:
+        return entry.remark
+    return f"{entry.remark} Time as written: {entry.written_time}.".strip()
+
+
+def _count_fact(entry: FactEntry, log: RemovalLog) -> None:
+    fact = entry.fact
+    log.facts[fact.kind] += 1
+    if entry.written_time:
+        log.fact_problems["with a time that could not be read"] += 1
+    elif fact.time is None:
+        log.fact_problems["without a time"] += 1
+    if fact.number is not None and fact.unit and fact.unit == entry.written_unit and not to_ucum(fact.unit):
+        log.fact_problems["with a unit that has no UCUM code"] += 1
+
+
+def _identify(record: FactRecord) -> tuple[str, str]:
+    """Return what is equal for versions of one resource, or for repetitions of one row."""
+    return record.source, "" if record.version is not None else repr(record.entries)
+
+
+def _select_latest(records: Iterable[FactRecord]) -> Mapping[tuple[str, str], FactRecord]:
+    """Return the latest version of each record. A version without a time is as late as its place."""
+    latest: dict[tuple[str, str], FactRecord] = {}
+    for record in records:
+        key = _identify(record)
+        previous = latest.get(key)
+        is_older = previous and previous.version and record.version and record.version < previous.version
+        if not is_older and (previous is None or record.version is not None):
+            latest[key] = record
+    return latest
+
+
+def _find_key(patient: str, entry: FactEntry) -> _DocumentKey:
+    fact = entry.fact
+    day = max((entry.since or "")[:10], (fact.time or "")[:10])
+    return _DocumentKey(patient, day, fact.encounter, group_label(fact))
+
+
+def _line_order(entry: FactEntry) -> str:
+    return entry.fact.time or ""
+
+
+def _pack(entry: FactEntry) -> list[Any]:
+    (row,) = write_facts([entry.fact])
+    return [row, entry.since, entry.written_unit, entry.remark, entry.written_time]
+
+
+def _unpack(values: list[Any]) -> FactEntry:
+    row, *texts = values
+    fact = ClinicalFact(**{**row, "codes": tuple(row.get("codes", ()))})
+    return FactEntry(fact, *texts)

@@ -1,0 +1,362 @@
+"""Structured facts of FHIR resources: results, problems, allergies, procedures, immunizations and encounters.
+
+for record in read_facts(resource, patient, encounter, medications): ...
+
+What is not known before a later day is a fact of that day: the end of a problem, a result that was reported later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from epicrisis.clinical_facts import ClinicalFact, FactKind
+from epicrisis.corpus.fact_documents import FactEntry, FactRecord
+from epicrisis.corpus.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
+from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list
+from epicrisis.corpus.fhir.values import (
+    concept_codes,
+    join_concepts,
+    read_concept,
+    read_interpretation,
+    read_period,
+    read_quantity,
+    read_range,
+    read_time,
+    read_value,
+    reported_since,
+)
+
+_ENTERED_IN_ERROR = "entered-in-error"
+_VITAL_SIGNS = frozenset(
+    f"loinc:{code}"
+    for code in (
+        *("8867-4", "9279-1", "8310-5", "8331-1", "8480-6", "8462-4", "8478-0", "85354-9", "2708-6", "59408-5"),
+        *("29463-7", "3141-9", "8302-2", "39156-5", "55284-4", "8328-7", "9843-4", "8289-1", "85353-1"),
+    )
+)
+"""Vital signs by LOINC: rates, temperature, pressures, saturation, weight, height."""
+_PAST_PROBLEM = ("resolved", "inactive", "remission")
+_TIME_FIELDS = (
+    *("effectiveDateTime", "effectiveInstant", "issued", "recordedDate", "onsetDateTime", "authoredOn"),
+    *("performedDateTime", "occurrenceDateTime", "dateAsserted", "whenHandedOver"),
+)
+
+
+def read_facts(
+    resource: Resource, patient: str, encounter: str, discharged: str, find_medication: FindMedication
+) -> FactRecord | None:
+    """Return the facts of a resource of `FACT_TYPES`. None: it is valid, but states none.
+
+    `discharged`: the end of its encounter, empty if not known. Raises ValueError if it cannot be read.
+    """
+    kind, resource_id = str(resource["resourceType"]), str(resource.get("id") or "")
+    source = f"fhir:{kind}/{resource_id}" if resource_id else ""
+    if kind in MEDICATION_TYPES:
+        entries = read_medication(resource, source, encounter, find_medication)
+    elif kind == "Condition":
+        entries = _read_condition(resource, source, encounter, read_time(discharged))
+    else:
+        entries = _READERS[kind](resource, source, encounter)
+    if not entries:
+        return None
+    if written := _unread_time(resource, entries):
+        entries = [replace(entry, written_time=written) for entry in entries]
+    meta = resource.get("meta")
+    version = str(meta.get("lastUpdated") or "") if isinstance(meta, dict) else ""
+    return FactRecord(patient, source, tuple(entries), version if source else None, is_withdrawn(resource))
+
+
+def _unread_time(resource: Resource, entries: Sequence[FactEntry]) -> str:
+    """Return a time as written, if the resource has one and none could be read."""
+    if any(entry.fact.time for entry in entries):
+        return ""
+    times = (resource.get(name) for name in _TIME_FIELDS)
+    return next((time for time in times if isinstance(time, str) and time.strip()), "")
+
+
+def is_withdrawn(resource: Resource) -> bool:
+    """Return whether the resource was entered in error. A cancelled observation has no result either."""
+    if resource.get("resourceType") == "Observation" and resource.get("status") in WITHDRAWN:
+        return True
+    return resource.get("status") == _ENTERED_IN_ERROR or _ENTERED_IN_ERROR in concept_codes(
+        resource.get("verificationStatus")
+    )
+
+
+def _read_observation(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+    name, codes = read_concept(resource.get("code"))
+    kind, category = _observation_kind(resource, codes)
+    period = read_period(resource.get("effectivePeriod"))
+    issued = read_time(resource.get("issued"))
+    time = read_time(resource.get("effectiveDateTime"), resource.get("effectiveInstant"), period[0]) or issued
+    status = str(resource.get("status") or "")
+    notes = " ".join(str(note["text"]) for note in as_list(resource.get("note")) if note.get("text"))
+    site = join_concepts(resource.get("bodySite"))
+    entries = []
+    for part in (resource, *as_list(resource.get("component"))):
+        value = read_value(part)
+        if not value.text:
+            continue
+        part_name, part_codes = (name, codes) if part is resource else read_concept(part.get("code"))
+        if part is not resource and not _VITAL_SIGNS.intersection(part_codes):
+            part_name = f"{name}, {part_name}" if name else part_name
+        fact = ClinicalFact(
+            kind,
+            part_name or "Observation",
+            0,
+            0,
+            time=time or None,
+            codes=part_codes,
+            value=value.text,
+            number=value.number,
+            comparator=value.comparator,
+            unit=value.unit,
+            reference_range="; ".join(filter(None, map(read_range, as_list(part.get("referenceRange"))))),
+            interpretation=read_interpretation(part.get("interpretation")),
+            status=status if status != "final" else "",
+            category=category,
+            encounter=encounter,
+            source=source,
+        )
+        remark = " ".join(filter(None, (f"Site: {site}." if site else "", notes)))
+        entries.append(FactEntry(fact, reported_since(time, issued), value.written_unit, remark))
+    if not entries and is_withdrawn(resource):
+        # Its day is known, from which an earlier version is removed.
+        fact = ClinicalFact(kind, name, 0, 0, time=time or None, category=category, encounter=encounter)
+        return [FactEntry(fact)]
+    if not entries and not resource.get("hasMember"):
+        raise ValueError("has no value that can be read")
+    return entries
+
+
+def _observation_kind(resource: Resource, codes: Sequence[str]) -> tuple[FactKind, str]:
+    """Return the kind of an observation, and its category if the kind does not say it."""
+    categories = concept_codes(resource.get("category"))
+    words = join_concepts(as_list(resource.get("category"))[:1]).replace("-", " ").lower()
+    if "laboratory" in categories or words == "laboratory":
+        return "laboratory", ""
+    if "vital-signs" in categories or words == "vital signs" or _VITAL_SIGNS.intersection(codes):
+        return "vital-sign", ""
+    return "observation", words
+
+
+def _read_condition(resource: Resource, source: str, encounter: str, discharged: str) -> list[FactEntry]:
+    name, codes = read_concept(resource.get("code"))
+    if not name:
+        raise ValueError("names no problem; export it with its code or text")
+    onset, abatement = _event_time(resource, "onset"), _event_time(resource, "abatement")
+    recorded = read_time(resource.get("recordedDate"), resource.get("assertedDate"), resource.get("dateRecorded"))
+    clinical = next(iter(sorted(concept_codes(resource.get("clinicalStatus")))), "")
+    verification = sorted(concept_codes(resource.get("verificationStatus")) - {"confirmed", ""})
+    is_diagnosis = "encounter-diagnosis" in concept_codes(resource.get("category"))
+    remarks = [join_concepts(resource.get("severity")), join_concepts(resource.get("bodySite"))]
+    remarks += [_written_event(resource, "onset"), _note_text(resource)]
+    is_past = bool(abatement) or clinical in _PAST_PROBLEM or _has_event(resource, "abatement")
+    # A diagnosis of an encounter is complete when the encounter ends.
+    since = recorded or ("" if onset else discharged)
+    fact = ClinicalFact(
+        "problem",
+        name,
+        0,
+        0,
+        event="start" if onset else "state",
+        time=onset or since or None,
+        codes=codes,
+        status=", ".join(filter(None, ("" if is_past else clinical, *verification))),
+        category="encounter-diagnosis" if is_diagnosis else "",
+        encounter=encounter,
+        source=source,
+    )
+    entries = [FactEntry(fact, since, remark=_join_remarks(remarks))]
+    if is_past:
+        entries.append(_end_entry(fact, clinical or "resolved", abatement, _written_event(resource, "abatement")))
+    return entries
+
+
+def _end_entry(fact: ClinicalFact, status: str, time: str, remark: str) -> FactEntry:
+    """Return the end of a problem or allergy, without a time if it is not known."""
+    end = ClinicalFact(
+        fact.kind,
+        fact.name,
+        0,
+        0,
+        event="end",
+        time=time or None,
+        codes=fact.codes,
+        status=status,
+        category=fact.category,
+        encounter=fact.encounter,
+        source=fact.source,
+    )
+    # An end that is recorded later is not known before.
+    return FactEntry(end, remark=remark)
+
+
+def _has_event(resource: Resource, prefix: str) -> bool:
+    return any(key.startswith(prefix) and value not in (None, False) for key, value in resource.items())
+
+
+def _event_time(resource: Resource, prefix: str) -> str:
+    """Return the start of `onset[x]`, or the end of `abatement[x]`, if it is a date."""
+    start, end = read_period(resource.get(f"{prefix}Period"))
+    return read_time(resource.get(f"{prefix}DateTime"), resource.get(f"{prefix}Date")) or (
+        start if prefix == "onset" else end
+    )
+
+
+def _written_event(resource: Resource, prefix: str) -> str:
+    """Return `onset[x]` or `abatement[x]` in words if it is no date."""
+    age = read_quantity(resource.get(f"{prefix}Age")).with_unit
+    words = [f"at the age of {age}" if age else "", read_range(resource.get(f"{prefix}Range"))]
+    words.append(str(resource.get(f"{prefix}String") or ""))
+    text = ", ".join(filter(None, words))
+    return f"{prefix.capitalize()}: {text}." if text else ""
+
+
+def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+    name, codes = read_concept(resource.get("code") or resource.get("substance"))
+    onset = _event_time(resource, "onset")
+    recorded = read_time(resource.get("recordedDate"), resource.get("assertedDate"))
+    clinical = next(iter(sorted(concept_codes(resource.get("clinicalStatus")))), "")
+    verification = sorted(concept_codes(resource.get("verificationStatus")) - {"confirmed", ""})
+    reactions = []
+    for reaction in as_list(resource.get("reaction")):
+        words = join_concepts(reaction.get("manifestation")) or str(reaction.get("description") or "")
+        severity = str(reaction.get("severity") or "")
+        reactions.append(f"{words} ({severity})" if words and severity else words or severity)
+        name = name or read_concept(reaction.get("substance"))[0]
+    if not name:
+        raise ValueError("names no substance; export it with its code or text")
+    criticality = str(resource.get("criticality") or "")
+    is_past = clinical in _PAST_PROBLEM
+    fact = ClinicalFact(
+        "allergy",
+        name,
+        0,
+        0,
+        event="start" if onset else "state",
+        time=onset or recorded or None,
+        codes=codes,
+        value=", ".join(filter(None, reactions)),
+        interpretation=f"criticality {criticality}" if criticality else "",
+        status=", ".join(filter(None, ("" if is_past else clinical, *verification))),
+        category=str(resource.get("type") or "") if isinstance(resource.get("type"), str) else "",
+        encounter=encounter,
+        source=source,
+    )
+    entries = [FactEntry(fact, recorded, remark=_note_text(resource))]
+    return [*entries, _end_entry(fact, clinical, "", "")] if is_past else entries
+
+
+def _read_procedure(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+    name, codes = read_concept(resource.get("code"))
+    if not name:
+        raise ValueError("names no procedure; export it with its code or text")
+    start, end = read_period(resource.get("performedPeriod") or resource.get("occurrencePeriod"))
+    time = read_time(resource.get("performedDateTime"), resource.get("occurrenceDateTime"), start, end)
+    words = str(resource.get("performedString") or resource.get("occurrenceString") or "")
+    sites, outcome = join_concepts(resource.get("bodySite")), join_concepts(resource.get("outcome"))
+    reason = join_concepts(resource.get("statusReason"))
+    remarks = [f"Site: {sites}." if sites else "", f"Outcome: {outcome}." if outcome else ""]
+    remarks += [f"Time: {words}." if words else "", reason, _note_text(resource)]
+    fact = ClinicalFact(
+        "procedure",
+        name,
+        0,
+        0,
+        time=time or None,
+        codes=codes,
+        status=_unusual_status(resource),
+        category=", ".join(sorted(concept_codes(resource.get("category")) - {""})),
+        encounter=encounter,
+        source=source,
+    )
+    return [FactEntry(fact, end if end[:10] > time[:10] else "", remark=_join_remarks(remarks))]
+
+
+def _read_immunization(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+    name, codes = read_concept(resource.get("vaccineCode"))
+    if not name:
+        raise ValueError("names no vaccine; export it with its code or text")
+    status, dose = str(resource.get("status") or ""), read_quantity(resource.get("doseQuantity"))
+    is_done = status != "not-done" and resource.get("wasNotGiven") is not True
+    time = read_time(resource.get("occurrenceDateTime"), resource.get("date"))
+    words = str(resource.get("occurrenceString") or "")
+    remarks = [f"Time: {words}." if words else "", join_concepts(resource.get("statusReason")), _note_text(resource)]
+    fact = ClinicalFact(
+        "immunization",
+        name,
+        0,
+        0,
+        event="given" if is_done else "state",
+        time=time or None,
+        codes=codes,
+        value=dose.text,
+        number=dose.number,
+        unit=dose.unit,
+        status=_unusual_status(resource) if is_done else "not-done",
+        encounter=encounter,
+        source=source,
+    )
+    recorded = read_time(resource.get("recorded")) if time else ""
+    return [FactEntry(fact, reported_since(time, recorded), dose.written_unit, _join_remarks(remarks))]
+
+
+def _read_encounter(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+    name = join_concepts(resource.get("type")) or join_concepts(resource.get("serviceType")) or _class_words(resource)
+    start, end = read_period(resource.get("period") or resource.get("actualPeriod"))
+    status = str(resource.get("status") or "")
+    detail = resource.get("hospitalization") or resource.get("admission") or {}
+    reasons = [join_concepts(resource.get("reasonCode") or resource.get("reason"))]
+    remark = f"Reason: {reasons[0]}." if reasons[0] else ""
+    is_past = bool(start and end)
+    fact = ClinicalFact(
+        "encounter",
+        name or "encounter",
+        0,
+        0,
+        event="start" if is_past or status in ("in-progress", "onleave") else "state",
+        time=start or end or None,
+        status="" if is_past else _unusual_status(resource),
+        category=_class_words(resource),
+        encounter=str(resource.get("id") or encounter),
+        source=source,
+    )
+    entries = [FactEntry(fact, remark=remark)]
+    if is_past:
+        place = join_concepts(detail.get("dischargeDisposition"))
+        entries.append(_end_entry(fact, "", end, f"Discharged to: {place}." if place else ""))
+    return entries
+
+
+def _class_words(resource: Resource) -> str:
+    words = []
+    for concept in as_list(resource.get("class")):
+        is_coding = isinstance(concept, dict) and "code" in concept
+        words.append(str(concept.get("display") or concept["code"]) if is_coding else read_concept(concept)[0])
+    return ", ".join(filter(None, words))
+
+
+def _unusual_status(resource: Resource) -> str:
+    status = str(resource.get("status") or "")
+    return "" if status in ("completed", "finished", "final") else status
+
+
+def _note_text(resource: Resource) -> str:
+    return " ".join(str(note["text"]) for note in as_list(resource.get("note")) if note.get("text"))
+
+
+def _join_remarks(remarks: Sequence[str]) -> str:
+    return " ".join(filter(None, remarks))
+
+
+_READERS: Mapping[str, Callable[[Resource, str, str], list[FactEntry]]] = {
+    "Observation": _read_observation,
+    "AllergyIntolerance": _read_allergy,
+    "Procedure": _read_procedure,
+    "Immunization": _read_immunization,
+    "Encounter": _read_encounter,
+}
+FACT_TYPES = frozenset((*_READERS, "Condition", *MEDICATION_TYPES))
+"""The types of resources that state facts."""

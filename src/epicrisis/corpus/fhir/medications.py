@@ -1,0 +1,202 @@
+"""Medications of FHIR: requests, statements, administrations and dispenses as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from epicrisis.clinical_facts import ClinicalFact
+from epicrisis.corpus.fact_documents import FactEntry
+from epicrisis.corpus.fhir.resources import Resource, as_list
+from epicrisis.corpus.fhir.values import (
+    dosage_end,
+    join_concepts,
+    read_concept,
+    read_dosage,
+    read_period,
+    read_quantity,
+    read_time,
+    reported_since,
+)
+
+NamedCodes: TypeAlias = tuple[str, tuple[str, ...]]
+"""The words and the codes of a medication."""
+FindMedication: TypeAlias = Callable[[Any], NamedCodes]
+"""Returns the medication that a reference names, empty words if no file has it."""
+
+MEDICATION_TYPES = (
+    "MedicationRequest",
+    "MedicationOrder",
+    "MedicationStatement",
+    "MedicationUsage",
+    "MedicationAdministration",
+    "MedicationDispense",
+)
+_OVER = ("stopped", "completed", "ended", "cancelled", "discontinued")
+_NEVER = ("cancelled", "draft", "intended", "not-taken", "declined", "not-done", "unknown")
+"""Statuses of medications that were not begun, as far as the source says."""
+
+
+def read_medication(
+    resource: Resource, source: str, encounter: str, find_medication: FindMedication
+) -> list[FactEntry]:
+    """Return the facts of a resource of `MEDICATION_TYPES`. Raises ValueError if it names no medication."""
+    name, codes = medication_name(resource, find_medication)
+    if not name:
+        raise ValueError("names no medication that is in the files; export it with its Medication resource")
+    kind = str(resource["resourceType"])
+    fact = ClinicalFact("medication", name, 0, 0, codes=codes, encounter=encounter, source=source)
+    if kind in ("MedicationRequest", "MedicationOrder"):
+        return _read_request(resource, fact)
+    if kind == "MedicationAdministration":
+        return _read_administration(resource, fact)
+    if kind == "MedicationDispense":
+        return _read_dispense(resource, fact)
+    return _read_statement(resource, fact)
+
+
+def medication_name(resource: Resource, find_medication: FindMedication) -> NamedCodes:
+    """Return words and codes of the medication: coded, contained, or another resource."""
+    medication = resource.get("medication")
+    named = read_concept(resource.get("medicationCodeableConcept") or medication)
+    reference = resource.get("medicationReference")
+    if reference is None and isinstance(medication, dict):
+        reference = medication.get("reference")
+        if isinstance(reference, str):
+            reference = medication
+    if named[0] or not isinstance(reference, dict):
+        return named
+    address = str(reference.get("reference") or "")
+    if address.startswith("#"):
+        for contained in as_list(resource.get("contained")):
+            if isinstance(contained, dict) and contained.get("id") == address[1:]:
+                return describe_medication(contained)
+    name, codes = find_medication(reference)
+    return name or str(reference.get("display") or "").strip(), codes
+
+
+def describe_medication(medication: Resource) -> NamedCodes:
+    """Return words and codes of a Medication resource, of its ingredients if it has no code."""
+    name, codes = read_concept(medication.get("code"))
+    if name:
+        return name, codes
+    ingredients = []
+    for ingredient in as_list(medication.get("ingredient")):
+        item = ingredient.get("itemCodeableConcept") or ingredient.get("item")
+        ingredients.append(read_concept(item)[0])
+    return " / ".join(filter(None, ingredients)), codes
+
+
+def _read_request(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
+    status = str(resource.get("status") or "")
+    dosages = resource.get("dosageInstruction")
+    authored = read_time(resource.get("authoredOn"), resource.get("dateWritten"))
+    is_forbidden = resource.get("doNotPerform") is True
+    is_over = status in _OVER and status != "cancelled"
+    intent = str(resource.get("intent") or "")
+    is_ordered = intent not in ("proposal", "plan", "option")
+    fact = replace(
+        fact,
+        event="start" if is_ordered and not is_forbidden and status not in _NEVER else "state",
+        time=authored or None,
+        value=read_dosage(dosages),
+        status="not-taken" if is_forbidden else "" if is_over else status,
+        category="request" if is_ordered else intent,
+    )
+    reason = join_concepts(resource.get("reasonCode") or resource.get("reason"))
+    entries = [FactEntry(fact, remark=_remark(resource, f"Reason: {reason}." if reason else ""))]
+    planned = dosage_end(dosages)
+    changed = read_time(resource.get("statusChanged"), resource.get("dateEnded"))
+    if fact.event == "start" and (is_over or planned):
+        stopped_for = join_concepts(resource.get("statusReason"))
+        end = changed or planned if is_over else planned
+        entries.append(_end_entry(fact, end, status if is_over else "planned", stopped_for))
+    return entries
+
+
+def _end_entry(fact: ClinicalFact, time: str, status: str, remark: str = "", since: str = "") -> FactEntry:
+    """Return the end of a medication, without a time if it is not known."""
+    return FactEntry(replace(fact, event="end", time=time or None, value="", status=status), since, remark=remark)
+
+
+def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
+    status = str(resource.get("status") or "")
+    adherence = resource.get("adherence")
+    if isinstance(adherence, dict):
+        # R5 says there what R4 says by the status.
+        status = read_concept(adherence.get("code"))[0] or status
+    if resource.get("taken") == "n" or resource.get("wasNotTaken") is True:
+        status = "not-taken"
+    asserted = read_time(resource.get("dateAsserted"))
+    start, end = read_period(resource.get("effectivePeriod"))
+    time = read_time(resource.get("effectiveDateTime"))
+    is_over = status in _OVER or (bool(end) and status not in _NEVER)
+    fact = replace(
+        fact,
+        event="start" if start and status not in _NEVER else "state",
+        time=start or time or asserted or end or None,
+        value=read_dosage(resource.get("dosage")),
+        status="" if is_over else status,
+        category="statement",
+    )
+    # A start is known at the latest when it is stated, if that was before the end.
+    since = asserted if not end or asserted[:10] <= end[:10] else ""
+    reason = join_concepts(resource.get("reasonCode"))
+    entries = [FactEntry(fact, since, remark=_remark(resource, f"Reason: {reason}." if reason else ""))]
+    if is_over and status not in _NEVER:
+        entries.append(_end_entry(fact, end, status if status in _OVER else "", since=asserted))
+    return entries
+
+
+def _read_administration(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
+    status = str(resource.get("status") or "")
+    start, end = _administration_times(resource)
+    dosage = resource.get("dosage")
+    dosage = dosage if isinstance(dosage, dict) else {}
+    dose = read_quantity(dosage.get("dose") or dosage.get("quantity"))
+    rate = read_quantity(dosage.get("rateQuantity")).with_unit
+    words = [str(dosage.get("text") or ""), dose.with_unit, join_concepts(dosage.get("route")), rate]
+    is_given = status not in ("not-done", "unknown") and resource.get("wasNotGiven") is not True
+    fact = replace(
+        fact,
+        event="given" if is_given else "state",
+        time=start or None,
+        value=" ".join(filter(None, words[1:])) or words[0],
+        number=dose.number,
+        unit=dose.unit,
+        status=("" if status == "completed" else status) if is_given else "not-done",
+        category="administration",
+    )
+    remark = _remark(resource, join_concepts(resource.get("statusReason") or resource.get("reasonNotGiven")))
+    return [FactEntry(fact, end if end[:10] > start[:10] else "", remark=remark)]
+
+
+def _administration_times(resource: Resource) -> tuple[str, str]:
+    for prefix in ("effective", "occurence", "occurrence"):
+        time = read_time(resource.get(f"{prefix}DateTime"))
+        start, end = read_period(resource.get(f"{prefix}Period"))
+        if time or start or end:
+            return time or start or end, end
+    return "", ""
+
+
+def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
+    status = str(resource.get("status") or "")
+    prepared = read_time(resource.get("whenPrepared"))
+    quantity, days = read_quantity(resource.get("quantity")), read_quantity(resource.get("daysSupply"))
+    supply = f"for {days.text} days" if days.text else ""
+    parts = [read_dosage(resource.get("dosageInstruction")), quantity.with_unit, supply]
+    fact = replace(
+        fact,
+        time=read_time(resource.get("whenHandedOver")) or prepared or None,
+        value=", ".join(filter(None, parts)),
+        status="" if status == "completed" else status,
+        category="dispense",
+    )
+    return [FactEntry(fact, reported_since(fact.time or "", prepared), remark=_remark(resource))]
+
+
+def _remark(resource: Resource, *more: str) -> str:
+    notes = (str(note["text"]) for note in as_list(resource.get("note")) if note.get("text"))
+    return " ".join(filter(None, (*more, *notes)))

@@ -1,0 +1,258 @@
+"""Values of FHIR as text, numbers and codes: concepts, quantities, ranges, periods and dosages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from epicrisis.corpus.fhir.resources import as_list, concept_text
+from epicrisis.corpus.note_times import parse_note_time
+from epicrisis.dates import first_day
+from epicrisis.ucum import to_ucum
+
+_SYSTEMS = {
+    "http://loinc.org": "loinc",
+    "urn:oid:2.16.840.1.113883.6.1": "loinc",
+    "http://snomed.info/sct": "snomed",
+    "urn:oid:2.16.840.1.113883.6.96": "snomed",
+    "http://www.nlm.nih.gov/research/umls/rxnorm": "rxnorm",
+    "urn:oid:2.16.840.1.113883.6.88": "rxnorm",
+    "http://hl7.org/fhir/sid/icd-10-cm": "icd10cm",
+    "http://hl7.org/fhir/sid/icd-10": "icd10",
+    "http://hl7.org/fhir/sid/icd-9-cm": "icd9cm",
+    "http://www.cms.gov/medicare/coding/icd10": "icd10pcs",
+    "http://hl7.org/fhir/sid/cvx": "cvx",
+    "http://hl7.org/fhir/sid/ndc": "ndc",
+    "http://www.ama-assn.org/go/cpt": "cpt",
+    "http://www.whocc.no/atc": "atc",
+}
+_UCUM = ("http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8")
+Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
+_COMPARATORS: Mapping[str, Comparator] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_INTERPRETATIONS = {
+    "H": "high",
+    "HH": "critically high",
+    "L": "low",
+    "LL": "critically low",
+    "A": "abnormal",
+    "AA": "critically abnormal",
+    "N": "normal",
+    "POS": "positive",
+    "NEG": "negative",
+    "R": "resistant",
+    "S": "susceptible",
+    "I": "intermediate",
+}
+_PERIODS = {"h": "hour", "d": "day", "wk": "week", "mo": "month", "min": "minute", "a": "year", "s": "second"}
+REPORT_DAYS = 90
+"""A result is reported within this many days. A later time is that of a transfer between systems."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactValue:
+    """A value as the fields of a fact."""
+
+    text: str = ""
+    number: float | None = None
+    comparator: Comparator = ""
+    unit: str = ""
+    written_unit: str = ""
+
+    @property
+    def with_unit(self) -> str:
+        """The value with its unit as written."""
+        return " ".join(filter(None, (self.text, self.written_unit)))
+
+
+def read_concept(value: Any) -> tuple[str, tuple[str, ...]]:
+    """Return words and codes of a CodeableConcept, or of R5's CodeableReference."""
+    if isinstance(value, dict) and isinstance(value.get("concept"), dict):
+        value = value["concept"]
+    if isinstance(value, str):
+        return value.strip(), ()
+    if not isinstance(value, dict):
+        return "", ()
+    codes = []
+    for coding in as_list(value.get("coding")):
+        system, code = str(coding.get("system") or ""), coding.get("code")
+        if code:
+            name = _SYSTEMS.get(system) or system.rstrip("/").replace(":", "/").rpartition("/")[2].lower() or "local"
+            codes.append(f"{name}:{code}")
+    return " ".join(concept_text(value).split()), tuple(dict.fromkeys(codes))
+
+
+def concept_codes(values: Any) -> set[str]:
+    """Return the bare codes of one or more concepts, in lower case: `problem-list-item`."""
+    codes = set()
+    for concept in as_list(values):
+        if isinstance(concept, str):
+            codes.add(concept.lower())
+        codings = as_list(concept.get("coding")) if isinstance(concept, dict) else []
+        for coding in filter(_is_object, codings):
+            codes.add(str(coding.get("code") or "").lower())
+    return codes
+
+
+def join_concepts(values: Any) -> str:
+    """Return the words of several concepts, separated by commas."""
+    return ", ".join(filter(None, (read_concept(value)[0] for value in as_list(values))))
+
+
+def read_interpretation(values: Any) -> str:
+    """Return what a source says of a value in words: `high`."""
+    words = (read_concept(value)[0] for value in as_list(values))
+    return ", ".join(filter(None, (_INTERPRETATIONS.get(word, word[:1].lower() + word[1:]) for word in words)))
+
+
+def read_time(*values: Any) -> str:
+    """Return the first time that can be read as a partial ISO date, or an empty string."""
+    for value in values:
+        if isinstance(value, str) and (parsed := parse_note_time(value)):
+            return parsed[0]
+    return ""
+
+
+def read_period(value: Any) -> tuple[str, str]:
+    """Return start and end of a Period; empty without them."""
+    if not isinstance(value, dict):
+        return "", ""
+    return read_time(value.get("start")), read_time(value.get("end"))
+
+
+def reported_since(time: str, reported: str) -> str:
+    """Return when a record had a result of `time`: the day of its report, unless that is of a later transfer."""
+    if not time or reported[:10] <= time[:10]:
+        return ""
+    if _day_number(reported) - _day_number(time) > REPORT_DAYS:
+        return ""
+    return reported
+
+
+def _day_number(date: str) -> int:
+    from datetime import date as calendar_date
+
+    day = first_day(date)
+    return calendar_date(day // 10_000, day // 100 % 100, day % 100).toordinal()
+
+
+def read_number(value: Any) -> float | None:
+    """Return a finite number of JSON, or None."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def read_quantity(quantity: Any) -> FactValue:
+    """Return a Quantity. The unit is UCUM if the source says so or it could be mapped, else as written."""
+    if not isinstance(quantity, dict) or quantity.get("value") in (None, ""):
+        return FactValue()
+    written = str(quantity.get("unit") or quantity.get("code") or "").strip()
+    if quantity.get("system") in _UCUM and quantity.get("code"):
+        unit = str(quantity["code"]).strip()
+    else:
+        unit = to_ucum(written) or to_ucum(str(quantity.get("code") or "")) or written
+    comparator: Comparator = _COMPARATORS.get(str(quantity.get("comparator") or ""), "")
+    text = " ".join(filter(None, (comparator, str(quantity["value"]))))
+    return FactValue(text, read_number(quantity["value"]), comparator, unit, written)
+
+
+def read_range(interval: Any) -> str:
+    """Return a Range or a reference range in words: `12 to 16 g/dL`, `at most 5`."""
+    if not isinstance(interval, dict):
+        return ""
+    if interval.get("text"):
+        return str(interval["text"])
+    low, high = read_quantity(interval.get("low")), read_quantity(interval.get("high"))
+    if low.text and high.text:
+        same_unit = low.written_unit == high.written_unit
+        return f"{low.text if same_unit else low.with_unit} to {high.with_unit}"
+    if low.text:
+        return f"at least {low.with_unit}"
+    return f"at most {high.with_unit}" if high.text else ""
+
+
+def read_value(resource: Mapping[str, Any], prefix: str = "value") -> FactValue:
+    """Return the value of an Observation or a component, of any type. Without one, `text` is empty."""
+    for key, value in resource.items():
+        if not key.startswith(prefix) or value is None or key[len(prefix) :][:1].islower():
+            continue
+        if isinstance(value, bool):
+            return FactValue("yes" if value else "no")
+        if isinstance(value, int | float):
+            return FactValue(str(value), read_number(value))
+        described = _describe_object(value) if isinstance(value, dict) else FactValue(" ".join(str(value).split()))
+        if described.text:
+            return described
+    absent = concept_text(resource.get("dataAbsentReason"))
+    return FactValue(f"not available ({absent})" if absent else "")
+
+
+def _describe_object(value: Mapping[str, Any]) -> FactValue:
+    """Return a Range, Ratio, Quantity, Period or concept."""
+    if "low" in value or "high" in value:
+        return FactValue(read_range(value))
+    if "numerator" in value:
+        above, below = read_quantity(value["numerator"]), read_quantity(value.get("denominator"))
+        return FactValue(f"{above.with_unit} / {below.with_unit}")
+    if "value" in value:
+        return read_quantity(value)
+    if "start" in value or "end" in value:
+        return FactValue(" to ".join(filter(None, map(str, (value.get("start"), value.get("end"))))))
+    return FactValue(read_concept(value)[0])
+
+
+def read_dosage(dosages: Any) -> str:
+    """Return dosage instructions in words: `10 mg oral once daily`."""
+    return "; ".join(filter(None, map(_dosage_text, filter(_is_object, as_list(dosages)))))
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _dosage_text(dosage: Mapping[str, Any]) -> str:
+    text = dosage.get("text") or dosage.get("patientInstruction")
+    if text:
+        return " ".join(str(text).split())
+    return " ".join(filter(None, _dosage_parts(dosage)))
+
+
+def _dosage_parts(dosage: Mapping[str, Any]) -> Iterator[str]:
+    for dose in (*filter(_is_object, as_list(dosage.get("doseAndRate"))), dosage):
+        yield read_quantity(dose.get("doseQuantity") or dose.get("dose")).with_unit
+        yield read_range(dose.get("doseRange"))
+        yield read_quantity(dose.get("rateQuantity")).with_unit
+    yield join_concepts(dosage.get("route"))
+    timing = dosage.get("timing")
+    if isinstance(timing, dict):
+        yield concept_text(timing.get("code")) or _timing_text(timing.get("repeat") or {})
+    if dosage.get("asNeededBoolean") or dosage.get("asNeeded") is True:
+        yield "as needed"
+    if reason := join_concepts(dosage.get("asNeededCodeableConcept") or dosage.get("asNeededFor")):
+        yield f"as needed for {reason}"
+
+
+def _timing_text(repeat: Mapping[str, Any]) -> str:
+    frequency, period, unit = repeat.get("frequency") or 1, repeat.get("period"), str(repeat.get("periodUnit") or "")
+    if period is None or unit not in _PERIODS:
+        return " ".join(map(str, as_list(repeat.get("when"))))
+    if period == 1 and unit == "d":
+        return {1: "once daily", 2: "twice daily"}.get(frequency, f"{frequency} times daily")
+    every = _PERIODS[unit] if period == 1 else f"{period} {_PERIODS[unit]}s"
+    return f"every {every}" if frequency == 1 else f"{frequency} times every {every}"
+
+
+def dosage_end(dosages: Any) -> str:
+    """Return the last day of the dosage instructions, if they all have one."""
+    ends = []
+    for dosage in filter(_is_object, as_list(dosages)):
+        timing = dosage.get("timing")
+        repeat = timing.get("repeat") if isinstance(timing, dict) else None
+        ends.append(read_period(repeat.get("boundsPeriod") if isinstance(repeat, dict) else None)[1])
+    return max(ends) if ends and all(ends) else ""

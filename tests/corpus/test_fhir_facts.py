@@ -1,0 +1,392 @@
+"""Structured facts of FHIR: medications, problems, allergies, procedures, immunizations, results and encounters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epicrisis.clinical_facts import FACTS, ClinicalFact, is_fact_list
+from epicrisis.corpus.fhir import export
+from epicrisis.corpus.note_documents import NoteCleaning
+from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped
+from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.types import Document
+
+SUBJECT = {"reference": "Patient/p1"}
+RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
+LISINOPRIL = {"coding": [{"system": RXNORM, "code": "314076", "display": "lisinopril 10 MG Oral Tablet"}]}
+MEDICATION = {"resourceType": "Medication", "id": "in", "code": LISINOPRIL}
+DAILY = [{"timing": {"repeat": {"frequency": 1, "period": 1, "periodUnit": "d"}}, "doseAndRate": [
+    {"doseQuantity": {"value": 10, "unit": "mg"}}
+], "route": {"text": "oral"}}]  # fmt: skip
+
+
+def request(**more: Any) -> dict[str, Any]:
+    return {
+        "resourceType": "MedicationRequest",
+        "id": "m1",
+        "status": "active",
+        "intent": "order",
+        "subject": SUBJECT,
+        "medicationCodeableConcept": LISINOPRIL,
+        "authoredOn": "2150-03-04",
+        "dosageInstruction": DAILY,
+        **more,
+    }
+
+
+def condition(**more: Any) -> dict[str, Any]:
+    concept = {"text": "Hypertension", "coding": [{"system": "http://snomed.info/sct", "code": "38341003"}]}
+    return {
+        "resourceType": "Condition",
+        "id": "c1",
+        "subject": SUBJECT,
+        "code": concept,
+        "clinicalStatus": {"coding": [{"code": "active"}]},
+        "verificationStatus": {"coding": [{"code": "confirmed"}]},
+        **more,
+    }
+
+
+def read_items(folder: Path, *resources: dict[str, Any], log: RemovalLog | None = None) -> list[ReaderItem]:
+    path = folder / "export.ndjson"
+    path.write_text("".join(json.dumps(resource) + "\n" for resource in resources), encoding="utf-8")
+    return list(export.read_files([(path, path.name)], NoteCleaning(removal_log=log or RemovalLog())))
+
+
+def read_documents(folder: Path, *resources: dict[str, Any], log: RemovalLog | None = None) -> list[Document]:
+    return [item for item in read_items(folder, *resources, log=log) if isinstance(item, Document)]
+
+
+def read_lines(folder: Path, *resources: dict[str, Any]) -> list[tuple[str | None, str]]:
+    """Return each line with the date of its document, and check the offsets of the facts."""
+    lines = []
+    for document in read_documents(folder, *resources):
+        rows = document.metadata[FACTS]
+        assert is_fact_list(rows)
+        assert [document.text[row["start"] : row["end"]] for row in rows] == document.text.split("\n")
+        assert all((row.get("time") or "")[:10] <= (document.date or "9") for row in rows)
+        lines += [(document.date, line) for line in document.text.split("\n")]
+    return lines
+
+
+def facts_of(document: Document) -> list[ClinicalFact]:
+    return [ClinicalFact(**{**row, "codes": tuple(row.get("codes", ()))}) for row in document.metadata[FACTS]]
+
+
+def test_medication_request_starts_medication_with_dose(tmp_path: Path) -> None:
+    (document,) = read_documents(tmp_path, request())
+    assert document.title == "Medication orders, 2150-03-04"
+    assert document.text == "Started lisinopril 10 MG Oral Tablet, 10 mg oral once daily (request; active)"
+    (fact,) = facts_of(document)
+    assert (fact.kind, fact.event, fact.codes, fact.source) == (
+        "medication",
+        "start",
+        ("rxnorm:314076",),
+        "fhir:MedicationRequest/m1",
+    )
+
+
+def test_end_of_medication_is_fact_of_the_later_day(tmp_path: Path) -> None:
+    """The document of the first day does not tell that the medication was stopped."""
+    stopped = request(status="stopped", statusChanged="2150-05-06")
+    assert read_lines(tmp_path, stopped) == [
+        ("2150-03-04", "Started lisinopril 10 MG Oral Tablet, 10 mg oral once daily (request)"),
+        ("2150-05-06", "Stopped lisinopril 10 MG Oral Tablet (request; stopped)"),
+    ]
+    without_day = request(status="stopped")
+    assert read_lines(tmp_path, without_day)[0] == (None, "Stopped lisinopril 10 MG Oral Tablet (request; stopped)")
+
+
+def test_planned_end_of_dosage_is_end_marked_as_planned(tmp_path: Path) -> None:
+    dosage = [{"text": "1 tablet", "timing": {"repeat": {"boundsPeriod": {"end": "2150-03-11"}}}}]
+    _, end = read_lines(tmp_path, request(dosageInstruction=dosage))
+    assert end == ("2150-03-11", "End of lisinopril 10 MG Oral Tablet (request; planned)")
+
+
+@pytest.mark.parametrize(
+    "medication",
+    [
+        {"medicationReference": {"reference": "Medication/x1"}},
+        {"medicationReference": {"reference": "#in"}, "contained": [MEDICATION]},
+        {"medication": {"reference": {"reference": "Medication/x1"}}},
+        {"medication": {"concept": LISINOPRIL}},
+        {"medicationReference": {"display": "lisinopril 10 MG Oral Tablet"}},
+    ],
+)  # fmt: skip
+def test_medication_is_named_by_any_form_of_reference(tmp_path: Path, medication: dict[str, Any]) -> None:
+    other = {"resourceType": "Medication", "id": "x1", "code": LISINOPRIL}
+    order = {**request(), **medication}
+    if "medicationCodeableConcept" not in medication:
+        del order["medicationCodeableConcept"]
+    (line,) = read_lines(tmp_path, order, other)
+    assert line[1].startswith("Started lisinopril 10 MG Oral Tablet")
+
+
+def test_medication_that_no_file_has_is_reported(tmp_path: Path) -> None:
+    order = request(medicationReference={"reference": "Medication/gone"})
+    del order["medicationCodeableConcept"]
+    (skip,) = [item for item in read_items(tmp_path, order) if isinstance(item, Skipped)]
+    assert "names no medication" in skip.reason
+
+
+def test_statement_of_past_medication_has_start_and_end(tmp_path: Path) -> None:
+    statement = {
+        "resourceType": "MedicationStatement",
+        "id": "s1",
+        "status": "completed",
+        "subject": SUBJECT,
+        "medicationCodeableConcept": {"text": "amoxicillin"},
+        "effectivePeriod": {"start": "2150-01-01", "end": "2150-01-08"},
+        "dosage": [{"text": "500 mg three times daily"}],
+    }
+    assert read_lines(tmp_path, statement) == [
+        ("2150-01-01", "Started amoxicillin, 500 mg three times daily (statement)"),
+        ("2150-01-08", "End of amoxicillin (statement)"),
+    ]
+    not_taken = {**statement, "status": "not-taken"}
+    assert read_lines(tmp_path, not_taken)[0][1].startswith("Not given: amoxicillin")
+
+
+def test_administration_states_dose_and_refusal(tmp_path: Path) -> None:
+    given = {
+        "resourceType": "MedicationAdministration",
+        "id": "a1",
+        "status": "completed",
+        "subject": SUBJECT,
+        "medicationCodeableConcept": {"text": "ceftriaxone"},
+        "effectiveDateTime": "2150-03-04T08:00:00Z",
+        "dosage": {"dose": {"value": 1, "unit": "g"}, "route": {"text": "intravenous"}},
+    }
+    refused = {**given, "id": "a2", "status": "not-done", "effectiveDateTime": "2150-03-05"}
+    assert read_lines(tmp_path, given, refused) == [
+        ("2150-03-04", "08:00 Given: ceftriaxone, 1 g intravenous (administration)"),
+        ("2150-03-05", "Not given: ceftriaxone, 1 g intravenous (administration; not-done)"),
+    ]
+    fact = facts_of(read_documents(tmp_path, given)[0])[0]
+    assert (fact.event, fact.number, fact.unit) == ("given", 1.0, "g")
+
+
+def test_condition_recorded_later_is_in_document_of_that_day(tmp_path: Path) -> None:
+    (document,) = read_documents(tmp_path, condition(onsetDateTime="2149-05", recordedDate="2150-03-04"))
+    assert (document.date, document.text) == ("2150-03-04", "2149-05 Onset of Hypertension (active)")
+    assert facts_of(document)[0].time == "2149-05"
+
+
+def test_end_of_condition_is_not_told_before_its_day(tmp_path: Path) -> None:
+    resolved = {"coding": [{"code": "resolved"}]}
+    past = condition(clinicalStatus=resolved, onsetDateTime="2150-03-04", abatementDateTime="2150-06-01")
+    assert read_lines(tmp_path, past) == [
+        ("2150-03-04", "Onset of Hypertension"),
+        ("2150-06-01", "End of Hypertension (resolved)"),
+    ]
+    (undated, _) = read_documents(tmp_path, condition(clinicalStatus=resolved, recordedDate="2150-03-04"))
+    assert (undated.date, undated.text) == (None, "End of Hypertension (resolved)")
+
+
+@pytest.mark.parametrize(
+    ("onset", "text"),
+    [
+        ({"onsetAge": {"value": 45, "unit": "years"}}, "Problem: Hypertension (active) Onset: at the age of 45 years."),
+        ({"onsetString": "childhood"}, "Problem: Hypertension (active) Onset: childhood."),
+        ({"onsetPeriod": {"start": "2150-03-04", "end": "2150-04-01"}}, "Onset of Hypertension (active)"),
+        ({"onsetRange": {"low": {"value": 40}, "high": {"value": 45, "unit": "a"}}}, "Onset: 40 to 45 a."),
+    ],
+)
+def test_onset_of_any_form_is_stated(tmp_path: Path, onset: dict[str, Any], text: str) -> None:
+    (line,) = read_lines(tmp_path, condition(recordedDate="2150-03-04", **onset))
+    assert text in line[1]
+
+
+def test_refuted_condition_says_so(tmp_path: Path) -> None:
+    refuted = condition(verificationStatus={"coding": [{"code": "refuted"}]}, recordedDate="2150-03-04")
+    assert read_lines(tmp_path, refuted)[0][1] == "Problem: Hypertension (active, refuted)"
+
+
+def test_diagnosis_without_date_is_of_the_end_of_its_encounter(tmp_path: Path) -> None:
+    stay = {"resourceType": "Encounter", "id": "e1", "status": "finished", "subject": SUBJECT,
+            "class": {"code": "IMP", "display": "inpatient encounter"},
+            "period": {"start": "2150-03-01T10:00:00Z", "end": "2150-03-09"}}  # fmt: skip
+    diagnosis = condition(
+        category=[{"coding": [{"code": "encounter-diagnosis"}]}], encounter={"reference": "Encounter/e1"}
+    )
+    documents = read_documents(tmp_path, stay, diagnosis)
+    assert [(document.title, document.text) for document in documents] == [
+        ("Stays and visits, 2150-03-01", "10:00 Admitted: inpatient encounter"),
+        ("Diagnoses, 2150-03-09", "Problem: Hypertension (encounter diagnosis; active)"),
+        ("Stays and visits, 2150-03-09", "Discharged: inpatient encounter"),
+    ]
+    assert documents[1].metadata["encounter"] == "e1"
+    assert documents[1].metadata["discharged"] == "2150-03-09"
+
+
+def test_allergy_states_reactions(tmp_path: Path) -> None:
+    allergy = {
+        "resourceType": "AllergyIntolerance",
+        "id": "al1",
+        "patient": SUBJECT,
+        "code": {"text": "Penicillin"},
+        "clinicalStatus": {"coding": [{"code": "active"}]},
+        "criticality": "high",
+        "recordedDate": "2150-03-04",
+        "reaction": [{"manifestation": [{"text": "hives"}], "severity": "severe"}],
+    }
+    assert read_lines(tmp_path, allergy) == [
+        ("2150-03-04", "Allergy: Penicillin: hives (severe) (criticality high; active)")
+    ]
+
+
+def test_procedure_and_immunization_that_were_not_done_say_so(tmp_path: Path) -> None:
+    procedure = {"resourceType": "Procedure", "id": "pr1", "status": "completed", "subject": SUBJECT,
+                 "code": {"text": "Appendectomy"}, "performedPeriod": {"start": "2150-03-04T09:00:00Z"}}  # fmt: skip
+    shot = {"resourceType": "Immunization", "id": "i1", "status": "not-done", "patient": SUBJECT,
+            "vaccineCode": {"text": "influenza"}, "occurrenceDateTime": "2150-03-04"}  # fmt: skip
+    lines = [
+        line for _, line in read_lines(tmp_path, procedure, {**procedure, "id": "pr2", "status": "not-done"}, shot)
+    ]
+    assert lines == [
+        "Not given: influenza (not-done)",
+        "09:00 Procedure: Appendectomy",
+        "09:00 Not done: Appendectomy (not-done)",
+    ]
+
+
+def observation(**more: Any) -> dict[str, Any]:
+    return {
+        "resourceType": "Observation",
+        "id": "o1",
+        "status": "final",
+        "category": [{"coding": [{"code": "laboratory"}]}],
+        "code": {"text": "Creatinine", "coding": [{"system": "http://loinc.org", "code": "2160-0"}]},
+        "subject": SUBJECT,
+        "effectiveDateTime": "2150-03-04T08:10:00Z",
+        "valueQuantity": {"value": 1.8, "unit": "MG/DL"},
+        **more,
+    }
+
+
+def test_result_has_number_unit_and_codes(tmp_path: Path) -> None:
+    high = observation(interpretation=[{"coding": [{"code": "H"}]}], referenceRange=[{"text": "0.6 to 1.2"}])
+    (document,) = read_documents(tmp_path, high)
+    assert document.text == "08:10 Creatinine: 1.8 MG/DL (high; reference 0.6 to 1.2)"
+    (fact,) = facts_of(document)
+    assert (fact.kind, fact.number, fact.unit, fact.codes, fact.interpretation, fact.time) == (
+        "laboratory",
+        1.8,
+        "mg/dL",
+        ("loinc:2160-0",),
+        "high",
+        "2150-03-04T08:10",
+    )
+
+
+def test_result_below_limit_has_comparator(tmp_path: Path) -> None:
+    (document,) = read_documents(
+        tmp_path, observation(valueQuantity={"value": 0.01, "comparator": "<", "unit": "ng/mL"})
+    )
+    (fact,) = facts_of(document)
+    assert (fact.comparator, fact.number, document.text) == ("<", 0.01, "08:10 Creatinine: < 0.01 ng/mL")
+
+
+@pytest.mark.parametrize(
+    ("issued", "date", "line"),
+    [
+        ("2150-03-04T09:00:00Z", "2150-03-04", "08:10 Creatinine: 1.8 MG/DL"),
+        ("2150-03-07", "2150-03-07", "2150-03-04 08:10 Creatinine: 1.8 MG/DL"),
+        ("2155-01-01", "2150-03-04", "08:10 Creatinine: 1.8 MG/DL"),
+    ],
+)
+def test_result_reported_later_is_in_document_of_that_day(tmp_path: Path, issued: str, date: str, line: str) -> None:
+    assert read_lines(tmp_path, observation(issued=issued)) == [(date, line)]
+
+
+def test_components_of_blood_pressure_are_facts_of_their_own(tmp_path: Path) -> None:
+    components = []
+    for code, name, value in (("8480-6", "Systolic blood pressure", 142), ("8462-4", "Diastolic blood pressure", 88)):
+        quantity = {"value": value, "unit": "mmHg", "system": "http://unitsofmeasure.org", "code": "mm[Hg]"}
+        concept = {"text": name, "coding": [{"system": "http://loinc.org", "code": code}]}
+        components.append({"code": concept, "valueQuantity": quantity})
+    panel = observation(
+        code={"text": "Blood pressure"}, category=[{"coding": [{"code": "vital-signs"}]}], component=components
+    )
+    del panel["valueQuantity"]
+    (document,) = read_documents(tmp_path, panel)
+    assert document.text == "08:10 Systolic blood pressure: 142 mmHg\n08:10 Diastolic blood pressure: 88 mmHg"
+    assert [(fact.number, fact.unit) for fact in facts_of(document)] == [(142.0, "mm[Hg]"), (88.0, "mm[Hg]")]
+
+
+def test_panel_without_value_and_unknown_unit_are_counted(tmp_path: Path) -> None:
+    log = RemovalLog()
+    panel = observation(id="o2", hasMember=[{"reference": "Observation/o1"}])
+    del panel["valueQuantity"]
+    wrong_time = observation(id="o3", effectiveDateTime="04/03/2150", valueQuantity={"value": 2, "unit": "blobs"})
+    documents = read_documents(tmp_path, observation(), panel, wrong_time, log=log)
+    assert documents[0].text == "Creatinine: 2 blobs Time as written: 04/03/2150."
+    assert documents[0].date is None
+    summary = log.summary()
+    assert summary.facts == {"laboratory": 2}
+    assert summary.fact_problems == {
+        "panel without a value of its own": 1,
+        "with a time that could not be read": 1,
+        "with a unit that has no UCUM code": 1,
+    }
+
+
+def test_later_version_replaces_facts_of_all_its_documents(tmp_path: Path) -> None:
+    first = request(meta={"lastUpdated": "2150-03-04"}, status="stopped", statusChanged="2150-05-06")
+    later = request(meta={"lastUpdated": "2150-06-01"}, status="entered-in-error")
+    items = [item for item in read_items(tmp_path, later, first) if isinstance(item, Document | DeletedDocument)]
+    assert items == [
+        DeletedDocument("note:p1:2150-03-04::medication orders", patient="p1"),
+        DeletedDocument("note:p1:2150-05-06::medication orders", patient="p1"),
+    ]
+
+
+def test_facts_of_two_patients_are_never_in_one_document(tmp_path: Path) -> None:
+    theirs = observation(id="o2", subject={"reference": "Patient/p2"}, valueQuantity={"value": 9.9, "unit": "mg/dL"})
+    documents = read_documents(tmp_path, observation(), theirs)
+    assert {document.patient: document.text for document in documents} == {
+        "p1": "08:10 Creatinine: 1.8 MG/DL",
+        "p2": "08:10 Creatinine: 9.9 mg/dL",
+    }
+
+
+HOSTILE: list[Any] = [
+    None,
+    0,
+    -1.5,
+    True,
+    "",
+    "x\ny\0",
+    [],
+    [None],
+    [[]],
+    {},
+    {"value": {}},
+    {"coding": 5},
+    {"coding": [7]},
+    "9" * 500,
+]
+
+
+@pytest.mark.parametrize(
+    "kind", ["Observation", "Condition", "MedicationRequest", "Immunization", "AllergyIntolerance"]
+)
+def test_values_of_wrong_types_are_reported_or_read_as_text(tmp_path: Path, kind: str) -> None:
+    """No value of any field stops the reading of the resources after it."""
+    base = {"Observation": observation(), "Condition": condition(), "MedicationRequest": request()}.get(
+        kind,
+        {"resourceType": kind, "patient": SUBJECT, "vaccineCode": {"text": "v"}, "code": {"text": "c"}, "id": "z"},
+    )
+    names = [*base, "note", "meta", "reaction", "component", "interpretation", "referenceRange", "occurrenceDateTime"]
+    resources = []
+    for number, (name, value) in enumerate((name, value) for name in names for value in HOSTILE):
+        if name not in ("resourceType", "subject", "patient"):
+            resources.append({**base, "id": f"h{number}", name: value})
+    items = read_items(tmp_path, *resources, observation(id="last", code={"text": "Lactate"}))
+    documents = [item for item in items if isinstance(item, Document)]
+    assert any("Lactate" in document.text for document in documents)
+    assert all(is_fact_list(document.metadata[FACTS]) for document in documents)
