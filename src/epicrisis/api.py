@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from epicrisis.answers import Answer, Answered, Event, Notice
-from epicrisis.components import LibrarySearch, load_ingest_encoder, open_access, open_library_search
+from epicrisis.components import LibrarySearch, load_ingest_encoder, open_library_search
 from epicrisis.configuration import check_settings, choose_strategy, load_settings, merge_tables
 from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.errors import InputError, LibraryError
@@ -32,6 +32,7 @@ from epicrisis.passage_search import search_passages, search_sentences
 from epicrisis.pipeline import Pipeline
 from epicrisis.privacy import local_path
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
+from epicrisis.record_access import open_access
 from epicrisis.remote_libraries import library_folder
 from epicrisis.settings import Settings
 from epicrisis.types import Document, Question, Ranking, SentenceRanking, SplitterName

@@ -27,7 +27,6 @@ from epicrisis.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.privacy import local_path, strip_secrets
 from epicrisis.prompts import hash_prompts
 from epicrisis.protocols import ChatModel, Encoder, RewardModel, Verifier
-from epicrisis.record_access import RecordAccess, open_record_access
 from epicrisis.remote_libraries import library_folder
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
@@ -332,13 +331,6 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
         if replay or settings.cache.path is not None:
             raise
         return None, f"replies are not cached: {error.message}"
-
-
-def open_access(settings: Settings, library: Path | str | None) -> RecordAccess | None:
-    """Return where readings of patients' records in this library are recorded. None for a store of another package."""
-    if library is None or settings.store is not None:
-        return None
-    return open_record_access(library, settings.home, settings.break_glass)
 
 
 def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, Sequence[Notice]]:

@@ -58,7 +58,7 @@ from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_dat
 from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
-from epicrisis.record_access import RecordAccess
+from epicrisis.record_access import RecordAccess, open_access
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
@@ -189,7 +189,7 @@ class Pipeline:
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
-                access=components.open_access(settings, library),
+                access=open_access(settings, library),
                 resources=resources.pop_all(),
             )
 

@@ -21,10 +21,11 @@ from pathlib import Path
 from epicrisis.access_log import NAME, AccessLog, build_entry
 from epicrisis.answers import Event, Retrieved, SentencesSelected
 from epicrisis.remote_libraries import library_folder, show_library
+from epicrisis.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class RecordReader:
+class SystemUser:
     """The user of the operating system."""
 
     name: str
@@ -33,7 +34,7 @@ class RecordReader:
 
 
 @cache
-def find_reader() -> RecordReader:
+def find_user() -> SystemUser:
     """Return who runs this process. A number without a name is the name."""
     number = os.getuid() if hasattr(os, "getuid") else None
     try:
@@ -45,7 +46,7 @@ def find_reader() -> RecordReader:
     # Only root can set this variable for a process of root.
     if number == 0 and (caller := os.environ.get("SUDO_USER")):
         name = f"{name} (sudo by {caller})"
-    return RecordReader(name, "" if number is None else f"uid:{number}")
+    return SystemUser(name, "" if number is None else f"uid:{number}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class RecordAccess:
 
     def record(self, action: str, patient: str | None, documents: Sequence[str] = ()) -> None:
         """Write an entry. It is on the disk when this returns. Raises StorageError, and nothing may be shown then."""
-        reader = find_reader()
+        reader = find_user()
         entry = build_entry(reader.name, action, self.library, patient, documents, self.reason, user_id=reader.id)
         self.log.append(entry)
 
@@ -101,6 +102,13 @@ def open_record_access(library: Path | str, home: Path, break_glass: str | None 
     """Return the access to the records of a library. It writes nothing until something is read."""
     folder = library_folder(library).absolute()
     return RecordAccess(show_library(folder), find_log(folder, home), break_glass)
+
+
+def open_access(settings: Settings, library: Path | str | None) -> RecordAccess | None:
+    """Return where readings of patients' records in this library are recorded. None for a store of another package."""
+    if library is None or settings.store is not None:
+        return None
+    return open_record_access(library, settings.home, settings.break_glass)
 
 
 def list_documents(event: Event) -> Sequence[str]:

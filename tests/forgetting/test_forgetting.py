@@ -23,11 +23,11 @@ from epicrisis.forgetting.patient_strings import PatientStrings
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patient_identities import record_identities
-from epicrisis.record_access import RecordReader
+from epicrisis.record_access import SystemUser
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
 
-READER = RecordReader("maria", "uid:1000")
+READER = SystemUser("maria", "uid:1000")
 WORDS = "ankle basket cough dahlia elbow fever grape hinge iris jaundice knee lemon migraine nausea orchid"
 PATIENTS = [f"8812{number:04d}" for number in range(12)]
 FORGOTTEN = PATIENTS[:3]

@@ -331,8 +331,9 @@ def search(
     is found in them, all notes are searched; `--setting timeline=false` always searches all.
     """
     from epicrisis.cli.search_output import check_search_file, describe_search, show_search, write_search_file
-    from epicrisis.components import open_access, open_library_search
+    from epicrisis.components import open_library_search
     from epicrisis.passage_search import search_passages
+    from epicrisis.record_access import open_access
 
     if query == "-":
         query = read_standard_input()

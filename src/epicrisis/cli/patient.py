@@ -48,7 +48,7 @@ def forget(
     command continues. Stop the server first. The files that the notes came from, and backups, stay.
     """
     from epicrisis.forgetting.forgetting import find_plan, forget_patients
-    from epicrisis.record_access import find_reader
+    from epicrisis.record_access import find_user
 
     places = _list_places(flags.settings(), runs, folder)
     if find_plan(library) is None:
@@ -57,7 +57,7 @@ def forget(
         confirm(None if yes else question, "nothing was removed")
     with open_progress("step", quiet=json, transient=True) as progress:
         task = progress.add_task("Forgetting", total=None, step="")
-        reader = find_reader()
+        reader = find_user()
         report = forget_patients(library, patients, places, reader, lambda step: progress.update(task, step=step))
     if json:
         show_json(report)

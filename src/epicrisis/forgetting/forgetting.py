@@ -37,7 +37,7 @@ from epicrisis.library.patients import Roster, number_without_system
 from epicrisis.library.record_removal import find_documents, find_remnants, remove_records
 from epicrisis.library.remote_store import is_in_database
 from epicrisis.privacy import open_private
-from epicrisis.record_access import RecordReader
+from epicrisis.record_access import SystemUser
 from epicrisis.remote_libraries import is_remote, show_library
 from epicrisis.server.users import USERS_FILE, UserStore
 
@@ -113,7 +113,7 @@ def forget_patients(
     folder: Path,
     patients: Sequence[str],
     places: Places,
-    reader: RecordReader,
+    reader: SystemUser,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> ForgetReport:
     """Remove these patients, and search all files for them. After a kill, the same call continues.
@@ -229,7 +229,7 @@ def _open_logs(folder: Path, places: Places) -> list[AccessLog]:
     return logs
 
 
-def _log_forgetting(logs: Sequence[AccessLog], plan: _Plan, reader: RecordReader, library: str) -> None:
+def _log_forgetting(logs: Sequence[AccessLog], plan: _Plan, reader: SystemUser, library: str) -> None:
     for log in logs:
         for patient in plan.patients:
             log.append(build_entry(reader.name, FORGET, library, patient, (), user_id=reader.id))

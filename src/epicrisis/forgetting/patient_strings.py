@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -46,27 +46,27 @@ _BEFORE = re.compile(rb"[0-9A-Za-z](?:[-_.]?)\Z")
 _AFTER = re.compile(rb"[-_.]?[0-9A-Za-z]")
 """A name within a longer one is another name: P-1 in P-12 and in P-1-2."""
 
-HitKind: TypeAlias = Literal["name", "text"]
+StringKind: TypeAlias = Literal["name", "text"]
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class StringHit:
     """Where a file contains something of the patients."""
 
     start: int
-    kind: HitKind
+    kind: StringKind
 
 
-@dataclass(frozen=True, eq=False)
 class PatientStrings:
-    """The strings of some patients."""
+    """The strings of some patients. Use `collect` or `load`."""
 
-    names: frozenset[bytes]
-    windows: Hashes
-    """Sorted hashes of the windows of their notes."""
-    factors: Hashes
-    shared: int = 0
-    """Names and windows that other records contain too. They are not searched for."""
+    def __init__(self, names: frozenset[bytes], windows: Hashes, factors: Hashes, shared: int = 0) -> None:
+        self.names = names
+        self.windows = windows
+        """Sorted hashes of the windows of their notes."""
+        self.factors = factors
+        self.shared = shared
+        """Names and windows that other records contain too. They are not searched for."""
 
     @classmethod
     def collect(cls, texts: Iterable[str], names: Iterable[str]) -> PatientStrings:
@@ -93,13 +93,13 @@ class PatientStrings:
             keep[np.searchsorted(self.windows, matches)] = False
             common.update(name for _, name in self._find_names(data))
         shared = self.shared + len(common) + int((~keep).sum())
-        return replace(self, names=self.names - common, windows=self.windows[keep], shared=shared)
+        return PatientStrings(self.names - common, self.windows[keep], self.factors, shared)
 
-    def find(self, data: bytes) -> list[Hit]:
+    def find(self, data: bytes) -> list[StringHit]:
         """Return every place of these bytes with a name or window of the patients, in order."""
         places, _ = self._match_windows(hash_windows(data, self.factors))
-        hits = [Hit(int(place), "text") for place in places]
-        hits += [Hit(place, "name") for place, _ in self._find_names(data)]
+        hits = [StringHit(int(place), "text") for place in places]
+        hits += [StringHit(place, "name") for place, _ in self._find_names(data)]
         return sorted(hits, key=lambda hit: hit.start)
 
     def is_in(self, text: str) -> bool:
@@ -199,7 +199,8 @@ def _find_word_starts(data: bytes) -> npt.NDArray[np.int64]:
     ends = np.concatenate([[0], np.cumsum(values == 0)])
     places = np.flatnonzero(starts)
     places = places[places + WINDOW <= len(values)]
-    return places[ends[places + WINDOW] == ends[places]]
+    is_whole = ends[places + WINDOW] == ends[places]
+    return np.asarray(places[is_whole], np.int64)
 
 
 _LETTERS = bytes(byte for byte in range(128) if _LETTER.match(bytes([byte])))
