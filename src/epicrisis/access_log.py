@@ -404,8 +404,8 @@ def _read_last(path: Path) -> dict[str, Any] | None:
 
 
 def _find_last(lines: Sequence[bytes]) -> dict[str, Any] | None:
-    """Return the last of these lines that is complete."""
-    for line in reversed(lines[:-1]):
+    """Return the last of these lines that is complete, even without its end, which the next entry adds."""
+    for line in reversed(lines):
         try:
             entry = json.loads(line)
         except ValueError:
