@@ -13,7 +13,8 @@ from __future__ import annotations
 import getpass
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -64,9 +65,21 @@ class RecordAccess:
         entry = build_entry(reader.name, action, self.library, patient, documents, self.reason, user_id=reader.id)
         self.log.append(entry)
 
-    def watch(self, action: str, patient: str, emit: Callable[[Event], None]) -> WatchedReading:
-        """Return a function that writes an entry for the documents of each event before it passes the event on."""
-        return WatchedReading(self, action, patient, emit)
+
+@contextmanager
+def watch_reading(
+    access: RecordAccess | None, action: str, patient: str | None, emit: Callable[[Event], None]
+) -> Iterator[Callable[[Event], None]]:
+    """Yield a function that writes an entry for the documents of each event before it passes the event on.
+
+    Without access or patient it is `emit`. A reading without documents has an entry, too.
+    """
+    if access is None or patient is None:
+        yield emit
+        return
+    watched = WatchedReading(access, action, patient, emit)
+    yield watched
+    watched.close()
 
 
 class WatchedReading:

@@ -303,6 +303,12 @@ class Settings(_Table):
     timeline: bool = _key(
         True, "Restrict notes by time expressions of a question (first, latest, during the second stay).", omit=True
     )
+    facts: bool = _key(
+        True,
+        "Compute answers about structured entries of a record: values, medication, problems, allergies. Experiments "
+        "leave it out unless this is set.",
+        omit=False,
+    )
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     citing: CitingMode = _key(
         "numbers",
@@ -381,13 +387,7 @@ class Settings(_Table):
         "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag: in a file "
         "or the environment it would apply to every library.",
     )
-    break_glass: str | None = _key(
-        None,
-        "Why you read the record of this patient. It is written into the access log. Only as a flag.",
-        "text",
-        min_length=10,
-        max_length=500,
-    )
+    break_glass: str | None = _key(None, "Why you read this record, for the access log. Only as a flag.", "text")
     threads: int | None = _key(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 
     @model_validator(mode="after")

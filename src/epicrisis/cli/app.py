@@ -58,8 +58,8 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     ),
     "patient": (
         LIBRARIES,
-        "Forget patients of a library.",
-        {"forget": "patient.forget"},
+        "Show one patient's record, summarize it, or forget it.",
+        {"show": "patient.show", "forget": "patient_forget.forget"},
     ),
     "grade": (
         EVALUATE,

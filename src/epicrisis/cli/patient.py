@@ -2,104 +2,93 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.options import LOCAL, Json, LibraryPath
-from epicrisis.cli.progress import open_progress
-from epicrisis.cli.run_progress import confirm
+from epicrisis.cli.command import command
+from epicrisis.cli.library_documents import record_reading
+from epicrisis.cli.options import Json, LibraryPath
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.printable import count_noun
+from epicrisis.errors import InputError
+from epicrisis.printable import agree, count_noun, printable
+from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
-    from epicrisis.forgetting.forgetting import ForgetReport, Places
-    from epicrisis.settings import Settings
+    from epicrisis.library.patients import PatientRecord
+    from epicrisis.patient_chart import ChartCourse, PatientChart
+
+PatientId = Annotated[str, Argument(metavar="PATIENT", help="Id or record number of the patient.")]
+Since = Annotated[
+    str | None,
+    Option("--since", metavar="DAY", help="Events since this day only, such as 2150-03, or since the last-visit."),
+]
+_UNKNOWN_DAY = "no day"
+_HEADINGS = {"problem": "Problems", "allergy": "Allergies", "medication": "Medications"}
 
 
 @command(
-    *LOCAL,
-    examples=[
-        "epicrisis patient forget ~/ward 10083814",
-        "epicrisis patient forget ~/ward 10083814 10083815 --runs runs --folder /srv/epicrisis --yes",
-    ],
+    examples=["epicrisis patient show ~/ward 10083814", "epicrisis patient show ~/ward 10083814 --since last-visit"]
 )
-def forget(
-    library: LibraryPath,
-    patients: Annotated[list[str], Argument(metavar="PATIENT...", help="Ids of the patients.")],
-    runs: Annotated[
-        list[Path] | None,
-        Option("--runs", help="Folder of runs, or file of answers, to clean as well (repeatable). Default: runs."),
-    ] = None,
-    folder: Annotated[
-        Path | None, Option("--folder", help="Folder of a server to clean as well. Default: server, with the models.")
-    ] = None,
-    yes: Annotated[bool, Option("--yes", help="Forget them without asking first.")] = False,
-    *,
-    flags: Flags,
-    json: Json = False,
-) -> None:
-    """Remove patients from a library and from what quotes it, and search all files for them at the end.
+def show(library: LibraryPath, patient: PatientId, since: Since = None, json: Json = False) -> None:
+    """Show a patient's record at a glance: stays, problems, allergies, medications, and a timeline with its notes.
 
-    Notes, words, names, numbers, cached replies, records of runs, answers of the server, logs with texts and recorded
-    calls are removed; files with only a part about these patients keep the rest. After an interruption the same
-    command continues. Stop the server first. The files that the notes came from, and backups, stay.
+    Problems and medications come from structured data (FHIR, OMOP, MIMIC, C-CDA). Notes are listed, not interpreted.
     """
-    from epicrisis.forgetting.forgetting import find_plan, forget_patients
-    from epicrisis.record_access import find_user
+    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.patient_check import resolve_patient
+    from epicrisis.library.patients import Roster
+    from epicrisis.patient_chart import build_chart
+    from epicrisis.types import Scope
 
-    places = _list_places(flags.settings(), runs, folder)
-    if find_plan(library) is None:
-        names = ", ".join(str(place) for place in places.all) or "no folder of runs or of a server"
-        question = f"forget {count_noun(len(set(patients)), 'patient')} in {library} for good (also in: {names})?"
-        confirm(None if yes else question, "nothing was removed")
-    with open_progress("step", quiet=json, transient=True) as progress:
-        task = progress.add_task("Forgetting", total=None, step="")
-        reader = find_user()
-        report = forget_patients(library, patients, places, reader, lambda step: progress.update(task, step=step))
+    with LibraryStore.open(library) as store:
+        roster = Roster(store)
+        record = roster.patients().get(resolve_patient([roster], patient) or "")
+        if record is None:
+            raise InputError(f"the library has no patient {patient!a}: `epicrisis library patients` lists them")
+        passages = store.fetch_record(Scope(patient=record.id))
+        chart = build_chart(passages, since)
+    record_reading(library, "chart", record.id, sorted({passage.document_id for passage in passages}))
     if json:
-        show_json(report)
+        show_json({"patient": record, **to_json(chart)})
     else:
-        _show(report)
-    if not report.is_clean:
-        fail(
-            "something of these patients is left, as listed above: remove it and repeat the command, which then "
-            "searches again"
-        )
+        _show_chart(record, chart)
 
 
-def _list_places(settings: Settings, runs: list[Path] | None, folder: Path | None) -> Places:
-    """Return the folders and files to clean beside the library."""
-    from epicrisis.forgetting.forgetting import Places
-    from epicrisis.library.library_parts import REPLIES
+def _show_chart(record: PatientRecord, chart: PatientChart) -> None:
+    born = f"born {record.born}" if record.born else ""
+    identity = ", ".join(filter(None, (record.id, record.name, born)))
+    dates = "no dates" if record.first is None else f"{record.first} to {record.last}"
+    say(f"{identity}: {count_noun(record.notes, 'document')}, {dates}")
+    if not chart.facts:
+        say("No structured data: problems, allergies and medications are known from the notes only.")
+    for kind, heading in _HEADINGS.items():
+        courses = [course for course in chart.courses if course.kind == kind]
+        if courses:
+            say(f"\n{heading}")
+            for course in courses:
+                say(f"  {_describe_course(course)}")
+    if chart.stays:
+        say("\nHospital stays")
+    for stay in chart.stays:
+        days = f"{stay.first_day or '?'} to {stay.last_day or '?'}"
+        say(f"  {days}  stay {printable(stay.encounter)}, {count_noun(stay.notes, 'document')}")
+    say(f"\nTimeline since {chart.since}" if chart.since else "\nTimeline")
+    day = None
+    for event in chart.events:
+        event_day = event.time[:10] if event.time else _UNKNOWN_DAY
+        label = event_day if event_day != day else ""
+        day = event_day
+        say(f"  {label:<10}  {printable(event.text)}")
+    if not chart.events:
+        say("  nothing")
 
-    paths = [Path("runs")] if runs is None else runs
-    paths += [path for path in (settings.log, settings.record, settings.cache.path, settings.home / REPLIES) if path]
-    existing = [path.expanduser() for path in paths if path.expanduser().exists()]
-    server = settings.home / "server" if folder is None else folder.expanduser()
-    return Places(tuple(existing), server if server.is_dir() else None)
 
-
-def _show(report: ForgetReport) -> None:
-    say(f"{count_noun(report.patients, 'patient')} forgotten, {count_noun(report.documents, 'note')} removed")
-    if report.lines or report.files:
-        say(
-            f"also removed: {count_noun(report.lines, 'line')} of records and logs, and "
-            f"{count_noun(len(report.files), 'file')} deleted or shortened"
-        )
-    if report.log_entries:
-        say(f"{count_noun(report.log_entries, 'entry')} of the access log name a pseudonym now")
-    say(
-        f"{count_noun(report.scanned, 'file')} searched for {count_noun(report.names, 'name')} and "
-        f"{count_noun(report.windows, 'window')} of text: {'nothing found' if report.is_clean else 'NOT CLEAN'}"
-    )
-    if report.shared:
-        say(f"{count_noun(report.shared, 'name')} or windows are not searched for: other records contain them too")
-    for match in report.remaining:
-        found = match.unreadable or f"{count_noun(match.names, 'name')}, {count_noun(match.texts, 'window')} of text"
-        say(f"  {match.path}: {found}")
-    for problem in report.problems:
-        say(f"  {problem}")
-    say(f"not reached by this command: {', '.join(report.outside)}")
+def _describe_course(course: ChartCourse) -> str:
+    """Return one line: name, details, status, first and last time, and the number of statements."""
+    details = f" {course.details}" if course.details else ""
+    status = f" ({course.status})" if course.status else ""
+    first = (course.first or _UNKNOWN_DAY)[:10]
+    ended = f" to {course.ended[:10]}" if course.ended else ""
+    entries = agree(course.statements, "1 entry", f"{course.statements} entries")
+    return printable(f"{course.name}{details}{status}, {first}{ended}, {entries}")

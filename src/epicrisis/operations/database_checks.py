@@ -30,7 +30,7 @@ _SETTINGS = (
     "synchronous_commit",
     "synchronous_standby_names",
 )
-_PROTECTED = ("documents", "origins", "passages")
+_PROTECTED = ("documents", "new_words", "origins", "passages")
 MAX_LAG_BYTES = 64 * 2**20
 """A standby that is further behind is a problem: four segments of the server's log."""
 
@@ -206,10 +206,9 @@ def _check_library(checks: _Checks, database: Database, connection: Connection[A
     checks.require("tables", version == newest, f"version {version}", fault)
     query = (
         "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relname = ANY(%s) "
-        "AND relrowsecurity AND relforcerowsecurity ORDER BY relname"
+        "AND NOT (relrowsecurity AND relforcerowsecurity) ORDER BY relname"
     )
-    protected = {name for (name,) in _fetch(connection, query, database.quoted_schema, list(_PROTECTED))}
-    open_tables = sorted(set(_PROTECTED) - protected)
+    open_tables = [name for (name,) in _fetch(connection, query, database.quoted_schema, list(_PROTECTED))]
     fault = f"row-level security is off for {', '.join(open_tables)}: restore the library from a backup or a copy"
     checks.require("patients", not open_tables, "row-level security is on and forced", fault)
     names = schemas.find_open_index_functions(connection)
@@ -218,6 +217,6 @@ def _check_library(checks: _Checks, database: Database, connection: Connection[A
     ((lost, documents, passages, number),) = _fetch(
         connection, f"SELECT {schemas.WORDS_LOST}, documents, passages, version FROM library"
     )
-    fault = "the server stopped during an addition: as the importer run `epicrisis library optimize URL`"
+    fault = "words are missing from the index of words: as the importer run `epicrisis library optimize URL`"
     size = f"{count_noun(documents, 'document')}, {count_noun(passages, 'passage')}, version {number}"
     checks.require("content", not lost, size, fault)
