@@ -126,7 +126,6 @@ class Pipeline:
     resources: ExitStack = field(default_factory=ExitStack)
     searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_SEARCHES))
     remote_search: RemoteSearch | None = None
-    """Searches in place of this process."""
     access: RecordAccess | None = None
 
     @property
@@ -308,8 +307,7 @@ class Pipeline:
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
-        # An endpoint tells its window while the search runs.
-        async with ask_ahead(self.settings, self.models):
+            async with ask_ahead(self.settings, self.models):
             with watch_reading(self.access if reads_record else None, "ask", scope.patient, emit) as watched:
                 answer = await self._answer(question, scope, overrides, watched)
         if scope.patient is None or not reads_record:
