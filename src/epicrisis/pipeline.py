@@ -307,7 +307,7 @@ class Pipeline:
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
-            async with ask_ahead(self.settings, self.models):
+        async with ask_ahead(self.settings, self.models):
             with watch_reading(self.access if reads_record else None, "ask", scope.patient, emit) as watched:
                 answer = await self._answer(question, scope, overrides, watched)
         if scope.patient is None or not reads_record:
