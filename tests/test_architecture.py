@@ -37,7 +37,7 @@ FLOORS = {
             ["cluster_nodes", "logs"],
             ["corpus", "models", "testing"],
             ["library", "literature"],
-            ["retrieval"],
+            ["retrieval", "deidentification"],
             ["answering", "patient_chart"],
             [
                 "patient_data_policy",
