@@ -42,7 +42,7 @@ FLOORS = {
             ["patient_data_policy", "cluster_encoding", "evidence_selection", "model_pool", "overrides"],
             ["components"],
             ["additions", "passage_search", "pipeline"],
-            ["api", "cluster_search", "plan"],
+            ["api", "cluster_search", "patient_summary", "plan"],
             ["evaluation"],
             ["report"],
             ["integrations", "operations", "server"],

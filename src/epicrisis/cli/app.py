@@ -59,7 +59,7 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "patient": (
         LIBRARIES,
         "Show one patient's record, summarize it, or forget it.",
-        {"show": "patient.show", "forget": "patient.forget"},
+        {"show": "patient.show", "summary": "patient.summary", "forget": "patient.forget"},
     ),
     "grade": (
         EVALUATE,
