@@ -54,6 +54,7 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
             "copy": "library.copy",
             "repair": "library.repair",
             "forbid-remote": "library.forbid_remote",
+            "measure-deidentification": "library_deidentification.measure_deidentification",
         },
     ),
     "patient": (

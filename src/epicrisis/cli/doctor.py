@@ -88,14 +88,16 @@ def doctor(
 def check_deployment(urls: Sequence[str], settings: Settings, json: bool) -> None:
     """Show the checks of the parts of a cluster. Exit with an error if one of them found a problem."""
     from epicrisis.operations.cluster_checks import check_cluster
-    from epicrisis.operations.cluster_parts import ClusterPart
+    from epicrisis.operations.cluster_parts import ClusterPart, ServerTables
     from epicrisis.privacy import set_local_only
+    from epicrisis.server.shared_state import schema as schemas
 
     if settings.local_only:
         set_local_only(True)
     parts = list(map(ClusterPart.parse, urls))
     checks: list[ClusterCheck] = []
-    for check in check_cluster(parts, settings):
+    tables = ServerTables(schemas.DEFAULT_SCHEMA, schemas.SERVER, len(schemas.MIGRATIONS))
+    for check in check_cluster(parts, settings, tables):
         if not json:
             if not checks or checks[-1].part != check.part:
                 say(check.part)

@@ -262,6 +262,7 @@ def _find_document(store: LibraryStore, prefix: str, scope: Scope) -> tuple[Pass
     examples=[
         "epicrisis library export ~/lib -o lib.jsonl",
         "epicrisis library export ~/ward --patient 10083814 -o record.jsonl",
+        "epicrisis library export ~/ward --all-patients --deidentify 0.98 -o notes.jsonl",
         "epicrisis library export ~/lib -o lib.bib",
     ]
 )
@@ -275,6 +276,10 @@ def export(
     all_patients: Annotated[
         bool, Option("--all-patients", help="Export literature and the notes of every patient.")
     ] = False,
+    deidentify: Annotated[
+        float | None,
+        Option("--deidentify", metavar="RECALL", help="Replace identifiers, if the measured recall is at least this."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write the documents as JSON lines, which `library add` reads back with the same ids, or only their references.
@@ -291,7 +296,11 @@ def export(
         raise InputError("--json describes the file that was written: name one with -o")
     with LibraryStore.open(library) as store:
         scope = _build_scope(store, patient)
-        documents = export_documents(store, _choose_passages(scope.patient, all_patients=all_patients))
+        documents: Iterable[Document] = export_documents(
+            store, _choose_passages(scope.patient, all_patients=all_patients)
+        )
+        if deidentify is not None:
+            documents = _deidentify_documents(store, documents, deidentify, output)
         count = _write_documents(documents, output)
         left_out = store.count()[0] - count
     if json:
@@ -307,6 +316,18 @@ def export(
         say(f"{counted(left_out, kind)} {outside} left out{cure}", err=True)
     if patient is not None or all_patients:
         say("note: names, birth dates and record numbers of patients are not part of the export", err=True)
+
+
+def _deidentify_documents(
+    store: LibraryStore, documents: Iterable[Document], least: float, output: Path | None
+) -> Iterable[Document]:
+    """Return the documents with surrogates. Raises InputError for an export of references, which have no notes."""
+    from epicrisis.deidentification.export import deidentify_documents
+    from epicrisis.report.citation_files import find_citation_suffix
+
+    if output is not None and find_citation_suffix(output.name):
+        raise InputError(f"{output}: --deidentify is for notes: name a file like notes.jsonl")
+    return deidentify_documents(store, documents, least)
 
 
 def _write_documents(documents: Iterable[Document], output: Path | None) -> int:

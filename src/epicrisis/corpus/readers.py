@@ -24,7 +24,7 @@ from epicrisis.corpus import (
 )
 from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.fhir import export
-from epicrisis.corpus.fhir.resources import is_fhir
+from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
@@ -311,6 +311,10 @@ def _choose_readers(
     references = ReferenceFiles([file[:2] for file in described], [file.path for file in others], collection)
     # Each FHIR file may describe patients of the others.
     fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
+    if 0 < len(fhir_files) < len(others):
+        # Attachments of patients' documents are read with these, and are no literature.
+        attached = export.list_attached_files([file[:2] for file in fhir_files])
+        others = [file for file in others if file.format == "fhir" or real_path(file.path) not in attached]
     readers: list[tuple[list[Path], _Reader]] = []
     for format, group in itertools.groupby(others, key=lambda file: file.format):
         if format == "fhir":
@@ -378,8 +382,7 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
-    suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
-    format = override or FORMAT_BY_SUFFIX.get(next(suffixes, "")) or find_own_format(path)
+    format = override or _format_by_name(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -403,6 +406,13 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         # Its reader says why it cannot be opened.
         return format if format in _READERS_WITH_NAME else None
     return format
+
+
+def _format_by_name(path: Path) -> str | None:
+    """Return the format that belongs to a file's ending. Files without one, or of JSON lines, may be FHIR."""
+    suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
+    format = FORMAT_BY_SUFFIX.get(next(suffixes, "")) or find_own_format(path)
+    return "fhir" if (format == "jsonl" or path.name.isalpha()) and has_fhir_lines(path) else format
 
 
 def _list_folder(folder: Path, override: str | None, only: Collection[Path] | None) -> list[_SourceFile]:

@@ -126,7 +126,7 @@ class PostgresqlJournal(LibraryInventory):
         )
 
     def count_deletion(self) -> None:
-        """Have every machine remove its cached replies."""
+        """Count a deletion, after which every machine removes its cached replies."""
         with self._database.write() as connection:
             connection.execute("UPDATE library SET deletions = deletions + 1")
 
