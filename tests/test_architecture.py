@@ -50,7 +50,7 @@ FLOORS = {
             ],
             ["components"],
             ["additions", "passage_search", "pipeline"],
-            ["api", "cluster_search", "plan"],
+            ["api", "cluster_search", "patient_summary", "plan"],
             ["evaluation"],
             ["report"],
             ["integrations", "operations", "server"],

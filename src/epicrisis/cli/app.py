@@ -60,7 +60,7 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "patient": (
         LIBRARIES,
         "Show one patient's record, summarize it, or forget it.",
-        {"show": "patient.show", "forget": "patient_forget.forget"},
+        {"show": "patient.show", "summary": "patient.summary", "forget": "patient_forget.forget"},
     ),
     "grade": (
         EVALUATE,
