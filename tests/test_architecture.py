@@ -30,8 +30,8 @@ FLOORS = {
             ["errors", "serialization", "temporary_folders"],
             ["protocols"],
             ["extensions", "privacy", "model_services"],
-            ["cluster", "local_cluster", "prompts", "remote_libraries", "telemetry_export"],
-            ["settings_tables", "telemetry"],
+            ["cluster", "json_lines", "local_cluster", "prompts", "remote_libraries", "telemetry_export"],
+            ["access_log", "settings_tables", "telemetry"],
             ["settings"],
             ["configuration"],
             ["cluster_nodes", "logs"],
@@ -41,6 +41,7 @@ FLOORS = {
             ["answering", "patient_chart"],
             [
                 "patient_data_policy",
+                "record_access",
                 "cluster_encoding",
                 "evidence_selection",
                 "fact_questions",
@@ -49,10 +50,11 @@ FLOORS = {
             ],
             ["components"],
             ["additions", "passage_search", "pipeline"],
-            ["api", "cluster_search", "plan"],
+            ["api", "cluster_search", "patient_summary", "plan"],
             ["evaluation"],
             ["report"],
             ["integrations", "operations", "server"],
+            ["forgetting"],
             ["cli"],
         ]
     )

@@ -59,6 +59,7 @@ from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_dat
 from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
+from epicrisis.record_access import RecordAccess, open_access, watch_reading
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
@@ -87,7 +88,6 @@ WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "
 """Strategies without a library of passages; some use one of solved questions."""
 WITHOUT_SEARCH = WITHOUT_LIBRARY | {"full-context"}
 WITHOUT_MODEL = frozenset({"evidence"})
-"""Strategies without a chat model."""
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 CONCURRENT_SEARCHES, CHECKED_QUESTIONS = 2, 500
@@ -100,7 +100,6 @@ _ANSWER_SETTINGS = {
     "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route", "map_confidence", "facts",
     "deidentify",
 }
-"""Settings that influence the answers."""
 # fmt: on
 
 P = ParamSpec("P")
@@ -129,12 +128,10 @@ class Pipeline:
     rosters: Sequence[Roster] = ()
     """The patients to check questions against if there is no `search`, which has its own."""
     resources: ExitStack = field(default_factory=ExitStack)
-    """Closed with the pipeline."""
     searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_SEARCHES))
     remote_search: RemoteSearch | None = None
-    """Searches in place of this process."""
+    access: RecordAccess | None = None
     deidentification: LibraryDeidentification | None = None
-    """Replaces identifiers in the prompts of all chat models."""
 
     @property
     def _rosters(self) -> Sequence[Roster]:
@@ -196,6 +193,7 @@ class Pipeline:
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
+                access=open_access(settings, library),
                 deidentification=deidentification,
                 resources=resources.pop_all(),
             )
@@ -320,9 +318,9 @@ class Pipeline:
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
-        # An endpoint tells its window while the search runs.
         async with ask_ahead(self.settings, self.models):
-            answer = await self._answer(question, scope, overrides, emit)
+            with watch_reading(self.access if reads_record else None, "ask", scope.patient, emit) as watched:
+                answer = await self._answer(question, scope, overrides, watched)
         if scope.patient is None or not reads_record:
             return answer
         if self.search is not None and answer.citations:

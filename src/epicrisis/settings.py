@@ -387,6 +387,7 @@ class Settings(_Table):
         "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag: in a file "
         "or the environment it would apply to every library.",
     )
+    break_glass: str | None = _key(None, "Why you read this record, for the access log. Only as a flag.", "text")
     deidentify: float | None = _key(
         None,
         "Replace identifiers in prompts by surrogates, and restore them in replies, if the measured recall is at least "
