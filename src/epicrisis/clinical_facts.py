@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 from epicrisis.dates import time_range
@@ -90,8 +91,7 @@ def write_facts(facts: Sequence[ClinicalFact]) -> list[dict[str, Any]]:
     rows = []
     for fact in sorted(facts, key=lambda fact: fact.start):
         row = {}
-        for name, default in _STORED_FIELDS:
-            value = getattr(fact, name)
+        for (name, default), value in zip(_STORED_FIELDS, _stored_values(fact), strict=True):
             if value != default:
                 row[name] = list(value) if isinstance(value, tuple) else value
         rows.append(row)
@@ -158,3 +158,4 @@ _STORED_FIELDS = tuple(
     if field.name not in _NOT_STORED
 )
 """Names and default values; a field without a default is always stored."""
+_stored_values = attrgetter(*(name for name, _ in _STORED_FIELDS))

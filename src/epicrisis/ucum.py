@@ -10,7 +10,7 @@ Conversion is done by ucumvert and pint, which are loaded at the first conversio
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 _PER_MINUTE = (
@@ -108,6 +108,7 @@ _LARGE_NUMBER = re.compile(r"\d{4}")
 _INTERNATIONAL = re.compile(r"\[iU\]|\[IU\]")
 
 
+@lru_cache(maxsize=4096)
 def to_ucum(text: str) -> str:
     """Return the UCUM code of a unit as hospitals write it, or an empty string if it is not known."""
     spelling = "".join(text.split())

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -54,6 +55,9 @@ Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
 _BOUND = re.compile(r"(<=?|>=?)\s*(\d{1,12}(?:\.\d{1,9})?)", re.ASCII)
 _SUFFIX = ".parquet"
 _MISSING = frozenset(("", "null", "\\n", "nan", "na", "none", "nat", "<na>"))
+_LONGEST_MISSING = max(map(len, _MISSING))
+_parse_time = lru_cache(maxsize=65536)(parse_note_time)
+"""Results of one specimen have one time."""
 Table: TypeAlias = tuple[str, str]
 """The format and the name of a table: `("omop", "measurement")`."""
 
@@ -69,9 +73,12 @@ class TableRow:
     def text(self, *names: str) -> str:
         """Return the first value that is there, in one line, or an empty text."""
         for name in names:
-            value = self.cells.get(name, "").strip()
-            if value.lower() not in _MISSING:
-                return " ".join(value.split())
+            value = self.cells.get(name, "")
+            # Most values are a single word, and most missing ones are empty.
+            if value and not value.isalnum():
+                value = " ".join(value.split())
+            if value and (len(value) > _LONGEST_MISSING or value.lower() not in _MISSING):
+                return value
         return ""
 
     def id(self, name: str) -> str:
@@ -84,7 +91,7 @@ class TableRow:
         written = ""
         for name in names:
             value = self.text(name)
-            if parsed := parse_note_time(value):
+            if value and (parsed := _parse_time(value)):
                 return parsed[0], ""
             written = written or value
         return "", written

@@ -166,13 +166,15 @@ class _Reader:
             return self._count_lack("row of labevents without a value")
         low, high = row.text("ref_range_lower"), row.text("ref_range_upper")
         written = row.text("valueuom")
-        entry = self._entry(
-            row, f"labevents/{row.id('labevent_id') or row.id('row_id')}", "laboratory", name, "charttime"
-        )
+        time, written_time = row.time("charttime")
         comparator, bound = split_bound(value)
         parsed = read_number(number, self._log) if number else None
-        fact = replace(
-            entry.fact,
+        fact = ClinicalFact(
+            "laboratory",
+            name,
+            0,
+            0,
+            time=time or None,
             codes=(*codes, f"mimic-lab:{row.id('itemid')}"),
             value=value,
             number=bound if comparator else parsed,
@@ -180,9 +182,11 @@ class _Reader:
             unit=to_ucum(written) or written,
             reference_range=f"{low} to {high}" if low and high else "",
             interpretation=row.text("flag").lower(),
+            encounter=row.id("hadm_id"),
+            source=f"mimic:labevents/{row.id('labevent_id') or row.id('row_id')}",
         )
-        since = reported_since(fact.time or "", row.time("storetime")[0])
-        return [replace(entry, fact=fact, since=since, written_unit=written, remark=comment)]
+        since = reported_since(time, row.time("storetime")[0])
+        return [FactEntry(fact, since, written, comment, written_time)]
 
     def read_chart(self, row: TableRow) -> list[FactEntry]:
         item = row.id("itemid")
