@@ -38,7 +38,7 @@ def write_rows(path: Path, rows: int, shuffled: bool) -> None:
         item = 50_800 + number % 20
         lines.append(
             f"{number},{patient},{patient + 10_000_000},{number // 20},{item},P1,{time_text},{time_text},{value},{value},"
-            f'mg/dL,0.4,1.1,abnormal,ROUTINE,"___"\n'
+            'mg/dL,0.4,1.1,abnormal,ROUTINE,"___"\n'
         )
     if shuffled:
         chance.shuffle(lines)
