@@ -37,7 +37,8 @@ def write_rows(path: Path, rows: int, shuffled: bool) -> None:
         value = f"{chance.uniform(0.5, 200):.1f}"
         item = 50_800 + number % 20
         lines.append(
-            f"{number},{patient},{patient + 10_000_000},{number // 20},{item},P1,{time_text},{time_text},{value},{value},"
+            f"{number},{patient},{patient + 10_000_000},{number // 20},{item},P1,{time_text},{time_text},"
+            f"{value},{value},"
             'mg/dL,0.4,1.1,abnormal,ROUTINE,"___"\n'
         )
     if shuffled:

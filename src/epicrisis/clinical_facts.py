@@ -35,6 +35,9 @@ FactKind: TypeAlias = Literal[
 FactEvent: TypeAlias = Literal["state", "start", "end", "given"]
 """What happened at the fact's time: it was measured or held, it began, it ended, or a dose was given."""
 
+Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
+"""How a value stands to its number; empty: it is the number."""
+
 FACTS = "clinical_facts"
 """The key of the facts in the metadata of documents and passages. A passage has the facts that begin in it."""
 
@@ -57,7 +60,7 @@ class ClinicalFact:
     """The value or dose as written: `1.8`, `positive`, `10 mg once daily`."""
     number: float | None = None
     """The value as a number, in `unit`. A value with a comparator has its bound here."""
-    comparator: Literal["", "<", "<=", ">", ">="] = ""
+    comparator: Comparator = ""
     unit: str = ""
     """The unit as a UCUM code if the source has one or it could be mapped, else as written."""
     reference_range: str = ""
@@ -75,11 +78,10 @@ class ClinicalFact:
 
 
 _NOT_STORED = frozenset({"document_id"})
-_COMPARATORS = ("", "<", "<=", ">", ">=")
 _WORDS = {
     "kind": get_args(FactKind),
     "event": get_args(FactEvent),
-    "comparator": _COMPARATORS,
+    "comparator": get_args(Comparator),
 }
 """Fields with a fixed set of values."""
 _TEXTS = frozenset(field.name for field in fields(ClinicalFact) if field.type == "str") - _NOT_STORED

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
+from epicrisis.clinical_facts import Comparator
 from epicrisis.corpus.csv_rows import CsvLayout, read_header, read_rows
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import Skipped, path_error, skip
@@ -51,14 +52,13 @@ _CODED = (
     ("d_icd_procedures", "{code} long_title"),
 )
 """MIMIC's tables of codes, two of which share their columns and are told apart by the name of the file."""
-Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
 _BOUND = re.compile(r"(<=?|>=?)\s*(\d{1,12}(?:\.\d{1,9})?)", re.ASCII)
 _SUFFIX = ".parquet"
 _MISSING = frozenset(("", "null", "\\n", "nan", "na", "none", "nat", "<na>"))
 _LONGEST_MISSING = max(map(len, _MISSING))
 _parse_time = lru_cache(maxsize=65536)(parse_note_time)
 """Results of one specimen have one time."""
-Table: TypeAlias = tuple[str, str]
+TableName: TypeAlias = tuple[str, str]
 """The format and the name of a table: `("omop", "measurement")`."""
 
 
@@ -97,7 +97,7 @@ class TableRow:
         return "", written
 
 
-def find_table(path: Path) -> Table | None:
+def find_table(path: Path) -> TableName | None:
     """Return the table that a file contains, or None."""
     try:
         header = set(read_column_names(path))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
+from epicrisis.clinical_facts import Comparator
 from epicrisis.corpus.fhir.resources import as_list, concept_text
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.ucum import to_ucum
@@ -28,7 +29,6 @@ _SYSTEMS = {
     "http://www.whocc.no/atc": "atc",
 }
 _UCUM = ("http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8")
-Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
 _COMPARATORS: Mapping[str, Comparator] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _INTERPRETATIONS = {
     "H": "high",
