@@ -29,6 +29,12 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "evaluation.synthesis.patient_records.record_questions:_RecordEvidence._is_unique": [
         r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"
     ],
+    "fact_questions.fact_conflicts:find_value_conflicts": [
+        r"(?i)(?<![\w-])(?:serum[\s-]+creatinine|creatinine)(?![\w-])"
+    ],
+    "fact_questions.fact_conflicts:find_drug_conflicts": [
+        r"(?i)\blisinopril(?:\s+\w+)?\s+(?:was|has been)\s+(?:stopped|d/c'?d)\b|\bstopped\s+(?:the |his )?lisinopril\b"
+    ],
     "library.patient_check:_has_id": [
         rf"{patient_check._separate_id('10083815')}|{patient_check._LONG_ID_LABEL}{patient_check._escape_id('10083815')}(?!\w|[-./:]\d)",
         rf"{patient_check._LABEL}{patient_check._escape_id('432')}(?![-./:]?\w){patient_check._NO_UNIT}",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
+from epicrisis.computed_values import ComputedAnswer
 from epicrisis.notebook_display import NotebookDisplay
 from epicrisis.printable import count_noun, shorten
 from epicrisis.references import Reference
@@ -212,8 +213,9 @@ class WithheldAnswer:
     citations: tuple[Citation, ...] = ()
 
 
-ConflictBasis: TypeAlias = Literal["parts", "sentences", "votes"]
-"""What disagrees: the options that the parts chose, the directions read by rules from cited sentences, or votes."""
+ConflictBasis: TypeAlias = Literal["parts", "sentences", "votes", "facts"]
+"""What disagrees: the options that the parts chose, the directions read by rules from cited sentences, votes, or a note
+and structured entries of the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +313,8 @@ class Answer(NotebookDisplay):
     """The count of isolated votes. None for other answers."""
     conflicts: tuple[Conflict, ...] = ()
     """Disagreements of the evidence. Empty if the sources agree, or if nothing could be compared."""
+    computed: ComputedAnswer | None = None
+    """What the structured entries of the record say. None for a question that is not about them."""
     confidence: Confidence | None = None
     """None if nothing is known, and for answers of strategies that were not asked through a pipeline."""
 

@@ -165,6 +165,10 @@ class EvidenceSearch:
         """Return every note of the patient's record in the scope."""
         return self._require_retriever().record(scope)
 
+    def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
+        """Return the passages of the patient's record in the scope."""
+        return self._require_retriever().store.fetch_record(scope)
+
     def resolve_time(self, text: str, scope: Scope) -> TimeRestriction:
         """Return the restriction of the patient's notes by the time expressions of the question."""
         retriever = self._require_retriever()

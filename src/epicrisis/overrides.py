@@ -63,6 +63,8 @@ class RunOverrides:
     """Lines before the documents; see `Context.about`."""
     streams: bool = True
     """Whether replies are read while they are written. False saves the work where nobody watches."""
+    facts: bool | None = None
+    """Whether answers are computed from structured entries."""
     whole: Ranking | None = None
     """The evidence for a second attempt, if `ranking` leaves out notes by time and gives no answer."""
 

@@ -116,8 +116,9 @@ def test_attachment_forms_are_decoded(tmp_path: Path, data: str, kind: str, text
 @pytest.mark.parametrize(
     ("resource", "reason"),
     [
-        (document(packed("Ärzte", "latin-1")), "not utf-8 at byte 1"),
-        (document(packed("x"), "application/pdf"), "no attachment of plain text or HTML"),
+        (document(base64.b64encode(b"\x89PNG\r\n").decode(), "image/png"), "a picture (PNG), which is not read"),
+        (document(base64.b64encode(b"%PDF-1.7 broken").decode(), "application/pdf"), "not a PDF file, or broken"),
+        (document(""), "its data is empty"),
         ({**document(""), "content": [{"attachment": {"url": "https://ward.example/1"}}]}, "nothing is fetched"),
         (document(packed("x"), subject={"reference": "Group/p1"}), "names no patient"),
         (document(packed("x"), subject=None), "names no patient"),
@@ -162,7 +163,7 @@ def test_observations_of_one_day_form_one_note(tmp_path: Path) -> None:
         ("p2", "2150-03-04", "Sodium: 139"),
     ]
     assert found[0].title == "Laboratory results, 2150-03-04"
-    assert log.summary().other_resources == {"CarePlan": 1, "withdrawn Observation": 1}
+    assert log.summary().other_resources == {"CarePlan without text": 1, "withdrawn Observation": 1}
 
 
 def test_withdrawn_document_is_deleted(tmp_path: Path) -> None:

@@ -62,7 +62,9 @@ async def _check_claims(
     answer: Answer, unsupported: UnsupportedPolicy, verifier: Verifier | None, emit: Callable[[Event], None]
 ) -> Answer:
     citations: dict[int, Citation] = {citation.number: citation for citation in answer.citations}
-    evidence = [gather_evidence(claim, citations, answer.question.text) for claim in answer.claims]
+    computed = answer.computed.describe() if answer.computed is not None else ()
+    context = "\n".join((answer.question.text, *computed))
+    evidence = [gather_evidence(claim, citations, context) for claim in answer.claims]
     claims = [check_by_rules(claim, source) for claim, source in zip(answer.claims, evidence, strict=True)]
     if verifier is not None:
         claims = await _verify(claims, evidence, verifier)
@@ -80,7 +82,7 @@ async def _check_claims(
 
 
 def gather_evidence(claim: Claim, citations: Mapping[int, Citation], question: str) -> ClaimEvidence:
-    """Return the verified quotations of a claim, and what else may supply its numbers."""
+    """Return the verified quotations of a claim. What was computed may supply its numbers too, as the question."""
     sentences: list[str] = []
     context = [question]
     for number in claim.citations:

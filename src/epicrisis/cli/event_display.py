@@ -40,6 +40,7 @@ from epicrisis.types import ArticleMark, CitationStyle, Preflight, Ranking
 
 if TYPE_CHECKING:
     from epicrisis.report.answer_content import AnswerSection
+    from epicrisis.report.computed_table import AnswerTable
 
 SNIPPET = 90
 MAX_IDS = 5
@@ -233,6 +234,10 @@ class EventDisplay:
     def _section(self, section: AnswerSection) -> None:
         self._console.print()
         self._print(Text(section.heading, style="bold"))
+        if section.lead:
+            self._line(f"  {section.lead}")
+        if section.table is not None:
+            self._table(section.table)
         for entry in section.entries:
             mark = f" [{entry.warning}]" if entry.warning else ""
             self._line(f"  {entry.label}{mark} {entry.text}")
@@ -242,6 +247,17 @@ class EventDisplay:
                 self._line(f"      {link.label} {link.identifier}: {link.url}")
         for line in section.lines:
             self._line(f"  * {line}")
+
+    def _table(self, table: AnswerTable) -> None:
+        """Show a table with aligned columns, and the line of its values. The last column is as long as it is."""
+        widths = [0] * len(table.columns)
+        for row in (table.columns, *table.rows):
+            widths = [max(width, cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
+        for row in (table.columns, *table.rows):
+            cells = [cell + " " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
+            self._line(f"  {'  '.join(cells).rstrip()}")
+        if table.sparkline:
+            self._line(f"  {table.sparkline}")
 
 
 def describe_path(answer: Answer) -> list[str]:

@@ -103,7 +103,7 @@ AgainstNotes = Annotated[
 Nli = Annotated[Texts, _measured("--nli", help="Entailment model: name or folder (repeatable).")]
 BertScore = Annotated[Texts, _measured("--bertscore", help="Encoder for BERTScore: name or folder.")]
 
-_DEFAULTS = {"unverified": "keep", "citing": "quotes", "describe_sources": False}
+_DEFAULTS = {"unverified": "keep", "citing": "quotes", "describe_sources": False, "facts": False}
 """Settings of experiments: every answer counts, and replies quote as in the published figures."""
 _COUNTING = ("cost", "focused")
 """Experiments that count tokens, which are unknown for cached replies."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -73,24 +73,42 @@ def convert_objects(
             yield skip(path, f"line {item[0]}", str(error))
 
 
+@dataclass(frozen=True, slots=True)
+class JsonLine:
+    """An object and its line: number from 1, and place in the file in bytes, unpacked if it is gzip."""
+
+    number: int
+    value: dict[str, Any]
+    start: int
+    size: int
+
+
 def read_objects(path: Path) -> Iterator[NumberedObject | Skipped]:
-    """Yield the file's objects with their line numbers, without blank lines.
+    """Yield the file's objects with their line numbers, see `read_lines`."""
+    for item in read_lines(path):
+        yield item if isinstance(item, Skipped) else (item.number, item.value)
+
+
+def read_lines(path: Path) -> Iterator[JsonLine | Skipped]:
+    """Yield the file's objects with their lines, without blank lines.
 
     A line of more than MAX_LINE_BYTES is skipped without being loaded. A file that breaks off yields the lines before
     and then a `Skipped` naming the place. Of a gzip file garbled in the middle, the last of those lines may be wrong.
     """
-    number = 0
+    number = end = 0
     is_empty = True
     try:
         with open_packed(path) as file:
             while raw := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
+                start, end = end, end + len(raw)
                 if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
                     is_empty = False
                     size, piece = len(raw), raw
                     while piece and not piece.endswith(b"\n"):
                         piece = file.readline(_PIECE_BYTES)
                         size += len(piece)
+                    end = start + size
                     reason = f"a line of {size / 2**20:,.0f} MB, and the limit is {MAX_LINE_BYTES // 2**20}"
                     yield skip(path, f"line {number}", f"{reason}; split it into several documents, one a line")
                     continue
@@ -99,7 +117,7 @@ def read_objects(path: Path) -> Iterator[NumberedObject | Skipped]:
                     continue
                 is_empty = False
                 try:
-                    yield number, _parse_line(line)
+                    yield JsonLine(number, parse_line(line), start, len(raw))
                 except ValueError as error:
                     yield skip(path, f"line {number}", str(error))
     except READ_ERRORS as error:
@@ -109,7 +127,8 @@ def read_objects(path: Path) -> Iterator[NumberedObject | Skipped]:
         yield skip(path, "", "has only blank lines")
 
 
-def _parse_line(line: bytes) -> dict[str, Any]:
+def parse_line(line: bytes) -> dict[str, Any]:
+    """Return the object of a line. Raises ValueError with the reason."""
     check_value_count(line, MAX_LINE_VALUES)
     try:
         value = json.loads(line.rstrip().decode())

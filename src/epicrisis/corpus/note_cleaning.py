@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -306,12 +306,15 @@ _MIN_LETTERS = 5
 """Letters of any other heading: `BP:` and `NPO` are none."""
 
 
-def find_sections(text: str) -> list[list[int | str]]:
-    """Return `[start, end, title]` of each section in order, without gaps from the first heading to the text's end."""
+def find_sections(text: str, titles: Collection[str] = ()) -> list[list[int | str]]:
+    """Return `[start, end, title]` of each section in order, without gaps from the first heading to the text's end.
+
+    Lines that equal one of `titles`, which the note's source says, are headings too.
+    """
     headings: list[tuple[int, str]] = []
     start, previous = 0, ""
     for line in text.split("\n"):
-        title = _find_heading(line, not previous.strip())
+        title = line if line in titles else _find_heading(line, not previous.strip())
         if title:
             headings.append((start, title))
         start, previous = start + len(line) + 1, line

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from epicrisis.corpus import note_cleaning
 from epicrisis.corpus.csv_rows import MAX_ROW_BYTES
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import DeletedDocument, Skipped, skip
+from epicrisis.corpus.reader_base import DeletedDocument, FileRemark, Skipped, skip
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.types import Document
 
@@ -44,10 +44,14 @@ class ClinicalNote:
     more: Mapping[str, Any] = field(default_factory=dict)
     is_error: bool = False
     is_superseded: bool = False
+    headings: tuple[str, ...] = ()
+    """Lines of the text that begin sections, if the source says so."""
+    version: str = ""
+    """What the note is other than a final text of its own, such as `amended`; behind the type in the title."""
 
 
-NoteSource: TypeAlias = Callable[[], Iterator[ClinicalNote | Skipped]]
-"""Returns a new iterator over the notes of a file at each call."""
+NoteSource: TypeAlias = Callable[[], Iterator[ClinicalNote | Skipped | FileRemark]]
+"""Returns a new iterator over the notes of a file, with what was not read, at each call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,9 @@ class NoteCleaning:
     keep_superseded: bool = False
 
 
-def build_documents(path: Path, name: str, notes: NoteSource, cleaning: NoteCleaning) -> Iterator[Document | Skipped]:
+def build_documents(
+    path: Path, name: str, notes: NoteSource, cleaning: NoteCleaning
+) -> Iterator[Document | Skipped | FileRemark]:
     """Yield the items of `build_items` without deletions."""
     for item in build_items(path, name, notes, cleaning):
         if not isinstance(item, DeletedDocument):
@@ -69,7 +75,7 @@ def build_documents(path: Path, name: str, notes: NoteSource, cleaning: NoteClea
 
 def build_items(
     path: Path, name: str, notes: NoteSource, cleaning: NoteCleaning
-) -> Iterator[Document | DeletedDocument | Skipped]:
+) -> Iterator[Document | DeletedDocument | Skipped | FileRemark]:
     """Yield the notes as documents, in their order; `name` is the file's name for the removal log.
 
     A note that its source marks as an error, or as superseded, is a `DeletedDocument` if it has an id, because an
@@ -84,7 +90,7 @@ def build_items(
     with closing(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)) as database:
         database.execute("CREATE TABLE note(digest BLOB PRIMARY KEY, id TEXT NOT NULL) WITHOUT ROWID")
         for note in notes():
-            if isinstance(note, Skipped):
+            if isinstance(note, Skipped | FileRemark):
                 yield note
                 continue
             patient, note_id = normalize_id(note.patient), normalize_id(note.note_id)
@@ -130,7 +136,7 @@ def _is_left_out(note: ClinicalNote, cleaning: NoteCleaning) -> bool:
 
 
 def _count_recurring(
-    notes: Iterator[ClinicalNote | Skipped], cleaning: NoteCleaning
+    notes: Iterator[ClinicalNote | Skipped | FileRemark], cleaning: NoteCleaning
 ) -> dict[note_cleaning.ParagraphHash, note_cleaning.RecurringText]:
     counter = note_cleaning.RecurringTextCounter()
     for note in notes:
@@ -161,15 +167,18 @@ def _build_document(
     note_type, patient, note_id = note.note_type.strip(), normalize_id(note.patient), normalize_id(note.note_id)
     metadata = {
         "note_type": note_type,
+        "version": note.version,
         "encounter": normalize_id(note.encounter),
         "patient_name": " ".join(note.patient_name.split()),
         **_stay_metadata("admitted", note.admitted, cleaning.time_format),
         **_stay_metadata("discharged", note.discharged, cleaning.time_format),
         **time_metadata,
-        "sections": note_cleaning.find_sections(text),
+        "sections": note_cleaning.find_sections(text, frozenset(map(note_cleaning.clean_text, note.headings))),
         **note.more,
     }
     title = (note_type[:1].upper() + note_type[1:]) or "Note"
+    if note.version:
+        title = f"{title} ({note.version})"
     document = Document(
         id=f"note:{note_id or f'{patient}:{_digest_note(note, date, clean).hex()[:16]}'}",
         text=text,

@@ -11,7 +11,7 @@ from typing import Any
 from epicrisis.corpus.csv_rows import CsvLayout, CsvRow, read_header, read_rows
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, NoteSource, build_items, normalize_id
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, Skipped, path_error
+from epicrisis.corpus.reader_base import DeletedDocument, FileRemark, PatientIdentity, Skipped, path_error
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
@@ -110,7 +110,7 @@ def locate_columns(path: Path, columns: NoteColumns | None = None) -> tuple[dict
 
 def read_notes(
     path: Path, name: str, columns: NoteColumns | None = None, cleaning: NoteCleaning | None = None
-) -> Iterator[Document | DeletedDocument | PatientIdentity | Skipped]:
+) -> Iterator[Document | DeletedDocument | PatientIdentity | Skipped | FileRemark]:
     """Return an iterator over the patients' identities, then the notes. Raises InputError as `locate_columns` does."""
     cleaning = cleaning or NoteCleaning()
     notes = note_source(path, columns)

@@ -38,14 +38,25 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
     The title is the first heading, else the file's stem. A reference to a note is `[note 1]`, the note a line at the
     end. A struck-out word is `[struck out: word]`. In the metadata, `sections` is as in JATS files.
     """
-    format = Path(name).suffix.lower().removeprefix(".")
     try:
-        text, title, hidden = _convert(read_limited(path, MAX_FILE_BYTES), format)
+        data = read_limited(path, MAX_FILE_BYTES)
     except ValueError as error:
         yield skip(path, "", str(error))
         return
+    for item in read_office(data, name):
+        yield skip(path, "", item.reason) if isinstance(item, Skipped) else item
+
+
+def read_office(data: bytes, name: str) -> Iterator[Document | Skipped | FileRemark]:
+    """Yield the items of `read_document` for the content of a file; the ending of `name` is its format."""
+    format = Path(name).suffix.lower().removeprefix(".")
+    try:
+        text, title, hidden = _convert(data, format)
+    except ValueError as error:
+        yield skip(Path(name), "", str(error))
+        return
     if not text.lines:
-        yield skip(path, "", "holds no text, only pictures perhaps; save it as PDF and OCR it")
+        yield skip(Path(name), "", "holds no text, only pictures perhaps; save it as PDF and OCR it")
         return
     yield _make_document(name, title, text)
     if hidden:

@@ -68,14 +68,27 @@ def read_document(
     as in `IL-6`, and only the line end is removed. `before_ocr` is called before each page that is read by OCR.
     """
     try:
-        pages = _read_pages(read_limited(path, MAX_FILE_BYTES), before_ocr)
+        data = read_limited(path, MAX_FILE_BYTES)
+    except ValueError as error:
+        yield skip(path, "", str(error))
+        return
+    for item in read_pdf(data, name, before_ocr):
+        yield skip(path, "", item.reason) if isinstance(item, Skipped) else item
+
+
+def read_pdf(
+    data: bytes, name: str, before_ocr: Callable[[], object] = lambda: None
+) -> Iterator[Document | Skipped | OmittedText | FileRemark]:
+    """Yield the items of `read_document` for the content of a file."""
+    try:
+        pages = _read_pages(data, before_ocr)
         page_texts, running = _remove_running_lines(pages)
         texts = _clean_texts(page_texts)
         empty = [number for number, text in enumerate(page_texts, 1) if text is not None and not text.strip()]
         if not any(texts):
             raise ValueError(f"no text on any page, only pictures perhaps: {_describe_ocr()}")
     except ValueError as error:
-        yield skip(path, "", str(error))
+        yield skip(Path(name), "", str(error))
         return
     starts = [0]
     for text in texts[:-1]:

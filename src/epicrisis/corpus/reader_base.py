@@ -73,6 +73,8 @@ class DeletedDocument:
     id: str
     revision: str = ""
     patient: str | None = None
+    any_patient: bool = False
+    """The source names the document and not its patient, so it is deleted whosever it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,7 @@ _open_files: WeakValueDictionary[Path, IO[bytes]] = WeakValueDictionary()
 
 def open_packed(path: Path) -> IO[bytes]:
     """Open a file for reading and unpack it if it is gzip. Reading raises one of `READ_ERRORS` for a damaged file."""
-    packed = _is_packed(path)
+    packed = is_packed(path)
     file = cast(IO[bytes], io.BufferedReader(_GzipReader(path), 1 << 17)) if packed else path.open("rb")
     _open_files[path] = file
     return file
@@ -262,7 +264,8 @@ def read_position(path: Path) -> int:
         return 0
 
 
-def _is_packed(path: Path) -> bool:
+def is_packed(path: Path) -> bool:
+    """Return whether a file is gzip. Raises OSError."""
     # The name is not used: browsers unpack `.gz` and keep the name.
     with path.open("rb") as file:
         return file.read(2) == _GZIP_MAGIC
@@ -303,7 +306,7 @@ def describe_damage(path: Path, *, include_truncated: bool = True) -> str:
     `include_truncated=False` accepts a truncated file, which is correct up to its end.
     """
     try:
-        if _is_packed(path):
+        if is_packed(path):
             with open_packed(path) as file:
                 while file.read(_PIECE_BYTES):
                     pass

@@ -27,7 +27,8 @@ from epicrisis.corpus import (
 from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
 from epicrisis.corpus.fact_tables import detect_table_format
 from epicrisis.corpus.fhir import export
-from epicrisis.corpus.fhir.resources import is_fhir
+from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir
+from epicrisis.corpus.markdown import find_heading
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
@@ -79,26 +80,10 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemar
     elif not text.strip():
         yield skip(path, "", "holds no text; leave it out")
     else:
-        heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
+        heading = find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
         if encoding:
             yield encoding_remark(name, encoding)
-
-
-def _find_heading(text: str) -> str:
-    """Return the first heading of the form `# Heading` outside fenced code, or an empty string."""
-    is_fenced = False
-    for line in text.split("\n"):
-        if line.startswith(("```", "~~~")):
-            is_fenced = not is_fenced
-        rest = line.lstrip("#")
-        if not is_fenced and 1 <= len(line) - len(rest) <= 6 and rest.startswith((" ", "\t")):
-            words = rest.split()
-            if words and not words[-1].strip("#"):
-                words.pop()
-            if words:
-                return " ".join(words)
-    return ""
 
 
 _READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | OmittedText]]] = {
@@ -320,6 +305,11 @@ def _choose_readers(
     described = [file for file in files if file.format == _REFERENCES]
     others = [file for file in files if file.format != _REFERENCES]
     references = ReferenceFiles([file[:2] for file in described], [file.path for file in others], collection)
+    fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
+    if 0 < len(fhir_files) < len(others):
+        # Attachments of patients' documents are read with these, and are no literature.
+        attached = export.list_attached_files([file[:2] for file in fhir_files])
+        others = [file for file in others if file.format == "fhir" or real_path(file.path) not in attached]
     read_formats: set[str] = set()
     readers: list[tuple[list[Path], _Reader]] = []
     for format, group in itertools.groupby(others, key=lambda file: file.format):
@@ -390,8 +380,7 @@ def _was_read(path: Path, previous: Collection[FileFingerprint]) -> bool:
 
 def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]) -> str | None:
     """Return the format by suffix and beginning of the file; None if unknown. `defaults` is empty within a folder."""
-    suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
-    format = override or FORMAT_BY_SUFFIX.get(next(suffixes, "")) or find_own_format(path)
+    format = override or _format_by_name(path)
     try:
         if format == _XML:
             return detect_xml_kind(path)
@@ -415,6 +404,13 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         # Its reader says why it cannot be opened.
         return format if format in _READERS_WITH_NAME else None
     return format
+
+
+def _format_by_name(path: Path) -> str | None:
+    """Return the format that belongs to a file's ending. Files without one, or of JSON lines, may be FHIR."""
+    suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
+    format = FORMAT_BY_SUFFIX.get(next(suffixes, "")) or find_own_format(path)
+    return "fhir" if (format == "jsonl" or path.name.isalpha()) and has_fhir_lines(path) else format
 
 
 def _list_folder(folder: Path, override: str | None, only: Collection[Path] | None) -> list[_SourceFile]:

@@ -24,6 +24,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from epicrisis.corpus.ccda import ClinicalDocument
+from epicrisis.corpus.embedded_files import EmbeddedText
 from epicrisis.corpus.pdf_pages import PageBox, PageBoxes, PageWords
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, skip
 from epicrisis.corpus.reference_entries import ReferenceEntry
@@ -97,6 +99,27 @@ def read_file(kind: str, path: Path, name: str = "") -> Iterator[Document | Skip
 def page_text(data: bytes) -> str:
     """Return the text of an HTML page, empty if it has none. Raises ValueError with the reason."""
     return str(_request_value({"kind": "page"}, data, len(data), "text"))
+
+
+def read_embedded(data: bytes, content_type: str = "") -> EmbeddedText:
+    """Return the text of a file embedded in a record: PDF, RTF, HTML, C-CDA, text and others, whatever its type says.
+
+    Raises ValueError with the reason.
+    """
+    reply = _request_value({"kind": "embedded", "type": content_type}, data, len(data), "embedded")
+    return EmbeddedText(reply["text"], tuple(reply["headings"]), tuple(reply["remarks"]))
+
+
+def read_clinical_documents(path: Path) -> list[ClinicalDocument]:
+    """Return the C-CDA documents of a file, of which one may have no text. Raises ValueError with the reason."""
+    replies = _request_value({"kind": "ccda", "path": str(path)}, b"", path.stat().st_size, "documents")
+    return list(map(ClinicalDocument.from_json, replies))
+
+
+def read_embedded_clinical_documents(data: bytes) -> list[ClinicalDocument]:
+    """Return the C-CDA documents in the bytes of a file. Raises ValueError with the reason."""
+    replies = _request_value({"kind": "ccda", "path": ""}, data, len(data), "documents")
+    return list(map(ClinicalDocument.from_json, replies))
 
 
 def sheet_rows(path: Path) -> list[list[str]]:

@@ -7,20 +7,30 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from epicrisis.corpus import html, jats, medrag, ocr, office, pdf, pdf_pages
+from epicrisis.corpus import ccda, embedded_files, html, jats, medrag, ocr, office, pdf, pdf_pages
 from epicrisis.corpus.encodings import decode_text
-from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
+from epicrisis.corpus.reader_base import (
+    READ_ERRORS,
+    FileRemark,
+    OmittedText,
+    Skipped,
+    describe_read_error,
+    open_packed,
+    read_limited,
+    skip,
+)
 from epicrisis.corpus.reference_entries import parse_references
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.types import Document
 
+_Reply = TypeVar("_Reply")
 MAX_SHEET_BYTES = 64 * 1024 * 1024
 _REPLACE_BYTES = 512 * 1024**2
 """Memory in use after which a child is replaced, so that the remains of one file cannot make the next fail."""
@@ -67,24 +77,15 @@ def main() -> None:
 
 
 def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
+    kind = request["kind"]
     try:
-        if request["kind"] == "page":
-            return [{"text": html.page_text(data)}]
-        path = Path(request["path"])
-        if request["kind"] == "sheet":
-            return [{"rows": _read_sheet(path)}]
-        if request["kind"] == "references":
-            return [{"references": _read_references(path)}]
-        if request["kind"] == "words":
-            places = [pdf_pages.PageWords(**place) for place in request["places"]]
-            return [{"pages": list(map(asdict, pdf_pages.find_words(path, request["sha256"], places)))}]
-        if request["kind"] == "image":
-            image = pdf_pages.render_page(path, request["sha256"], request["page"])
-            return [{"image": base64.b64encode(image).decode()}]
+        if kind in _VALUES:
+            return [_VALUES[kind](request, data)]
     except ValueError as error:
         return [{"error": str(error)}]
+    path = Path(request["path"])
     try:
-        return [asdict(item) for item in _READERS[request["kind"]](path, request["name"])]
+        return [asdict(item) for item in _READERS[kind](path, request["name"])]
     except MemoryError:
         raise
     except RecursionError:
@@ -92,6 +93,66 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
     except Exception as error:  # noqa: BLE001 - a parser's error costs one file only
         reason = f"its parser failed ({type(error).__name__}); save the file as text, or recreate it"
         return [asdict(skip(path, "", reason))]
+
+
+def _read_embedded(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    if embedded_files.detect_embedded(data, request["type"]) != "ccda":
+        return {"embedded": _guard_parser(lambda: asdict(embedded_files.read_embedded(data, request["type"])))}
+    document = _guard_parser(lambda: ccda.read_clinical_document(data))
+    return {"embedded": {name: getattr(document, name) for name in ("text", "headings", "remarks")}}
+
+
+def _read_ccda(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    if not request["path"]:
+        return {"documents": _guard_parser(lambda: list(map(asdict, ccda.read_clinical_documents(data))))}
+    return {"documents": _guard_parser(lambda: _read_clinical_documents(Path(request["path"])))}
+
+
+def _find_words(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    places = [pdf_pages.PageWords(**place) for place in request["places"]]
+    pages = pdf_pages.find_words(Path(request["path"]), request["sha256"], places)
+    return {"pages": list(map(asdict, pages))}
+
+
+def _draw_page(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    image = pdf_pages.render_page(Path(request["path"]), request["sha256"], request["page"])
+    return {"image": base64.b64encode(image).decode()}
+
+
+_VALUES: Mapping[str, Callable[[Mapping[str, Any], bytes], dict[str, Any]]] = {
+    "page": lambda request, data: {"text": html.page_text(data)},
+    "embedded": _read_embedded,
+    "ccda": _read_ccda,
+    "sheet": lambda request, data: {"rows": _read_sheet(Path(request["path"]))},
+    "references": lambda request, data: {"references": _read_references(Path(request["path"]))},
+    "words": _find_words,
+    "image": _draw_page,
+}
+"""Requests with one value as the reply, which raise ValueError with the reason."""
+
+
+def _guard_parser(read: Callable[[], _Reply]) -> _Reply:
+    """Return the result of a parser. Raises ValueError with the reason for any error of it."""
+    try:
+        return read()
+    except (MemoryError, ValueError):
+        raise
+    except RecursionError as error:
+        raise ValueError("nested too deep to be read; save it as text") from error
+    except Exception as error:
+        reason = f"its parser failed ({type(error).__name__}); save the file as text, or recreate it"
+        raise ValueError(reason) from error
+
+
+def _read_clinical_documents(path: Path) -> list[dict[str, Any]]:
+    try:
+        with open_packed(path) as file:
+            data = file.read(ccda.MAX_FILE_BYTES + 1)
+    except READ_ERRORS as error:
+        raise ValueError(describe_read_error(error)) from error
+    if len(data) > ccda.MAX_FILE_BYTES:
+        raise ValueError(f"larger than {ccda.MAX_FILE_BYTES // 2**20} MB; split it")
+    return list(map(asdict, ccda.read_clinical_documents(data)))
 
 
 def _read_references(path: Path) -> dict[str, Any]:

@@ -35,11 +35,16 @@ _SAFE: dict[str, Any] = {
 }
 
 
+_KNOWN_ELEMENT = re.compile(
+    rb"<(?:(Pubmed(?:Book)?Article|DeleteCitation)|(?:\w+:)?(?:(ClinicalDocument)|article)[\s>])"
+)
+
+
 class BrokenXML(Exception):
     """The file cannot be read further. The message says why and what to do, and repeats none of the text."""
 
 
-def detect_xml_kind(path: Path) -> Literal["pubmed", "nxml"] | None:
+def detect_xml_kind(path: Path) -> Literal["pubmed", "nxml", "ccda"] | None:
     """Return the kind of XML, by the first known element in the first 64 KiB (unpacked), or None. Raises OSError."""
     head = b""
     with open_packed(path) as file:
@@ -49,10 +54,12 @@ def detect_xml_kind(path: Path) -> Literal["pubmed", "nxml"] | None:
         except READ_ERRORS:
             pass  # the reader will report the damage
     # Without the NULs, UTF-16 looks like ASCII.
-    match = re.search(rb"<(?:(Pubmed(?:Book)?Article|DeleteCitation)|(?:\w+:)?article[\s>])", head.replace(b"\0", b""))
+    match = _KNOWN_ELEMENT.search(head.replace(b"\0", b""))
     if match is None:
         return None
-    return "pubmed" if match[1] else "nxml"
+    if match[1]:
+        return "pubmed"
+    return "ccda" if match[2] else "nxml"
 
 
 def read_records(path: Path, tags: tuple[str, ...]) -> Iterator[_Element]:
@@ -84,13 +91,22 @@ def read_records(path: Path, tags: tuple[str, ...]) -> Iterator[_Element]:
 
 def parse_file(path: Path) -> _Element:
     """Return the root of a file of at most MAX_RECORD_BYTES. Raises BrokenXML."""
-    from lxml import etree
-
     try:
         with open_packed(path) as file:
-            source = _Source(file)
-            # Cast because the stubs lack some parameters.
-            tree: _ElementTree = etree.parse(cast(Any, source), cast(Any, etree.XMLParser)(**_SAFE))
+            return parse_stream(file)
+    except READ_ERRORS as error:
+        raise BrokenXML(_describe_error(error)) from error
+
+
+def parse_stream(file: IO[bytes], limit: int = MAX_RECORD_BYTES) -> _Element:
+    """Return the root of a stream of at most `limit` bytes. Raises BrokenXML."""
+    from lxml import etree
+
+    source = _Source(file)
+    source.allowance = limit
+    try:
+        # Cast because the stubs lack some parameters.
+        tree: _ElementTree = etree.parse(cast(Any, source), cast(Any, etree.XMLParser)(**_SAFE))
     except (etree.XMLSyntaxError, *READ_ERRORS) as error:
         raise BrokenXML(_describe_error(error)) from error
     _refuse_entities(tree)
@@ -165,13 +181,13 @@ def element_text(element: _Element) -> str:
 def _mixed(element: _Element) -> str:
     out = [element.text or ""]
     for child in element:
-        _write(child, out)
+        write_inline(child, out)
         if child.tail:
             out.append(child.tail)
     return "".join(out)
 
 
-def _write(child: Any, out: list[str]) -> None:
+def write_inline(child: Any, out: list[str]) -> None:
     """Append the child's text to the pieces in `out`. A subscript may shorten the last piece."""
     if not isinstance(child.tag, str):
         out.append(html.unescape(child.text or ""))
@@ -195,7 +211,7 @@ def _write(child: Any, out: list[str]) -> None:
         if best is None:
             out.append(_mixed(child))
         else:
-            _write(forms[best], out)
+            write_inline(forms[best], out)
     elif name == "tex-math":
         # The formula without the document that publishers wrap around it.
         source = child.text or ""

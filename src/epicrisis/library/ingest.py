@@ -189,7 +189,8 @@ class _ItemReader:
         if not item.revision:
             # Later documents with this id do not restore it in this ingestion.
             self.first_hashes.add(item.id, "")
-            if read_document_patients(self._library, [item.id]).get(item.id, "") == item.patient:
+            patient = read_document_patients(self._library, [item.id]).get(item.id, "")
+            if patient == item.patient or (item.any_patient and patient):
                 self._counts.deleted += 1
                 with ingest_batches.uninterrupted():
                     self._library.delete([item.id])

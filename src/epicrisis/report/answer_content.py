@@ -15,6 +15,13 @@ from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice, Suppo
 from epicrisis.printable import agree, count_noun, printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link
+from epicrisis.report.computed_table import (
+    HEADING,
+    AnswerTable,
+    build_computed_table,
+    describe_left_out,
+    list_computed_numbers,
+)
 from epicrisis.types import ArticleMark
 
 EVIDENCE = "evidence"
@@ -63,11 +70,14 @@ class SourceEntry:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSection:
-    """A heading with sources or lines."""
+    """A heading with sources, lines or a table."""
 
     heading: str
     entries: tuple[SourceEntry, ...] = ()
     lines: tuple[str, ...] = ()
+    lead: str = ""
+    """A sentence above the table."""
+    table: AnswerTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,7 @@ def build_answer_content(answer: Answer, references: AnswerSection | None = None
     marks = {citation.number: citation.marks for citation in answer.citations}
     verdict, claims = _state_verdict(answer, marks)
     sections = (
+        _describe_computed(answer),
         _list_sources(answer),
         references or AnswerSection(""),
         _list_conflicts(answer),
@@ -111,7 +122,7 @@ def build_answer_content(answer: Answer, references: AnswerSection | None = None
         claims=claims,
         warnings=tuple(_warn(answer)),
         remarks=tuple(_remark(answer)),
-        sections=tuple(section for section in sections if section.entries or section.lines),
+        sections=tuple(section for section in sections if section.entries or section.lines or section.lead),
     )
 
 
@@ -126,11 +137,13 @@ def _state_verdict(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the lines of the verdict, and the claims below it."""
     if answer.strategy == EVIDENCE and answer.citations:
-        count = len(answer.citations)
+        count = len(answer.citations) - len(list_computed_numbers(answer))
         sentences = f"{count} sentence{'' if count == 1 else 's'} of the library, best first"
         if answer.state != "answered":
             return (f"no chat model chose among the options. {sentences}:",), ()
-        return (f"{sentences}. No chat model wrote or checked anything.",), ()
+        lines = (f"{sentences}. No chat model wrote or checked anything.",)
+        is_computed = answer.computed is not None and answer.computed.state == "answered"
+        return ((printable(answer.computed.statement), *lines), ()) if answer.computed and is_computed else (lines, ())
     if answer.state != "answered":
         return _state_reason(answer), ()
     choice = describe_choice(answer, answer.choice)
@@ -233,9 +246,11 @@ def _remark(answer: Answer) -> Iterable[str]:
 
 
 def _list_sources(answer: Answer) -> AnswerSection:
+    tabled = list_computed_numbers(answer)
+    shown = tuple(citation for citation in answer.citations if citation.number not in tabled)
     if answer.strategy == EVIDENCE:
-        return AnswerSection("Sentences", list_sentences(answer.citations))
-    citations = answer.withheld.citations if answer.withheld is not None else answer.citations
+        return AnswerSection("Sentences", list_sentences(shown))
+    citations = answer.withheld.citations if answer.withheld is not None else shown
     heading = "Sources" if answer.withheld is None else "Sources that the model named"
     by_document: dict[str, list[Citation]] = {}
     for citation in citations:
@@ -300,6 +315,18 @@ def _describe_place(citation: Citation) -> str:
     return printable(
         f"{citation.document_id}{f', {place}' if place else ''}, characters {citation.start} to {citation.end}"
     )
+
+
+def _describe_computed(answer: Answer) -> AnswerSection:
+    """Return the computed answer with its table, or an empty section."""
+    computed = answer.computed
+    if computed is None:
+        return AnswerSection("")
+    lines = [*computed.remarks, describe_left_out(computed)]
+    if computed.planned_by != "rules":
+        lines.append(f"The question was read by {computed.planned_by}: {computed.operation} of {computed.subject}.")
+    shown = tuple(map(printable, filter(None, lines)))
+    return AnswerSection(HEADING, (), shown, printable(computed.statement), build_computed_table(answer))
 
 
 def _list_conflicts(answer: Answer) -> AnswerSection:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry
+from epicrisis.report.computed_table import AnswerTable
 from epicrisis.report.templates import build_environment
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ summary h2 { display: inline; border: 0; } summary { cursor: pointer; margin-top
 .path { list-style: none; padding: 0; font: .8rem/1.45 ui-monospace, monospace; } .path li { white-space: pre-wrap; }
 footer { margin-top: 2.5rem; padding-top: .75rem; border-top: 1px solid var(--line); font-size: .85rem; }
 footer { color: var(--soft); }
+.values { border-collapse: collapse; width: 100%; font-size: .9rem; margin: .5rem 0; }
+.values th, .values td { text-align: left; vertical-align: top; padding: .2rem .5rem .2rem 0; }
+.values th, .values td { border-bottom: 1px solid var(--line); }
+.course { width: 20rem; max-width: 100%; height: auto; }
 @media print { .answer { border: 1px solid; } .entries > li { break-inside: avoid; } }
 """
 
@@ -92,9 +97,24 @@ def _list_lines(texts: Sequence[str]) -> list[str]:
 def write_section(section: AnswerSection) -> list[str]:
     """Return a section as lines of Markdown."""
     lines = [f"## {section.heading}", ""]
+    if section.lead:
+        lines += [escape_markdown(section.lead), ""]
+    if section.table is not None:
+        lines += _write_table(section.table)
     for entry in section.entries:
         lines += _write_entry(entry)
     return [*lines, *_list_lines(section.lines)] if section.lines else [*lines, ""]
+
+
+def _write_table(table: AnswerTable) -> list[str]:
+    """Return a table as lines of Markdown, with the line of its values below."""
+    lines = [_write_row(table.columns), _write_row(["---"] * len(table.columns), is_markup=True)]
+    lines += map(_write_row, table.rows)
+    return [*lines, "", *([table.sparkline, ""] if table.sparkline else [])]
+
+
+def _write_row(cells: Sequence[str], *, is_markup: bool = False) -> str:
+    return f"| {' | '.join(cells if is_markup else map(escape_markdown, cells))} |"
 
 
 def _write_entry(entry: SourceEntry) -> list[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.printable import REPLACEMENT, printable
 from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry
+from epicrisis.report.computed_table import AnswerTable
 
 if TYPE_CHECKING:
     from docx.document import Document as WordDocument
@@ -92,9 +93,20 @@ def _set_properties(document: WordDocument, content: AnswerContent) -> None:
 
 def _add_section(document: WordDocument, section: AnswerSection) -> None:
     document.add_heading(_clean(section.heading), 2)
+    if section.lead:
+        _add_text(document.add_paragraph(), section.lead)
+    if section.table is not None:
+        _add_table(document, section.table)
     for entry in section.entries:
         _add_entry(document, entry)
     _add_list(document, section.lines)
+
+
+def _add_table(document: WordDocument, table: AnswerTable) -> None:
+    grid = document.add_table(rows=0, cols=len(table.columns), style="Light Grid")
+    for number, row in enumerate((table.columns, *table.rows)):
+        for cell, text in zip(grid.add_row().cells, row, strict=True):
+            _add_text(cell.paragraphs[0], text, bold=number == 0)
 
 
 def _add_entry(document: WordDocument, entry: SourceEntry) -> None:

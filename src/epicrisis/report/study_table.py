@@ -18,6 +18,7 @@ from epicrisis.answering.study_details import StudyDetail, find_population, find
 from epicrisis.answers import Answer, Citation
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import describe_marks, describe_reference
+from epicrisis.report.computed_table import list_computed_numbers
 from epicrisis.types import CharacterSpan, Passage
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -55,8 +56,8 @@ class StudyRow:
 
 
 def list_shown_citations(answer: Answer) -> tuple[Citation, ...]:
-    """Return the citations that a reader is shown: those of the answer, or of the withheld answer of the model."""
-    return answer.citations if answer.withheld is None else answer.withheld.citations
+    """Return the citations that a reader is shown: those of the withheld answer of the model, and of the answer."""
+    return answer.citations if answer.withheld is None else (*answer.withheld.citations, *answer.citations)
 
 
 def build_study_table(answer: Answer, passages: Iterable[Passage]) -> tuple[StudyRow, ...]:
@@ -68,7 +69,10 @@ def build_study_table(answer: Answer, passages: Iterable[Passage]) -> tuple[Stud
     for passage in sorted(passages, key=lambda passage: (passage.document_id, passage.start)):
         texts.setdefault(passage.document_id, []).append(passage)
     by_document: dict[str, list[Citation]] = {}
+    tabled = list_computed_numbers(answer)
     for citation in list_shown_citations(answer):
+        if citation.number in tabled:
+            continue
         by_document.setdefault(citation.document_id, []).append(citation)
     rows: list[StudyRow] = []
     for document_id, citations in by_document.items():

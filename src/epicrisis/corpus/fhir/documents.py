@@ -1,15 +1,44 @@
-"""Build notes from DocumentReferences."""
+"""Build notes from the resources that have text: documents, reports, compositions, and others by `narratives`."""
 
 from __future__ import annotations
 
-import base64
-import binascii
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.fhir.references import FhirReferences, find_encounter, find_patient
-from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, concept_text
-from epicrisis.corpus.html import text_encoding
+from epicrisis.corpus.fhir import narratives
+from epicrisis.corpus.fhir.attachments import AttachmentReader, AttachmentTexts, list_attachments
+from epicrisis.corpus.fhir.people import find_custodian, list_authors, list_signers
+from epicrisis.corpus.fhir.references import (
+    EncounterStay,
+    FhirReferences,
+    find_encounter,
+    find_patient,
+    find_relations,
+    name_note,
+)
+from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, concept_text, list_objects
 from epicrisis.corpus.note_documents import ClinicalNote
+from epicrisis.corpus.reader_base import FileRemark
+
+_SUPERSEDED = ("superseded", "deprecated")
+_UNFINISHED = ("preliminary", "registered", "partial", "in-progress", "draft", "amended", "corrected", "appended")
+"""Status of a text that is not, or no longer, the one that was signed first."""
+_COUNTED = re.compile(r"(?P<count>\d{1,9}) (?P<noun>page|attachment|reference)s? (?P<words>.{1,999})", re.DOTALL)
+_RELATION_REMARKS = {"appends": "addendum", "signs": "signature"}
+_OTHER_ENCOUNTER = "names an encounter of another patient, which is left out; export it again"
+_REPORT_LABELS = ("Conclusion", "Coded conclusion")
+
+
+@dataclass(frozen=True, slots=True)
+class NoteContext:
+    """What the notes of one file need besides their resources. `name`: of the file."""
+
+    name: str
+    references: FhirReferences
+    attachments: AttachmentReader
 
 
 def is_withdrawn(resource: Resource) -> bool:
@@ -17,60 +46,145 @@ def is_withdrawn(resource: Resource) -> bool:
     return resource.get("status") in WITHDRAWN or resource.get("docStatus") in WITHDRAWN
 
 
-def build_note(resource: Resource, where: str, references: FhirReferences) -> ClinicalNote:
-    """Return the note of a DocumentReference. Raises ValueError if it has no patient, or no readable text."""
+def has_text(resource: Resource) -> bool:
+    """Return whether the resource may have a text of its own. A report may consist of references to results only."""
+    kind = resource.get("resourceType")
+    if kind == "DocumentReference" or is_withdrawn(resource):
+        return True
+    if kind == "DiagnosticReport":
+        keys = ("presentedForm", "conclusion", "conclusionCode")
+        return any(resource.get(key) for key in keys) or bool(narratives.find_narrative(resource))
+    return bool(narratives.find_narrative(resource)) or narratives.has_text(resource)
+
+
+def build_note(resource: Resource, where: str, context: NoteContext) -> Iterator[ClinicalNote | FileRemark]:
+    """Yield the note of a resource, and remarks on what was not read.
+
+    Raises ValueError with the reason if it has no patient, or no readable text.
+    """
+    references = context.references
     patient = find_patient(resource, references)
-    stay = references.stay(find_encounter(resource, references))
-    context = resource.get("context")
-    context_period = context.get("period") if isinstance(context, dict) else None
-    period = context_period or resource.get("period") or {}
-    status, note_id = str(resource.get("status") or ""), str(resource.get("id") or "")
+    encounter = find_encounter(resource, references)
+    stay = references.stay(encounter, patient)
+    if encounter and stay == EncounterStay():
+        yield FileRemark(context.name, str(resource.get("resourceType")), _OTHER_ENCOUNTER)
+    status, doc_status = str(resource.get("status") or ""), str(resource.get("docStatus") or "")
     withdrawn = is_withdrawn(resource)
-    return ClinicalNote(
+    text = AttachmentTexts("(withdrawn)") if withdrawn else _read_text(resource, patient, context)
+    note_id = name_note(resource)
+    relations = list(find_relations(resource, references))
+    yield ClinicalNote(
         where=where,
         patient=patient,
-        text="(withdrawn)" if withdrawn and not resource.get("content") else document_text(resource),
-        # The time of writing is preferred to the time of the described events.
-        times=(str(resource.get("date") or period.get("end") or period.get("start") or ""),),
-        note_type=concept_text(resource.get("type")),
+        text=text.text,
+        headings=text.headings,
+        times=(_find_time(resource),),
+        note_type=_find_type(resource),
         encounter=stay.encounter,
         note_id=note_id,
         patient_name=references.names.get(patient, ""),
         admitted=stay.admitted,
         discharged=stay.discharged,
-        more={"status": status if status != "current" else "", "visit": stay.visit},
+        version=_describe_version(status, doc_status, relations),
+        more={
+            "status": status if status not in ("current", "final", "completed", "active") else "",
+            "document_status": doc_status if doc_status != "final" else "",
+            "visit": stay.visit,
+            "authors": list_authors(resource, references.people_elements, patient),
+            "signed_by": list_signers(resource, references.people_elements),
+            "custodian": find_custodian(resource, references.people_elements),
+            "amends": [f"note:{target}" for code, target in relations if code in _RELATION_REMARKS],
+        },
         is_error=withdrawn,
-        is_superseded=status == "superseded" or (patient, note_id) in references.superseded,
+        is_superseded={status, doc_status}.intersection(_SUPERSEDED) != set()
+        or (patient, note_id) in references.superseded,
     )
+    for remark in text.remarks:
+        yield _build_remark(context.name, remark)
 
 
-def document_text(resource: Resource) -> str:
-    """Return the text of the first plain attachment, else of the first HTML page."""
-    attachments = [content["attachment"] for content in resource["content"] if content.get("attachment")]
-    content_types = [str(attachment.get("contentType") or "text/plain").lower() for attachment in attachments]
-    for accepted in (("text/plain",), ("text/html", "application/xhtml+xml")):
-        for attachment, content_type in zip(attachments, content_types, strict=True):
-            if content_type.partition(";")[0].strip() in accepted and attachment.get("data") is not None:
-                return _decode_attachment(str(attachment["data"]), content_type)
-    if any("data" not in attachment and "url" in attachment for attachment in attachments):
-        raise ValueError("its text is at an address, and nothing is fetched; export it with the attachments' data")
-    raise ValueError("has no attachment of plain text or HTML; export its text as one of them")
+def _build_remark(name: str, remark: str) -> FileRemark:
+    """Return `2 pages without text` as a remark on a file that counts pages."""
+    match = _COUNTED.fullmatch(remark)
+    if match is None:
+        return FileRemark(name, "document", f"with an attachment that has {remark}")
+    return FileRemark(name, match["noun"], match["words"], int(match["count"]))
 
 
-def _decode_attachment(data: str, content_type: str) -> str:
-    """Return the text of an attachment: base64, as FHIR requires; or the text itself, as in some exports."""
-    is_page = not content_type.startswith("text/plain")
-    try:
-        raw = base64.b64decode("".join(data.split()) if " " not in data else data, validate=True)
-    except (binascii.Error, ValueError):
-        return sandbox.page_text(data.encode()) if is_page else data
-    if is_page:
-        return sandbox.page_text(raw)
-    charset = content_type.partition("charset=")[2].partition(";")[0].strip(" \"'") or "utf-8"
-    try:
-        return raw.decode(text_encoding(charset))
-    except UnicodeDecodeError as error:
-        place = f"at byte {error.start + 1}"
-        raise ValueError(f"its text is not {charset} {place}; let contentType name its charset") from error
-    except LookupError as error:
-        raise ValueError("its contentType names an unknown charset; save it as UTF-8") from error
+def _describe_version(status: str, doc_status: str, relations: list[tuple[str, str]]) -> str:
+    """Return `amended`, `preliminary, addendum` and so on; empty for the final text of a document of its own."""
+    words = [word for word in (status, doc_status) if word in _UNFINISHED]
+    words += [_RELATION_REMARKS[code] for code, _ in relations if code in _RELATION_REMARKS]
+    return ", ".join(dict.fromkeys(words))
+
+
+def _find_time(resource: Resource) -> str:
+    """Return the time of writing, else that of the described events, else an empty string."""
+    context = resource.get("context")
+    context_period = context.get("period") if isinstance(context, dict) else None
+    period = context_period or resource.get("period") or resource.get("effectivePeriod") or {}
+    keys = ("date", "issued", "authored", "sent", "received", "effectiveDateTime", "created", "indexed")
+    times: list[Any] = [resource.get(key) for key in keys]
+    times += [period.get("end"), period.get("start")]
+    return str(next(filter(None, times), ""))
+
+
+def _find_type(resource: Resource) -> str:
+    kind = str(resource.get("resourceType"))
+    if kind in ("DocumentReference", "Composition"):
+        return concept_text(resource.get("type")) or (str(resource.get("title") or "") if kind == "Composition" else "")
+    if kind == "DiagnosticReport":
+        return concept_text(resource.get("code")) or next(map(concept_text, as_list(resource.get("category"))), "")
+    return narratives.TYPE_NAMES[kind]
+
+
+def _read_text(resource: Resource, patient: str, context: NoteContext) -> AttachmentTexts:
+    """Return the text of a resource. Raises ValueError with the reason."""
+    kind = resource.get("resourceType")
+    if kind == "DocumentReference":
+        return context.attachments.read_best(resource, list_attachments(resource), patient)
+    if kind == "DiagnosticReport":
+        return _read_report(resource, patient, context)
+    if kind == "Composition":
+        return narratives.read_composition(resource, patient, context.references)
+    lines = list(narratives.list_lines(resource))
+    remarks: list[str] = []
+    for attachment in narratives.list_attachments(resource):
+        try:
+            text = context.attachments.read_best(resource, [attachment], patient)
+            lines.append(text.text)
+            remarks += text.remarks
+        except ValueError as error:
+            remarks.append(f"1 attachment not read: {error}")
+    if not lines and (narrative := narratives.find_narrative(resource)):
+        lines = [sandbox.page_text(narrative.encode())]
+    return AttachmentTexts("\n".join(lines), remarks=tuple(remarks))
+
+
+def _read_report(resource: Resource, patient: str, context: NoteContext) -> AttachmentTexts:
+    """Return the text of a report: its form, and the conclusion where the form does not have it; else its narrative."""
+    codes = [concept_text(_unwrap(code)) for code in as_list(resource.get("conclusionCode"))]
+    conclusions = [str(resource.get("conclusion") or "").strip(), "; ".join(filter(None, codes))]
+    form, fault = AttachmentTexts(""), ""
+    if forms := list_attachments(resource):
+        try:
+            form = context.attachments.read_best(resource, forms, patient)
+        except ValueError as error:
+            fault = str(error)
+    texts = [form.text] if form.text else []
+    words = " ".join(form.text.split()).casefold()
+    for label, conclusion in zip(_REPORT_LABELS, conclusions, strict=True):
+        if conclusion and " ".join(conclusion.split()).casefold() not in words:
+            texts.append(f"{label}: {conclusion}")
+    if not texts and (narrative := narratives.find_narrative(resource)):
+        texts.append(sandbox.page_text(narrative.encode()))
+    if fault and not texts:
+        raise ValueError(fault)
+    remarks = [*form.remarks, *([f"1 attachment not read beside a conclusion: {fault}"] if fault else [])]
+    return AttachmentTexts("\n\n".join(texts), form.headings, tuple(remarks))
+
+
+def _unwrap(code: Any) -> Mapping[str, Any]:
+    """Return the CodeableConcept of a conclusion, which is within a CodeableReference in R6."""
+    inner = code.get("concept") if isinstance(code, dict) else None
+    return inner if isinstance(inner, dict) else next(iter(list_objects(code)), {})

@@ -1,29 +1,30 @@
-"""Read the records of patients from FHIR (R4, R5): bundles (JSON) and NDJSON.
+"""Read the notes of all files of a FHIR export (R4, R4B, R5): bundles, single resources, and NDJSON.
 
-A DocumentReference is a note: its first attachment of plain text, else HTML. Structured facts (results, medications,
+The first pass over the files records what resources say about each other: patients, encounters, authors, Binaries,
+versions. The second yields the notes of documents, reports and compositions. Structured facts (results, medications,
 problems and others, see `facts`) of one patient, day, kind and encounter are one document with a line each, because a
-single one has too few words to be found by meaning.
-
-Names of patients, dates of stays and medications come from the Patient, Encounter and Medication resources of all files
-read together (see `references`), since bulk exports have a file for each type. Other resources are counted. Nothing is
-fetched: an attachment given only by its address is `Skipped`.
+single one has too few words to be found by meaning. Other resources are counted. Nothing is fetched.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.fact_documents import FactSpool, Stay
-from epicrisis.corpus.fhir.documents import build_note, document_text, is_withdrawn
+from epicrisis.corpus.fhir.attachments import AttachmentReader, ExportFile, find_file, list_attachments
+from epicrisis.corpus.fhir.documents import NoteContext, build_note, has_text, is_withdrawn
+from epicrisis.corpus.fhir.export_index import ExportIndex
 from epicrisis.corpus.fhir.facts import FACT_TYPES, read_facts
 from epicrisis.corpus.fhir.facts import is_withdrawn as is_fact_withdrawn
+from epicrisis.corpus.fhir.people import PEOPLE_KINDS, record_person
 from epicrisis.corpus.fhir.references import (
-    EncounterStay,
+    TEXT_KINDS,
     FhirReferences,
     find_encounter,
     find_medication,
@@ -31,53 +32,119 @@ from epicrisis.corpus.fhir.references import (
     mark_superseded,
     patient_identities,
     record_resource,
+    settle_encounters,
 )
 from epicrisis.corpus.fhir.resources import (
     BAD_STRUCTURE,
+    DELETION,
+    MANIFEST,
+    OLDER_VERSION,
     STRUCTURE_ERRORS,
+    FhirEntry,
     Resource,
     is_fhir,
+    last_updated,
+    read_entries,
     read_resources,
 )
+from epicrisis.corpus.fhir.server_reports import ServerReports
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.types import Document
 
 _NO_FHIR = "not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
+_IDENTITY_KINDS = ("Patient", "Encounter")
+_SILENT_KINDS = ("Bundle", "OperationOutcome", MANIFEST, DELETION, "Binary", "Medication", *PEOPLE_KINDS)
+"""Types that are not counted as resources without a note: they describe notes, or are reported by themselves."""
+
+
+@dataclass(slots=True)
+class _RecordedFile:
+    """A file after the first pass."""
+
+    path: Path
+    name: str
+    references: FhirReferences
+    attachments: AttachmentReader
+    kinds: Counter[str] = field(default_factory=Counter)
+    has_faults: bool = False
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether the file must be read again for its texts and its faults."""
+        return self.has_faults or not self.kinds.keys().isdisjoint(TEXT_KINDS)
+
+    @property
+    def has_facts(self) -> bool:
+        """Whether the file must be read again for its structured facts. Results may be contained in a report."""
+        return not self.kinds.keys().isdisjoint((*FACT_TYPES, *TEXT_KINDS))
 
 
 def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Iterator[reader_base.ReaderItem]:
     """Yield the notes of all files (path, name).
 
-    DocumentReferences come file by file, then the days of observations, then the fingerprints. A file that cannot be
-    unpacked to its end is skipped completely, because even the lines before the damage may be wrong; so is a file that
-    is no FHIR. Raises InputError, before the first note, if no file is FHIR, or if two patients or encounters could not
-    be distinguished.
+    Documents come file by file, then the structured facts, then the fingerprints. A file that cannot be unpacked to
+    its end is skipped completely, because even the lines before the damage may be wrong; so is a file that is no FHIR.
+    Raises InputError, before the first note, if no file is FHIR, or if two patients or encounters could not be
+    distinguished.
     """
     readable, skipped_files = _split_readable(files)
     yield from skipped_files
     if not readable:
         return
-    shared = FhirReferences()
-    faults: list[reader_base.Skipped] = []
-    learned = [(path, _record_references(path, shared, cleaning, faults)) for path, _ in readable]
+    with closing(ExportIndex()) as index:
+        yield from _read_export(readable, index, cleaning)
+
+
+def list_attached_files(files: Sequence[tuple[Path, str]]) -> set[Path]:
+    """Return the files that attachments name by a path: they belong to patients, and are no documents of their own."""
+    attached: set[Path] = set()
+    for path, _ in files:
+        with suppress(InputError, *reader_base.READ_ERRORS):
+            if not is_fhir(path):
+                continue
+            for entry in read_entries(path):
+                if isinstance(entry.resource, reader_base.Skipped):
+                    continue
+                for url in _list_urls(entry.resource):
+                    if attachment := find_file(url, path.parent):
+                        attached.add(attachment)
+    return attached
+
+
+def _read_export(
+    readable: Sequence[tuple[Path, str]], index: ExportIndex, cleaning: NoteCleaning
+) -> Iterator[reader_base.ReaderItem]:
+    shared, reports = FhirReferences(), ServerReports()
+    faults: list[reader_base.ReaderItem] = []
+    sources = frozenset(reader_base.real_path(path) for path, _ in readable)
+    recorded: list[_RecordedFile] = []
+    for path, name in readable:
+        references = replace(shared, addresses={}, replacing=[], encounter_subjects={})
+        place = ExportFile(path, index.begin_file(path), _find_root(path, name), sources)
+        recorded.append(_RecordedFile(path, name, references, AttachmentReader(index, references, place)))
+        _record_file(recorded[-1], reports, cleaning, faults)
     yield from faults
     yield from patient_identities(shared)
+    settle_encounters(file.references for file in recorded)
+    _settle_owners(recorded, index)
+    yield from reports.list_deletions(index)
+    yield from reports.list_remarks(file.kinds for file in recorded)
     if not cleaning.keep_superseded:
-        mark_superseded(references for _, references in learned)
+        mark_superseded(file.references for file in recorded)
         # An earlier addition may have contained them.
         for patient, note_id in sorted(shared.superseded):
             yield reader_base.DeletedDocument(f"note:{note_id}", patient=patient)
     fingerprints: list[reader_base.ReaderItem] = []
-    for (path, name), (_, references) in zip(readable, learned, strict=True):
-        notes = build_items(path, name, partial(_read_notes, path, references), cleaning)
-        for item in reader_base.append_fingerprint(path, notes):
+    for file in recorded:
+        notes = build_items(file.path, file.name, partial(_read_notes, file), cleaning) if file.has_notes else ()
+        for item in reader_base.append_fingerprint(file.path, notes):
             if isinstance(item, reader_base.FileFingerprint):
                 fingerprints.append(item)
             else:
                 yield item
-    yield from _read_fact_documents(learned, cleaning.removal_log)
+    yield from _read_fact_documents(recorded, cleaning.removal_log)
     yield from fingerprints
 
 
@@ -100,74 +167,162 @@ def _split_readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path,
     return readable, skipped_files
 
 
-def _record_references(
-    path: Path, shared: FhirReferences, cleaning: NoteCleaning, faults: list[reader_base.Skipped]
-) -> FhirReferences:
-    """Return the file's references, `shared` with the other files, and count the resources that are no notes."""
-    references = replace(shared, addresses={}, replacing=[])
-    log = cleaning.removal_log
-    for where, resource in read_resources(path):
+def _find_root(path: Path, name: str) -> Path:
+    """Return the folder that the user named, as `name` is the file's path below it; else the file's folder."""
+    parts = Path(name).parts
+    folder = path.parents[len(parts) - 1] if parts and path.parts[-len(parts) :] == parts else path.parent
+    return reader_base.real_path(folder)
+
+
+def _record_file(
+    file: _RecordedFile, reports: ServerReports, cleaning: NoteCleaning, faults: list[reader_base.ReaderItem]
+) -> None:
+    """Record what the file's resources say about each other, and count those that are no notes."""
+    for entry in read_entries(file.path):
+        resource = entry.resource
         if isinstance(resource, reader_base.Skipped):
+            file.has_faults = True
             continue
+        kind = str(resource.get("resourceType"))[:40]
+        file.kinds[kind] += 1
         try:
-            record_resource(resource, references)
-            if _replaces_others(resource):
-                references.replacing.append(resource)
+            record_resource(resource, file.references)
+            _record_details(file, entry, resource)
+            reports.add(resource, file.name)
         except ValueError as error:
-            raise InputError(f"{reader_base.printable_path(path)}, {where}: {error}") from error
+            raise InputError(f"{reader_base.printable_path(file.path)}, {entry.where}: {error}") from error
         except STRUCTURE_ERRORS:
             # A malformed note is reported when it is read.
-            if resource.get("resourceType") in ("Patient", "Encounter"):
-                faults.append(reader_base.skip(path, where, BAD_STRUCTURE))
-        kind = str(resource.get("resourceType"))[:40]
-        if kind in FACT_TYPES and is_fact_withdrawn(resource):
-            log.other_resources[f"withdrawn {kind}"] += 1
-        elif kind in ("Patient", "Encounter"):
-            log.identity_resources[kind] += 1
-        elif kind not in ("Bundle", "DocumentReference", "Medication") and kind not in FACT_TYPES:
-            log.other_resources[kind] += 1
-    return references
+            if kind in _IDENTITY_KINDS:
+                faults.append(reader_base.skip(file.path, entry.where, BAD_STRUCTURE))
+        _count_resource(kind, resource, cleaning.removal_log)
 
 
-def _replaces_others(resource: Resource) -> bool:
-    """Return whether the resource is a valid, readable document that names documents it replaces."""
-    if resource.get("resourceType") != "DocumentReference" or not resource.get("relatesTo") or is_withdrawn(resource):
-        return False
+def _count_resource(kind: str, resource: Resource, log: RemovalLog) -> None:
+    """Count a resource that is no note."""
+    if kind in TEXT_KINDS:
+        with suppress(*STRUCTURE_ERRORS):
+            if not has_text(resource):
+                log.other_resources[f"{kind} without text"] += 1
+    elif kind in FACT_TYPES and is_fact_withdrawn(resource):
+        log.other_resources[f"withdrawn {kind}"] += 1
+    elif kind == OLDER_VERSION:
+        log.other_resources[f"older version of {resource['target']}"] += 1
+    elif kind in _IDENTITY_KINDS:
+        log.identity_resources[kind] += 1
+    elif kind not in _SILENT_KINDS and kind not in FACT_TYPES:
+        log.other_resources[kind] += 1
+
+
+def _record_details(file: _RecordedFile, entry: FhirEntry, resource: Resource) -> None:
+    """Record a Binary, a person, or what a document says about others."""
+    index, kind = file.attachments.index, resource.get("resourceType")
+    if kind == "Binary":
+        # A resource without an id is known by the end of its address.
+        key = str(resource.get("id") or "") or file.attachments.find_key(str(resource.get("fullUrl") or ""))
+        index.add_binary(key.removeprefix("Binary/"), resource, _locate_line(file.path, entry))
+    elif kind in PEOPLE_KINDS:
+        address = str(resource.get("fullUrl") or "")
+        person_id = resource.get("id") or address.replace(":", "/").rpartition("/")[2]
+        record_person({**resource, "id": person_id}, file.references.people_elements)
+    elif kind in (*TEXT_KINDS, DELETION):
+        index.add_version(_name_version(resource), resource)
+        if kind == DELETION or is_withdrawn(resource):
+            return
+        if resource.get("relatesTo"):
+            file.references.replacing.append(resource)
+        subject = {key: resource[key] for key in ("subject", "patient", "contained") if key in resource}
+        for url in _list_urls(resource):
+            if claimed := file.attachments.find_key(url):
+                index.add_claim(claimed, file.attachments.file.number, subject)
+
+
+def _locate_line(path: Path, entry: FhirEntry) -> tuple[int, int] | None:
+    """Return the place of a resource that is a line of a plain file; None for one in a bundle or a gzip file."""
+    return None if entry.line is None or reader_base.is_packed(path) else entry.line
+
+
+def _list_urls(resource: Resource) -> list[str]:
+    """Return the addresses of the attachments of a document or a report."""
+    if resource.get("resourceType") not in ("DocumentReference", "DiagnosticReport"):
+        return []
+    try:
+        return [str(attachment.get("url") or "") for attachment in list_attachments(resource)]
+    except STRUCTURE_ERRORS:
+        return []
+
+
+def _name_version(resource: Resource) -> str:
+    kind = resource["target"] if resource["resourceType"] == DELETION else resource["resourceType"]
+    return f"{kind}/{resource.get('id') or ''}"
+
+
+def _settle_owners(files: Sequence[_RecordedFile], index: ExportIndex) -> None:
+    """Record the patients of the documents that name each Binary, after all resources were recorded."""
+    for key, number, subject in index.list_claims():
+        with suppress(ValueError):
+            index.add_owner(key, find_patient(subject, files[number].references))
+    for file in files:
+        # A document that has no readable text replaces no other.
+        file.references.replacing[:] = [
+            resource for resource in file.references.replacing if _is_readable(file, resource)
+        ]
+
+
+def _is_readable(file: _RecordedFile, resource: Resource) -> bool:
     with suppress(ValueError, *STRUCTURE_ERRORS):
-        return bool(document_text(resource).strip())
+        context = NoteContext(file.name, file.references, file.attachments)
+        for item in build_note(resource, "", context):
+            if isinstance(item, ClinicalNote):
+                return bool(item.text.strip())
     return False
 
 
-def _read_notes(path: Path, references: FhirReferences) -> Iterator[ClinicalNote | reader_base.Skipped]:
-    for where, resource in read_resources(path):
+def _read_notes(file: _RecordedFile) -> Iterator[ClinicalNote | reader_base.Skipped | reader_base.FileRemark]:
+    context = NoteContext(file.name, file.references, file.attachments)
+    for entry in read_entries(file.path):
+        resource = entry.resource
         if isinstance(resource, reader_base.Skipped):
             yield resource
-        elif resource.get("resourceType") == "DocumentReference":
+        elif resource.get("resourceType") in TEXT_KINDS:
             try:
-                yield build_note(resource, where, references)
+                if has_text(resource):
+                    yield from _read_version(file, resource, entry.where, context)
             except (ValueError, *STRUCTURE_ERRORS) as error:
-                yield reader_base.skip(path, where, str(error) if isinstance(error, ValueError) else BAD_STRUCTURE)
+                reason = str(error) if isinstance(error, ValueError) else BAD_STRUCTURE
+                yield reader_base.skip(file.path, entry.where, reason)
+
+
+def _read_version(
+    file: _RecordedFile, resource: Resource, where: str, context: NoteContext
+) -> Iterator[ClinicalNote | reader_base.Skipped | reader_base.FileRemark]:
+    """Yield the note of a resource, or only a remark if the export has a later version of it."""
+    index = file.attachments.index
+    if last_updated(resource) and index.is_outdated(_name_version(resource), resource):
+        yield reader_base.FileRemark(file.name, "document", "in an older version than another one of the export")
+    else:
+        yield from build_note(resource, where, context)
 
 
 def _read_fact_documents(
-    files: Sequence[tuple[Path, FhirReferences]], log: RemovalLog
+    files: Sequence[_RecordedFile], log: RemovalLog
 ) -> Iterator[Document | reader_base.DeletedDocument | reader_base.Skipped]:
     """Yield what cannot be read of the structured facts of all files, then their documents."""
     with FactSpool() as spool:
-        _, references = files[0]
+        references = files[0].references
         for patient, name in references.names.items():
             spool.add_name(patient, " ".join(name.split()))
         for encounter, stay in references.stays.items():
             spool.add_stay(encounter, Stay(stay.admitted, stay.discharged, is_visit=bool(stay.visit)))
-        for path, references in files:
-            for where, resource in read_resources(path):
+        for file in files:
+            for where, resource in read_resources(file.path) if file.has_facts else ():
                 if isinstance(resource, reader_base.Skipped) or resource.get("resourceType") not in FACT_TYPES:
                     continue
                 try:
-                    _add_facts(resource, references, spool, log)
+                    _add_facts(resource, file.references, spool, log)
                 except (ValueError, *STRUCTURE_ERRORS) as error:
                     reason = str(error) if isinstance(error, ValueError) else BAD_STRUCTURE
-                    yield reader_base.skip(path, where, reason)
+                    yield reader_base.skip(file.path, where, reason)
         yield from spool.documents(log)
 
 
@@ -178,7 +333,9 @@ def _add_facts(resource: Resource, references: FhirReferences, spool: FactSpool,
         log.fact_problems["Encounter without a patient"] += 1
         return
     patient, encounter = find_patient(resource, references), find_encounter(resource, references)
-    stay = references.stays.get(encounter, EncounterStay())
+    if references.encounter_patients.get(encounter, patient) != patient:
+        encounter = ""
+    stay = references.stay(encounter, patient)
     record = read_facts(
         resource, patient, encounter, stay.discharged, lambda reference: find_medication(reference, references)
     )

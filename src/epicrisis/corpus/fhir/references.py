@@ -13,13 +13,24 @@ from typing import Any, TypeAlias
 
 from epicrisis.corpus.fhir.facts import FACT_TYPES
 from epicrisis.corpus.fhir.medications import NamedCodes, describe_medication
-from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list
+from epicrisis.corpus.fhir.people import format_name
+from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, list_objects
 from epicrisis.corpus.reader_base import PatientIdentity
 
 _NoteKey: TypeAlias = tuple[str, str]
 """Patient and id of a document."""
 
-_PATIENT, _ENCOUNTER, _DOCUMENT, _MEDICATION = "Patient", "Encounter", "DocumentReference", "Medication"
+TEXT_KINDS = (
+    "DocumentReference",
+    "DiagnosticReport",
+    "Composition",
+    "ClinicalImpression",
+    "Communication",
+    "CarePlan",
+    "QuestionnaireResponse",
+)
+"""Types of the resources whose texts are notes."""
+_PATIENT, _ENCOUNTER, _MEDICATION = "Patient", "Encounter", "Medication"
 _VERSION = "/_history/"
 _SUPERSEDES = ("replaces", "transforms")
 _STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
@@ -64,9 +75,20 @@ class FhirReferences:
     """The documents of one file that replace others."""
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By the full URL in one file's bundles: type and id."""
+    people_elements: dict[tuple[str, str], Resource] = field(default_factory=dict)
+    """Authors and organizations, see `people`."""
+    encounter_subjects: dict[str, Resource] = field(default_factory=dict)
+    """The subjects of one file's encounters, as resources with nothing else."""
+    encounter_patients: dict[str, str] = field(default_factory=dict)
+    """By the id of an encounter: its patient, see `settle_encounters`."""
 
-    def stay(self, encounter: str) -> EncounterStay:
-        """Return the stay of an encounter. An encounter without a resource may be a stay."""
+    def stay(self, encounter: str, patient: str = "") -> EncounterStay:
+        """Return the stay of an encounter, empty if it is another patient's.
+
+        An encounter without a resource may be a stay.
+        """
+        if patient and self.encounter_patients.get(encounter, patient) != patient:
+            return EncounterStay()
         return self.stays.get(encounter, EncounterStay(encounter))
 
 
@@ -86,34 +108,33 @@ def record_resource(resource: Resource, references: FhirReferences) -> None:
             references.identifiers.setdefault((kind, *identifier), set()).add(resource_id)
         if kind == _ENCOUNTER:
             references.stays[resource_id] = _build_stay(resource_id, resource)
+            subject = resource.get("subject") or resource.get("patient")
+            references.encounter_subjects[resource_id] = {"subject": subject}
         else:
             _record_person(resource_id, resource, references)
     elif kind == _MEDICATION:
         references.medications[resource_id] = describe_medication(resource)
-    elif kind == _DOCUMENT or kind in FACT_TYPES:
-        _record_subject(kind, address, resource, references)
+    elif kind in TEXT_KINDS or kind in FACT_TYPES:
+        _record_references(resource, references)
 
 
-def _record_subject(kind: str, address: str, resource: Resource, references: FhirReferences) -> None:
-    """Record whom and which encounter a note or a fact is about. Raises ValueError if an id may belong to two."""
+def _record_references(resource: Resource, references: FhirReferences) -> None:
+    """Record the ids and identifiers by which a resource names its patient and its encounter. Raises ValueError."""
+    kind, address = str(resource.get("resourceType")), str(resource.get("fullUrl") or "")
     for target_kind, reference in _references(resource):
         link = str(reference.get("reference") or "") if isinstance(reference, dict) else ""
-        reference_kind, reference_id = _split_address(link)
+        reference_kind, reference_id = split_address(link)
         if reference_kind == target_kind and reference_id:
             # A relative reference belongs to the server of its resource.
-            server = _server(link, target_kind) or _server(address, kind)
+            server = find_server(link, target_kind) or find_server(address, kind)
             _record_id(target_kind, reference_id, "", references, server)
-    subject = _subject(resource)
-    if isinstance(subject, dict) and not subject.get("reference") and isinstance(subject.get("identifier"), dict):
-        references.subject_identifiers.add(_identifier(subject["identifier"]))
+    for subject in _list_subjects(resource):
+        if not subject.get("reference") and isinstance(subject.get("identifier"), dict):
+            references.subject_identifiers.add(_identifier(subject["identifier"]))
 
 
 def _record_person(patient: str, resource: Resource, references: FhirReferences) -> None:
-    names = []
-    for name in as_list(resource.get("name")):
-        if isinstance(name, dict):
-            parts = filter(None, (*as_list(name.get("given")), name.get("family")))
-            names.append(str(name.get("text") or " ".join(map(str, parts))))
+    names = list(map(format_name, list_objects(resource.get("name"))))
     born = resource.get("birthDate")
     identity = PatientIdentity(
         patient,
@@ -158,6 +179,14 @@ def patient_identities(references: FhirReferences) -> Iterator[PatientIdentity]:
             yield PatientIdentity(patient, source="identifier", numbers=((system, value),))
 
 
+def settle_encounters(files: Iterable[FhirReferences]) -> None:
+    """Record the patient of each encounter, after all resources were recorded."""
+    for references in files:
+        for encounter, subject in references.encounter_subjects.items():
+            with suppress(ValueError):
+                references.encounter_patients[encounter] = find_patient(subject, references)
+
+
 def mark_superseded(files: Iterable[FhirReferences]) -> None:
     """Mark the documents that others of the same patient replace or transform, after all resources were recorded.
 
@@ -170,8 +199,9 @@ def mark_superseded(files: Iterable[FhirReferences]) -> None:
         for resource in references.replacing:
             with suppress(ValueError):
                 patient = find_patient(resource, references)
-                for earlier_id in _replaced_ids(resource, references):
-                    later.setdefault((patient, earlier_id), set()).add((patient, str(resource.get("id") or "")))
+                for code, earlier_id in find_relations(resource, references):
+                    if code in _SUPERSEDES:
+                        later.setdefault((patient, earlier_id), set()).add((patient, name_note(resource)))
     settled = _find_settled(later)
     for note, successors in later.items():
         if not settled.isdisjoint(successors):
@@ -196,13 +226,34 @@ def _find_settled(later: Mapping[_NoteKey, set[_NoteKey]]) -> set[_NoteKey]:
     return settled
 
 
-def _replaced_ids(resource: Resource, references: FhirReferences) -> Iterator[str]:
-    """Yield the ids in `relatesTo`. Its code is a word in R4 and a CodeableConcept in R5."""
-    for relation in filter(_is_dict, as_list(resource.get("relatesTo"))):
-        code = relation.get("code")
-        codings = as_list(code.get("coding")) if isinstance(code, dict) else [{"code": code}]
-        if any(coding.get("code") in _SUPERSEDES for coding in filter(_is_dict, codings)):
-            yield from filter(None, [_resolve_reference(relation.get("target"), references, _DOCUMENT)])
+def name_note(resource: Resource) -> str:
+    """Return the id of the note that a resource becomes, without `note:`; empty if the resource has no id.
+
+    It is the id of a DocumentReference. Other types precede it, since an id may occur once for each type.
+    """
+    return _name_note(str(resource.get("resourceType")), str(resource.get("id") or ""))
+
+
+def _name_note(kind: str, resource_id: str) -> str:
+    return resource_id if kind == "DocumentReference" or not resource_id else f"{kind}/{resource_id}"
+
+
+def find_relations(resource: Resource, references: FhirReferences) -> Iterator[tuple[str, str]]:
+    """Yield the code (`replaces`, `appends`...) and the id of the note for each document in `relatesTo`.
+
+    The code is a word in R4 and a CodeableConcept in R5, where a Composition has the word as `type`.
+    """
+    kind = str(resource.get("resourceType"))
+    for relation in list_objects(resource.get("relatesTo")):
+        code = relation.get("code") or relation.get("type")
+        codings = list_objects(code.get("coding")) if isinstance(code, dict) else [{"code": code}]
+        target = relation.get("target") or relation.get("targetReference") or relation.get("resourceReference")
+        target = target or {"identifier": relation.get("targetIdentifier")}
+        if target_id := resolve_reference(target, references, kind):
+            yield (
+                str(next((coding["code"] for coding in codings if coding.get("code")), "")),
+                _name_note(kind, target_id),
+            )
 
 
 def _is_dict(value: Any) -> bool:
@@ -210,45 +261,70 @@ def _is_dict(value: Any) -> bool:
 
 
 def find_patient(resource: Resource, references: FhirReferences) -> str:
-    """Return the id of the resource's patient. Raises ValueError if it is unknown."""
-    if patient := _resolve_reference(_subject(resource), references, _PATIENT):
-        return patient
+    """Return the id of the resource's patient. Raises ValueError if it is unknown, or if there are two."""
+    patients: set[str] = set()
+    for subject in _list_subjects(resource):
+        patients.add(resolve_reference(subject, references, _PATIENT))
+    patients.discard("")
+    if len(patients) > 1:
+        raise ValueError("names more than one patient; export it for each of them")
+    if patients:
+        return patients.pop()
     raise ValueError("names no patient, and every note needs one; export it with its subject")
+
+
+def _list_subjects(resource: Resource) -> list[Resource]:
+    """Return the references to the resource's subject. That of a contained Patient becomes one by its identifier."""
+    subjects: list[Resource] = []
+    for subject in list_objects(resource.get("subject") or resource.get("patient")):
+        contained = find_contained(resource, str(subject.get("reference") or ""))
+        if contained is None:
+            subjects.append(subject)
+        elif contained.get("resourceType") == _PATIENT:
+            identifiers = list_objects(contained.get("identifier"))
+            subjects += [{"identifier": identifier} for identifier in identifiers[:1]]
+    return subjects
+
+
+def find_contained(resource: Resource, reference: str) -> Resource | None:
+    """Return the resource contained in another that a reference such as `#author` names, or None."""
+    if not reference.startswith("#"):
+        return None
+    for inner in list_objects(resource.get("contained")):
+        if str(inner.get("id") or "").removeprefix("#") == reference.removeprefix("#"):
+            return inner
+    return None
 
 
 def find_medication(reference: Any, references: FhirReferences) -> NamedCodes:
     """Return words and codes of the Medication resource that is referred to; empty if no file has it."""
-    return references.medications.get(_resolve_reference(reference, references, _MEDICATION), ("", ()))
+    return references.medications.get(resolve_reference(reference, references, _MEDICATION), ("", ()))
 
 
 def find_encounter(resource: Resource, references: FhirReferences) -> str:
     """Return the encounter's id, empty if there is none. Raises ValueError for an ambiguous identifier."""
     for kind, reference in _references(resource):
-        if kind == _ENCOUNTER and (encounter := _resolve_reference(reference, references, _ENCOUNTER)):
+        if kind == _ENCOUNTER and (encounter := resolve_reference(reference, references, _ENCOUNTER)):
             return encounter
     return ""
 
 
-def _subject(resource: Resource) -> Any:
-    return resource.get("subject") or resource.get("patient")
-
-
 def _references(resource: Resource) -> Iterator[tuple[str, Any]]:
     """Yield each reference with the type that it may name."""
-    # Encounters are in a list of the context in R4's documents, in a list in R5's, and alone in observations.
-    yield _PATIENT, _subject(resource)
+    # Encounters are in a list of the context in R4's documents, in a list in R5's, and alone in other resources.
+    for subject in _list_subjects(resource):
+        yield _PATIENT, subject
     context = resource.get("context")
+    encounters = resource.get("encounter") or context
     if isinstance(context, dict) and "reference" not in context:
-        encounters = context.get("encounter")
-    else:
-        encounters = resource.get("encounter") or context
+        encounters = context.get("encounter") or resource.get("encounter")
     for encounter in as_list(encounters):
         yield _ENCOUNTER, encounter
 
 
 def _record_id(kind: str, resource_id: str, address: str, references: FhirReferences, server: str = "") -> None:
     """Record an id with its server and web address. Raises ValueError if the id came from another server before."""
-    server, web_address = server or _server(address, kind), _web_address(address)
+    server, web_address = server or find_server(address, kind), _web_address(address)
     previous = references.ids.get((kind, resource_id), "")
     is_other_server = server and references.servers.setdefault(kind, server) != server
     if is_other_server or (web_address and previous and web_address != previous):
@@ -256,7 +332,7 @@ def _record_id(kind: str, resource_id: str, address: str, references: FhirRefere
     references.ids[kind, resource_id] = web_address or previous
 
 
-def _resolve_reference(reference: Any, references: FhirReferences, kind: str) -> str:
+def resolve_reference(reference: Any, references: FhirReferences, kind: str) -> str:
     """Return the id of this type that a reference names, or an empty string. Raises ValueError if it is ambiguous."""
     if not isinstance(reference, dict):
         return ""
@@ -264,7 +340,7 @@ def _resolve_reference(reference: Any, references: FhirReferences, kind: str) ->
     if address.startswith("urn:") and address not in references.addresses:
         return address.rpartition(":")[2]
     if address:
-        target_kind, resource_id = references.addresses.get(address) or _split_address(address)
+        target_kind, resource_id = references.addresses.get(address) or split_address(address)
         return resource_id if target_kind == kind else ""
     identifier = reference.get("identifier")
     if not isinstance(identifier, dict) or reference.get("type") not in (None, kind):
@@ -289,7 +365,8 @@ def _identifier(identifier: Resource) -> tuple[str, str]:
     return str(identifier.get("system") or "").strip(), str(identifier.get("value") or "").strip()
 
 
-def _split_address(address: str) -> tuple[str, str]:
+def split_address(address: str) -> tuple[str, str]:
+    """Return type and id of `Patient/1`, relative or absolute, with or without a version."""
     parts = address.partition(_VERSION)[0].split("/")
     return (parts[-2], parts[-1]) if len(parts) > 1 else ("", "")
 
@@ -300,6 +377,6 @@ def _web_address(address: str) -> str:
     return rest if scheme.lower() in ("http", "https") else ""
 
 
-def _server(address: str, kind: str) -> str:
+def find_server(address: str, kind: str) -> str:
     """Return `a.example/fhir` of `http://a.example/fhir/Patient/1`; empty for an address of another form."""
-    return _web_address(address).rpartition(f"/{kind}/")[0].rstrip("/") if _split_address(address)[0] == kind else ""
+    return _web_address(address).rpartition(f"/{kind}/")[0].rstrip("/") if split_address(address)[0] == kind else ""

@@ -1,14 +1,20 @@
-"""Read the resources of FHIR files one by one: JSON bundles, single resources and NDJSON.
+"""Read the resources of FHIR files one by one: JSON bundles, single resources, arrays and NDJSON.
 
-for where, resource in read_resources(path):
-    if not isinstance(resource, Skipped):
-        print(where, resource["resourceType"])
+    for where, resource in read_resources(path):
+        if not isinstance(resource, Skipped):
+            print(where, resource["resourceType"])
+
+Besides the types of FHIR there are three of this module: `DELETION` (a resource that the server deleted),
+`OLDER_VERSION` (a version in a history that a later one replaces) and `MANIFEST` (the list of files of a bulk export).
+A bundle comes without its entries before them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +24,11 @@ from epicrisis.corpus.reader_base import Skipped
 
 Resource: TypeAlias = Mapping[str, Any]
 
+DELETION = "deletion"
+"""Of a resource of the type `target` with this `id`."""
+OLDER_VERSION = "older version"
+"""Of a resource of the type `target`."""
+MANIFEST = "manifest of a bulk export"
 WITHDRAWN = ("entered-in-error", "cancelled")
 """Status of resources that must not be read as evidence."""
 STRUCTURE_ERRORS = (AttributeError, KeyError, TypeError, IndexError)
@@ -25,51 +36,212 @@ STRUCTURE_ERRORS = (AttributeError, KeyError, TypeError, IndexError)
 BAD_STRUCTURE = "not structured as FHIR requires; look at this resource"
 MAX_BUNDLE_BYTES = 512 * 1024 * 1024
 """Limit of a bundle, which is parsed in one go; NDJSON is read line by line."""
-_BEGINNING_BYTES = 4096
+_BEGINNING_BYTES = 1 << 20
+"""Some servers write `resourceType` behind the text of a document."""
+_MANIFEST_KEYS = (b'"transactionTime"', b'"output"')
+_NO_ENTRIES = "the bundle has no entries; export it with its resources"
+_ONLY_RESPONSE = "{} of {} entries hold only the server's response{}; export the bundle with its resources"
+
+
+@dataclass(frozen=True, slots=True)
+class FhirEntry:
+    """A resource and its place. `line` is (start, bytes) of an uncompressed NDJSON line that is this resource."""
+
+    where: str
+    resource: Resource | Skipped
+    line: tuple[int, int] | None = None
 
 
 def is_fhir(path: Path) -> bool:
-    """Return whether the file begins like a FHIR resource in JSON."""
+    """Return whether the file begins like FHIR resources in JSON, or like the manifest of a bulk export."""
     try:
         with reader_base.open_packed(path) as file:
             beginning = file.read(_BEGINNING_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     except reader_base.READ_ERRORS:
         return False
-    return beginning.startswith(b"{") and b'"resourceType"' in beginning
+    is_manifest = beginning.startswith(b"{") and all(key in beginning for key in _MANIFEST_KEYS)
+    return is_manifest or (beginning.startswith((b"{", b"[")) and b'"resourceType"' in beginning)
+
+
+def has_fhir_lines(path: Path) -> bool:
+    """Return whether the first line of a file is a FHIR resource."""
+    with suppress(ValueError, *reader_base.READ_ERRORS):
+        if path.is_file():
+            with reader_base.open_packed(path) as file:
+                line = file.readline(jsonl.MAX_LINE_BYTES).removeprefix(b"\xef\xbb\xbf")
+            return "resourceType" in jsonl.parse_line(line)
+    return False
 
 
 def read_resources(path: Path) -> Iterator[tuple[str, Resource | Skipped]]:
-    """Yield each resource with its place; the resources of bundles one by one."""
+    """Yield each resource with its place; the resources of bundles one by one, the observations in a resource too."""
+    for entry in read_entries(path):
+        yield entry.where, entry.resource
+        if not isinstance(entry.resource, Skipped):
+            for number, observation in enumerate(_contained_observations(entry.resource), 1):
+                yield f"{entry.where}, contained observation {number}", observation
+
+
+def read_entries(path: Path) -> Iterator[FhirEntry]:
+    """Yield each resource that is not contained in another one, with its place."""
     if not _is_ndjson(path):
         try:
-            resource = _load_resource(path)
+            value = _load_json(path)
         except ValueError as error:
-            yield "", reader_base.skip(path, "", str(error))
+            yield FhirEntry("", reader_base.skip(path, "", str(error)))
             return
-        yield from _unpack_bundle(path, "", resource)
+        for number, resource in enumerate(value if isinstance(value, list) else [value], 1):
+            where = f"resource {number}" if isinstance(value, list) else ""
+            if isinstance(resource, dict):
+                yield from _unpack_bundle(path, where, resource)
+            else:
+                yield FhirEntry(where, reader_base.skip(path, where, "not a FHIR resource; export it again"))
         return
-    for item in jsonl.read_objects(path):
+    for item in jsonl.read_lines(path):
         if isinstance(item, Skipped):
-            yield item.where, item
+            yield FhirEntry(item.where, item)
+        elif item.value.get("resourceType") == "Bundle":
+            yield from _unpack_bundle(path, f"line {item.number}", item.value)
         else:
-            yield from _unpack_bundle(path, f"line {item[0]}", item[1])
+            yield FhirEntry(f"line {item.number}", item.value, (item.start, item.size))
 
 
-def _unpack_bundle(path: Path, where: str, resource: Resource) -> Iterator[tuple[str, Resource | Skipped]]:
-    if resource.get("resourceType") != "Bundle":
-        yield where or "resource 1", resource
+def _unpack_bundle(path: Path, where: str, resource: Resource) -> Iterator[FhirEntry]:
+    kind = resource.get("resourceType")
+    if kind is None and isinstance(resource.get("output"), list):
+        yield FhirEntry(where or "resource 1", {**resource, "resourceType": MANIFEST})
         return
+    if kind != "Bundle":
+        yield FhirEntry(where or "resource 1", resource)
+        return
+    yield FhirEntry(where, {key: value for key, value in resource.items() if key != "entry"})
     entries = resource.get("entry")
     if not isinstance(entries, list) or not entries:
-        yield where, reader_base.skip(path, where, "the bundle has no entries; export it with its resources")
+        if resource.get("total") != 0:
+            yield FhirEntry(where, reader_base.skip(path, where, _NO_ENTRIES))
         return
+    yield from _unpack_entries(path, where, entries, is_history=resource.get("type") == "history")
+
+
+def _unpack_entries(path: Path, where: str, entries: list[Any], *, is_history: bool) -> Iterator[FhirEntry]:
+    latest = _find_latest(entries) if is_history else {}
+    responses = 0
     for number, entry in enumerate(entries, 1):
         place = f"{where}, entry {number}" if where else f"entry {number}"
-        inner = entry.get("resource") if isinstance(entry, dict) else None
-        if isinstance(inner, dict):
-            yield place, {**inner, "fullUrl": entry.get("fullUrl")}
+        inner = _read_entry(entry)
+        if inner is None:
+            if isinstance(entry, dict) and isinstance(entry.get("response"), dict):
+                responses += 1
+                continue
+            reason = "holds no resource; export the bundle with its resources"
+            yield FhirEntry(place, reader_base.skip(path, place, reason))
+        elif inner.get("resourceType") == "Bundle":
+            yield from _unpack_bundle(path, place, inner)
+        elif latest.get(_history_key(inner), number) != number:
+            yield FhirEntry(place, {"resourceType": OLDER_VERSION, "target": _history_key(inner)[0]})
+        elif inner.get("resourceType") == "Composition":
+            yield FhirEntry(place, _inline_entries(inner, entries))
         else:
-            yield place, reader_base.skip(path, place, "holds no resource; export the bundle with its resources")
+            yield FhirEntry(place, inner)
+    if responses:
+        codes = sorted({str(entry["response"].get("status") or "")[:3] for entry in entries if _is_failure(entry)})
+        failures = f", failures among them ({', '.join(codes)})" if codes else ""
+        yield FhirEntry(
+            where, reader_base.skip(path, where or "entries", _ONLY_RESPONSE.format(responses, len(entries), failures))
+        )
+
+
+def _read_entry(entry: Any) -> Resource | None:
+    """Return the resource of a bundle's entry, with its full URL, or what was deleted; None without either."""
+    if not isinstance(entry, dict):
+        return None
+    response = entry.get("response")
+    response = response if isinstance(response, dict) else {}
+    if isinstance(entry.get("resource"), dict):
+        return {**entry["resource"], "fullUrl": entry.get("fullUrl")}
+    request = entry.get("request")
+    if isinstance(request, dict) and request.get("method") == "DELETE":
+        parts = str(request.get("url") or "").partition("?")[0].strip("/").split("/")
+        if len(parts) >= 2:
+            meta = {"lastUpdated": response.get("lastModified")}
+            return {"resourceType": DELETION, "target": parts[-2], "id": parts[-1], "meta": meta}
+    if isinstance(response.get("outcome"), dict):
+        return {**response["outcome"], "resourceType": "OperationOutcome"}
+    return None
+
+
+def _is_failure(entry: Any) -> bool:
+    response = entry.get("response") if isinstance(entry, dict) else None
+    return isinstance(response, dict) and str(response.get("status") or "").startswith(("4", "5"))
+
+
+def _history_key(resource: Resource) -> tuple[str, str]:
+    kind = resource.get("target") if resource.get("resourceType") == DELETION else resource.get("resourceType")
+    return str(kind), str(resource.get("id") or "")
+
+
+def _find_latest(entries: list[Any]) -> dict[tuple[str, str], int]:
+    """Return the number of the entry that holds the latest version of each resource. A history has it first."""
+    latest: dict[tuple[str, str], tuple[str, int]] = {}
+    for number, entry in enumerate(entries, 1):
+        resource = _read_entry(entry)
+        if resource is None or not resource.get("id"):
+            continue
+        key, updated = _history_key(resource), last_updated(resource)
+        if key not in latest or (updated and latest[key][0] and updated > latest[key][0]):
+            latest[key] = (updated, number)
+    return {key: number for key, (_, number) in latest.items()}
+
+
+def last_updated(resource: Resource) -> str:
+    """Return when this version of a resource was written, or an empty string."""
+    meta = resource.get("meta")
+    return str(meta.get("lastUpdated") or "") if isinstance(meta, dict) else ""
+
+
+def _inline_entries(composition: Resource, entries: list[Any]) -> Resource:
+    """Return the composition with the resources of its bundle in the entries of its sections, as `resource`."""
+    resources: dict[str, Resource] = {}
+    for entry in entries:
+        resource = _read_entry(entry)
+        if resource is not None and resource.get("resourceType") != "Composition":
+            resources.setdefault(str(resource.get("fullUrl") or ""), resource)
+            resources.setdefault(f"{resource.get('resourceType')}/{resource.get('id')}", resource)
+
+    def inline(section: Any) -> Any:
+        if not isinstance(section, dict):
+            return section
+        references: list[Any] = []
+        for reference in as_list(section.get("entry")):
+            address = str(reference.get("reference") or "") if isinstance(reference, dict) else ""
+            resource = resources.get(address) or resources.get("/".join(address.split("/")[-2:]))
+            references.append({**reference, "resource": resource} if resource else reference)
+        return {**section, "entry": references, "section": list(map(inline, as_list(section.get("section"))))}
+
+    return {**composition, "section": list(map(inline, as_list(composition.get("section"))))}
+
+
+def _contained_observations(resource: Resource) -> Iterator[Resource]:
+    """Yield the observations contained in a resource, with its subject, encounter and time where they have none."""
+    for inner in as_list(resource.get("contained")):
+        if isinstance(inner, dict) and inner.get("resourceType") == "Observation":
+            observation = dict(inner)
+            for key in ("subject", "encounter", "effectiveDateTime", "effectivePeriod", "issued"):
+                if key in resource and not (key.startswith("effective") and any(map(_is_time, inner))):
+                    observation.setdefault(key, resource[key])
+            observation["id"] = f"{resource.get('id') or ''}#{str(inner.get('id') or '').removeprefix('#')}"
+            if resource.get("status") in WITHDRAWN:
+                observation["status"] = resource["status"]
+            yield observation
+
+
+def _is_time(key: str) -> bool:
+    return key.startswith("effective")
+
+
+def is_ndjson_name(name: str) -> bool:
+    """Return whether a file's name says that each of its lines is a resource."""
+    return name.lower().removesuffix(".gz").endswith((".ndjson", ".jsonl"))
 
 
 def _is_ndjson(path: Path) -> bool:
@@ -77,15 +249,16 @@ def _is_ndjson(path: Path) -> bool:
     with reader_base.open_packed(path) as file:
         first = file.readline(MAX_BUNDLE_BYTES)
         if not file.readline(2):
-            return path.name.lower().removesuffix(".gz").endswith((".ndjson", ".jsonl"))
+            return is_ndjson_name(path.name)
     try:
         check_value_count(first)
         return isinstance(json.loads(first.decode("utf-8-sig")), dict)
     except (ValueError, RecursionError):
-        return False
+        # The first of many lines may be the damaged one; a bundle over several lines begins with a bracket alone.
+        return len(first.strip()) > 2 and is_ndjson_name(path.name)
 
 
-def _load_resource(path: Path) -> Mapping[str, Any]:
+def _load_json(path: Path) -> dict[str, Any] | list[Any]:
     try:
         with reader_base.open_packed(path) as file:
             raw = file.read(MAX_BUNDLE_BYTES + 1)
@@ -101,7 +274,7 @@ def _load_resource(path: Path) -> Mapping[str, Any]:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}; export it again") from error
     except RecursionError as error:
         raise ValueError("nested too deep to be read; export it again") from error
-    if not isinstance(value, dict):
+    if not isinstance(value, dict | list):
         raise ValueError("not a FHIR resource; a bundle is one JSON object")  # noqa: TRY004
     if fault := find_json_fault(value):
         raise ValueError(fault)
@@ -124,3 +297,8 @@ def as_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
+
+
+def list_objects(value: Any) -> list[Resource]:
+    """Return the objects of a list, or the object itself; anything else is left out."""
+    return [item for item in as_list(value) if isinstance(item, dict)]

@@ -23,6 +23,7 @@ from epicrisis.report.answer_content import (
     describe_marks,
     describe_reference,
 )
+from epicrisis.report.computed_table import HEADING, AnswerTable, list_computed_numbers
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
 from epicrisis.server.page.citation_cards import excerpt_passage
 from epicrisis.server.page.document_view import TextPiece
@@ -44,6 +45,7 @@ _BASES = {
     "parts": "The parts of the evidence chose different options.",
     "sentences": "The quoted sentences point in different directions.",
     "votes": "The votes of the model differ.",
+    "facts": "A note and structured entries of the record say different things.",
 }
 
 
@@ -117,6 +119,24 @@ class ConflictView:
 
 
 @dataclass(frozen=True, slots=True)
+class ComputedRowView:
+    """A row of the computed answer: its cells without the last one, and its citations."""
+
+    cells: tuple[str, ...]
+    citations: tuple[CitationView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedView:
+    """What was computed from structured entries."""
+
+    statement: str
+    lines: tuple[str, ...]
+    table: AnswerTable | None
+    rows: tuple[ComputedRowView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerPageView:
     """Everything the page shows of an answer."""
 
@@ -136,6 +156,9 @@ class AnswerPageView:
     gaps: tuple[str, ...]
     notes: tuple[str, ...]
     citations: tuple[CitationView, ...]
+    sources: tuple[CitationView, ...]
+    """The citations without those that only the table of computed values has."""
+    computed: ComputedView | None
     conflicts: tuple[ConflictView, ...]
     studies: tuple[StudyRow, ...]
     map: EvidenceMap
@@ -163,6 +186,7 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     passages = (*stored.passages, *list_ranked_passages(answer))
     citations = tuple(_view_citation(answer, citation, href, passages) for citation in list_shown_citations(answer))
     by_number = {citation.number: citation for citation in citations}
+    tabled = list_computed_numbers(answer)
     verdict, claims = _view_claims(answer, content, by_number)
     sections = {section.heading: section.lines for section in content.sections}
     options = tuple(describe_choice(answer, letter) for letter in answer.question.options)
@@ -187,6 +211,8 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
         time_filter=time_filter,
         notes=sections.get("Notes", ()),
         citations=citations,
+        sources=tuple(citation for citation in citations if citation.number not in tabled),
+        computed=_view_computed(answer, content, by_number),
         conflicts=tuple(_view_conflict(conflict, by_number) for conflict in answer.conflicts),
         studies=build_study_table(answer, passages),
         map=build_evidence_map(answer),
@@ -199,6 +225,22 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
         words="" if follow_up is None else printable(follow_up.words),
         follow_up_notice="" if follow_up is None else printable(follow_up.notice),
     )
+
+
+def _view_computed(
+    answer: Answer, content: AnswerContent, by_number: Mapping[int, CitationView]
+) -> ComputedView | None:
+    """Return the computed answer with a citation for each row, or None without one."""
+    section = next((section for section in content.sections if section.heading == HEADING), None)
+    if section is None or answer.computed is None:
+        return None
+    rows: list[ComputedRowView] = []
+    if section.table is not None:
+        # The last column has the places of the citations.
+        for cells, row in zip(section.table.rows, answer.computed.rows[-len(section.table.rows) :], strict=True):
+            cited = tuple(by_number[number] for number in row.citations if number in by_number)
+            rows.append(ComputedRowView(cells[:-1], cited))
+    return ComputedView(section.lead, section.lines, section.table, tuple(rows))
 
 
 def _view_citation(answer: Answer, citation: Citation, href: str, passages: Sequence[Passage]) -> CitationView:

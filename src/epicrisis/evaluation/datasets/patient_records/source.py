@@ -8,16 +8,16 @@ boilerplate, as questions may be about it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_documents, normalize_id
+from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, NoteSource, build_documents, normalize_id
 from epicrisis.corpus.note_tables import note_source
-from epicrisis.corpus.reader_base import ReaderItem, Skipped, path_error
+from epicrisis.corpus.reader_base import FileRemark, ReaderItem, Skipped, path_error
 from epicrisis.evaluation.datasets.dataset import read_content
 from epicrisis.types import Document, Question
 
@@ -88,9 +88,9 @@ def read_selected_notes(files: Sequence[Path], select: Callable[[ClinicalNote], 
         read_notes = note_source(path)
 
         def selection(
-            read_notes: Callable[[], Iterable[ClinicalNote | Skipped]] = read_notes,
-        ) -> Iterator[ClinicalNote | Skipped]:
-            return (note for note in read_notes() if isinstance(note, Skipped) or select(note))
+            read_notes: NoteSource = read_notes,
+        ) -> Iterator[ClinicalNote | Skipped | FileRemark]:
+            return (note for note in read_notes() if not isinstance(note, ClinicalNote) or select(note))
 
         yield from build_documents(path, path.name, selection, NoteCleaning(keep_boilerplate=True))
 

@@ -1,0 +1,417 @@
+"""Computations over medication, problems, allergies, procedures and immunizations.
+
+An entry that is missing shows nothing: the answer to `ever` is then that no structured entry names it. An entry is
+current if it began and nothing says that it ended; one without a sign for a long time is marked, not left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from epicrisis.clinical_facts import ClinicalFact
+from epicrisis.computed_values import ComputedRow, FactOperation
+from epicrisis.fact_questions.computation import (
+    Computation,
+    RowList,
+    abstain,
+    count_entries,
+    find_extreme,
+    finish,
+    format_time,
+    join_words,
+    sort_facts,
+)
+from epicrisis.fact_questions.question_rules import FactQuestion, Topic, select_facts
+from epicrisis.fact_questions.record import PatientFacts, list_statuses, read_time
+from epicrisis.fact_questions.subjects import EntryMatch, drug_key, match_entries, normalize
+from epicrisis.fact_questions.time_windows import TimeWindow
+from epicrisis.fact_questions.value_computations import format_value
+
+STALE_MONTHS = 12
+"""Months without a sign of an entry from which a current one is marked."""
+_DAYS_A_MONTH = 30.44
+_ENDED = frozenset(
+    {"stopped", "completed", "ended", "resolved", "inactive", "remission", "abated", "discontinued", "expired"}
+)
+_UNCERTAIN = frozenset(
+    {"draft", "unconfirmed", "provisional", "differential", "preparation", "planned", "proposed", "intended", "unknown"}
+)
+_PAUSED = frozenset({"on-hold", "suspended"})
+_NO_ALLERGY = ("no known", "no allerg", "nkda", "nka", "none")
+_NAMES: Mapping[Topic, tuple[str, str]] = {
+    "medication": ("medication", "medications"),
+    "problem": ("problem", "problems"),
+    "allergy": ("allergy", "allergies"),
+    "procedure": ("procedure", "procedures"),
+    "immunization": ("immunization", "immunizations"),
+    "entries": ("entry", "entries"),
+    "values": ("value", "values"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The facts of one source, such as a prescription: from its beginning to its end."""
+
+    facts: tuple[ClinicalFact, ...]
+
+    @property
+    def head(self) -> ClinicalFact:
+        """The entry that says what it is: the first that is no end."""
+        return next((fact for fact in self.facts if fact.event != "end"), self.facts[0])
+
+    @property
+    def end(self) -> ClinicalFact | None:
+        """The fact that it ended, or None."""
+        return next((fact for fact in reversed(self.facts) if fact.event == "end"), None)
+
+    @property
+    def last_sign(self) -> ClinicalFact:
+        """The latest dated fact, or the first fact without a date."""
+        return (find_extreme(self.facts, last=True) or list(self.facts))[-1]
+
+
+def compute_entries(plan: FactQuestion, record: PatientFacts) -> Computation:
+    """Return the answer to a question about entries."""
+    facts = sort_facts(select_facts(plan.topic, record))
+    if not facts:
+        plural = _NAMES[plan.topic][1]
+        return abstain(plan, f"The record has no structured {plural}; only its notes can answer")
+    match = match_entries(plan.words, facts)
+    return _COMPUTE[plan.operation](plan, record, match, facts)
+
+
+def list_courses(facts: Sequence[ClinicalFact]) -> list[Course]:
+    """Return the facts by source, in order of their first times. A fact without a source stands alone."""
+    groups: dict[str, list[ClinicalFact]] = defaultdict(list)
+    for fact in facts:
+        groups[fact.source or f"{fact.document_id}:{fact.start}"].append(fact)
+    return [Course(tuple(sort_facts(group))) for group in groups.values()]
+
+
+def _is_uncertain(fact: ClinicalFact) -> bool:
+    return not list_statuses(fact).isdisjoint(_UNCERTAIN)
+
+
+def denies_allergy(fact: ClinicalFact) -> bool:
+    """Return whether an allergy entry says that there is none."""
+    return fact.kind == "allergy" and fact.name.lower().startswith(_NO_ALLERGY)
+
+
+def _row(fact: ClinicalFact, remark: str = "") -> ComputedRow:
+    event = {"start": "started", "end": "ended", "given": "given", "state": ""}[fact.event]
+    status = ", ".join(filter(None, (event, fact.category.replace("-", " "), fact.status)))
+    return ComputedRow(fact.name, fact.time, format_value(fact), status, fact.source, remark)
+
+
+def _list_facts(facts: Sequence[ClinicalFact], remarks: Mapping[int, str] | None = None) -> RowList:
+    rows = RowList()
+    for fact in facts:
+        rows.add(_row(fact, (remarks or {}).get(id(fact), "")), fact)
+    return rows
+
+
+def _describe_span(facts: Sequence[ClinicalFact]) -> str:
+    """Return the number of entries and their first and last dates."""
+    dated = [fact for fact in facts if read_time(fact)]
+    number = count_entries(len(list_courses(facts)))
+    if not dated:
+        return number
+    first, last = find_extreme(dated, last=False)[0], find_extreme(dated, last=True)[-1]
+    return f"{number} from {format_time(first.time)} to {format_time(last.time)}"
+
+
+def _place(plan: FactQuestion, facts: Sequence[ClinicalFact]) -> tuple[list[ClinicalFact], list[ClinicalFact]]:
+    """Return the facts in the time of the question, and those that may be."""
+    inside = [fact for fact in facts if plan.window.place(fact) == "inside"]
+    return inside, [fact for fact in facts if plan.window.place(fact) == "unclear"]
+
+
+def _compute_ever(
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
+) -> Computation:
+    """Return whether any entry names it. None shows nothing, and the statement says so."""
+    certain = [fact for fact in match.certain if not _is_uncertain(fact) and not denies_allergy(fact)]
+    doubtful = [*match.doubtful, *(fact for fact in match.certain if _is_uncertain(fact))]
+    if not plan.words:
+        return abstain(plan, f"Name the {_NAMES[plan.topic][0]} to look for")
+    inside, unclear = _place(plan, certain)
+    when = f" ({plan.window.text})" if plan.window.is_restricted else ""
+    if inside:
+        names = list(dict.fromkeys(fact.name for fact in inside))
+        more = f" and {len(names) - 3} more names" if len(names) > 3 else ""
+        first = find_extreme(inside, last=False)
+        date = f", first {format_time(first[0].time)}" if first else ", without a date"
+        statement = f"Yes, structured entries name “{plan.subject}”{when}: {'; '.join(names[:3])}{more}{date}"
+        return finish(plan, statement, result="yes", rows=_list_facts(inside))
+    if unclear or doubtful:
+        why = "their dates may lie outside the time" if unclear else "they are uncertain, or name it among other words"
+        rows = _list_facts([*unclear, *doubtful])
+        return abstain(plan, f"Entries name “{plan.subject}”{when}, but {why}; read them", rows)
+    denials = [fact for fact in facts if denies_allergy(fact)]
+    scope = f"The record has {_describe_span(facts)} for {_NAMES[plan.topic][1]}"
+    statement = (
+        f"No structured entry names “{plan.subject}”{when}; this does not show that there was none. {scope}. Brand "
+        "names and other words for it are not compared"
+    )
+    return finish(plan, statement, result="no entry", rows=_list_facts(denials))
+
+
+def _compute_current(
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
+) -> Computation:
+    """Return the entries that began and did not end, as of the record's last day or the day of the question."""
+    if plan.window.is_restricted and not plan.window.is_day:
+        return _compute_list(plan, record, match, facts)
+    at = plan.window.until[1] if plan.window.is_restricted else record.last
+    if at is None:
+        return abstain(plan, "No document or entry of the record has a date, so nothing is known to be current")
+    day = f"{at:%Y-%m-%d}"
+    rows, uncertain = RowList(), RowList()
+    seen: set[tuple[str, str]] = set()
+    remarks: list[str] = []
+    administered: set[str] = set()
+    courses = list_courses([fact for fact in facts if fact in match.certain or fact in match.doubtful])
+    for course in reversed(courses):
+        if (time := read_time(course.head)) and time[0] > at:
+            continue
+        state, remark = _judge_course(course, at, is_past=plan.window.is_restricted)
+        if state == "given":
+            administered.add(course.head.name)
+        key = normalize(course.head.name), format_value(course.head)
+        if state in ("ended", "given") or key in seen:
+            continue
+        seen.add(key)
+        stopped = _find_later_stop(course, courses, at)
+        if stopped is not None:
+            remark = "; ".join(filter(None, (remark, f"another entry says it ended, {format_time(stopped.time)}")))
+            state = "uncertain"
+        target = rows if state == "current" else uncertain
+        target.add(_row(course.head, remark), course.head, *((stopped,) if stopped is not None else ()))
+    if administered - {row.name for row in rows.rows}:
+        names = sorted(administered - {row.name for row in rows.rows})
+        remarks.append(f"doses of {join_words(names[:8])} were given without an order that is current")
+    return _state_current(plan, day, rows, uncertain, remarks, facts)
+
+
+def _state_current(
+    plan: FactQuestion, day: str, rows: RowList, uncertain: RowList, remarks: list[str], facts: Sequence[ClinicalFact]
+) -> Computation:
+    """Return the current entries and the uncertain ones as one answer."""
+    one, many = _NAMES[plan.topic]
+    all_rows = RowList(
+        [*reversed(rows.rows), *reversed(uncertain.rows)], [*reversed(rows.facts), *reversed(uncertain.facts)]
+    )
+    names = list(dict.fromkeys(row.name for row in reversed(rows.rows)))
+    asked = f" named “{plan.subject}”" if plan.words else ""
+    if uncertain.rows:
+        doubtful = join_words(list(dict.fromkeys(row.name for row in reversed(uncertain.rows)))[:8])
+        remarks.append(f"not certain to be current, see the remarks: {doubtful}")
+    stale = sum("no sign" in row.remark for row in rows.rows)
+    stale_note = f" ({stale} without a sign for {STALE_MONTHS} months or more)" if stale else ""
+    if not names:
+        if uncertain.rows:
+            reason = f"No {one}{asked} is certain to be current as of {day}; the uncertain ones are listed"
+            return abstain(plan, reason, all_rows, remarks)
+        statement = (
+            f"No structured {one}{asked} is current as of {day}, of {_describe_span(facts)}; this does not show that "
+            "there was none"
+        )
+        return finish(plan, statement, result="no entry", remarks=remarks)
+    number = len(rows.rows)
+    statement = (
+        f"{number} structured {one if number == 1 else many}{asked} {'is' if number == 1 else 'are'} current as of "
+    )
+    statement += f"{day}{stale_note}: {'; '.join(names)}"
+    return finish(plan, statement, result="; ".join(names), rows=all_rows, remarks=remarks)
+
+
+def _judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[str, str]:
+    """Return whether a course is `current` at a time, `ended`, `given` only or `uncertain`, and a remark."""
+    head, end = course.head, course.end
+    if all(fact.event == "given" or "administration" in fact.category for fact in course.facts):
+        return ("given" if head.kind == "medication" else "current"), ""
+    if end is not None:
+        return _judge_end(end, at)
+    statuses = frozenset[str]().union(*(list_statuses(fact) for fact in course.facts))
+    if statuses & _ENDED:
+        return ("uncertain", f"status {head.status}, at an unknown time") if is_past else ("ended", "")
+    if statuses & (_UNCERTAIN | _PAUSED):
+        return "uncertain", f"status {head.status}"
+    if read_time(head) is None:
+        return "current", "no date"
+    months = _months_between(course, at)
+    if head.kind == "medication" and months >= STALE_MONTHS:
+        return "current", f"no sign of it for {months} months"
+    return "current", ""
+
+
+def _judge_end(end: ClinicalFact, at: datetime) -> tuple[str, str]:
+    """Return whether a course with an end was current at a time, and a remark."""
+    time = read_time(end)
+    if time is None:
+        return "ended", ""
+    if time[0] > at:
+        return "current", ""
+    if "planned" in list_statuses(end):
+        return "uncertain", f"its planned end was {format_time(end.time)}, and no entry says that it ended"
+    if time[1] > at:
+        return "uncertain", f"ended at an unknown time of {format_time(end.time)}"
+    return "ended", ""
+
+
+def _months_between(course: Course, at: datetime) -> int:
+    time = read_time(course.last_sign)
+    return 0 if time is None else int((at - time[1]).days / _DAYS_A_MONTH)
+
+
+def _find_later_stop(course: Course, courses: Sequence[Course], at: datetime) -> ClinicalFact | None:
+    """Return a later statement of another source that the drug was stopped, or None."""
+    time = read_time(course.last_sign)
+    if course.head.kind != "medication" or time is None:
+        return None
+    for other in courses:
+        if other is course or drug_key(other.head) != drug_key(course.head) or other.head.category != "statement":
+            continue
+        end = other.end or (other.head if list_statuses(other.head) & _ENDED else None)
+        end_time = None if end is None else read_time(end)
+        if end_time is not None and time[1] < end_time[0] <= at:
+            return end
+    return None
+
+
+def _compute_list(
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
+) -> Computation:
+    """Return the entries of the time: a course counts if it overlaps it."""
+    rows = RowList()
+    unclear = 0
+    for course in list_courses([*match.certain, *match.doubtful]):
+        place = _place_course(course, plan.window)
+        if place == "outside":
+            continue
+        unclear += place == "unclear"
+        end = course.end
+        remark = f"ended {format_time(end.time)}" if end is not None and end is not course.head else ""
+        if place == "unclear":
+            remark = "; ".join(filter(None, (remark, "may lie outside the time asked for")))
+        cited = (course.head,) if end is None or end is course.head else (course.head, end)
+        rows.add(_row(course.head, remark), *cited)
+    one, many = _NAMES[plan.topic]
+    asked = f" named “{plan.subject}”" if plan.words else ""
+    when = f" ({plan.window.text})" if plan.window.is_restricted else ""
+    if not rows.rows:
+        statement = f"No structured {one}{asked} is of this time{when}, of {_describe_span(facts)}; this does not show "
+        return finish(plan, f"{statement}that there was none", result="no entry")
+    names = list(dict.fromkeys(row.name for row in rows.rows))
+    shown = "; ".join(names[:10]) + (f" and {len(names) - 10} more names" if len(names) > 10 else "")
+    doubt = f" ({unclear} may lie outside the time)" if unclear else ""
+    number = f"{count_entries(len(rows.rows))} of {many}"
+    statement = f"The record has {number}{asked}{when}{doubt}: {shown}"
+    return finish(plan, statement, result="; ".join(names), rows=rows)
+
+
+def _place_course(course: Course, window: TimeWindow) -> str:
+    """Return whether a course overlaps the window. A medication without an end goes on; others count by their date."""
+    if not window.is_restricted:
+        return "inside"
+    places = {window.place(fact) for fact in course.facts}
+    if "inside" in places:
+        return "inside"
+    if course.head.kind == "medication" and course.head.event in ("start", "state"):
+        start, end = read_time(course.head), course.end
+        end_time = read_time(end) if end is not None else None
+        if start is not None and start[1] < window.since[0]:
+            goes_on = end is None and not list_statuses(course.head) & _ENDED
+            if goes_on or (end_time is not None and end_time[0] > window.until[1]):
+                return "unclear" if goes_on else "inside"
+    return "unclear" if "unclear" in places else "outside"
+
+
+def _compute_end_entry(
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
+) -> Computation:
+    """Return the first or the last entry, or when something began."""
+    is_last = plan.operation == "last"
+    events = [fact for fact in match.certain if fact.event != "end" and not _is_uncertain(fact)]
+    inside, unclear = _place(plan, events)
+    one = _NAMES[plan.topic][0]
+    if unclear:
+        return abstain(
+            plan, "The dates of some entries may lie outside the time asked for", _list_facts([*inside, *unclear])
+        )
+    if not inside:
+        reason = f"No structured {one} names “{plan.subject}” at this time; only notes can answer"
+        return abstain(plan, reason, _list_facts([*match.certain, *match.doubtful]))
+    candidates = find_extreme(inside, last=is_last)
+    if not candidates:
+        return abstain(plan, f"The entries of “{plan.subject}” have no date", _list_facts(inside))
+    if len({read_time(fact) for fact in candidates}) > 1:
+        word = "last" if is_last else "first"
+        return abstain(plan, f"Which entry is the {word} cannot be told from partial dates", _list_facts(candidates))
+    times = [fact.time for fact in inside if read_time(fact) is None]
+    remarks = [f"{count_entries(len(times))} without a date not counted"] if times else []
+    names = join_words(list(dict.fromkeys(fact.name for fact in candidates)))
+    date = format_time(candidates[0].time)
+    word = {"last": "last", "first": "first", "started": "first"}.get(plan.operation, plan.operation)
+    subject = f" of “{plan.subject}”" if plan.words else ""
+    statement = f"The {word} structured entry{subject} is of {date}: {names}"
+    return finish(plan, statement, result=date, rows=_list_facts(candidates), remarks=remarks)
+
+
+def _compute_stopped(
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
+) -> Computation:
+    """Return when it ended, every time if it ended several times."""
+    ends = [fact for fact in match.certain if fact.event == "end"]
+    inside, unclear = _place(plan, ends)
+    if unclear or not inside:
+        reason = (
+            f"No structured entry says when “{plan.subject}” ended" if not inside else "The date of its end is partial"
+        )
+        return abstain(plan, f"{reason}; its entries are listed", _list_facts(list(match.certain)))
+    dates = list(dict.fromkeys(format_time(fact.time) for fact in inside))
+    later = [course for course in list_courses(match.certain) if course.end is None]
+    remarks = []
+    if later:
+        remarks.append(f"another entry has no end: {later[-1].head.name}, {format_time(later[-1].head.time)}")
+    times = "" if len(dates) == 1 else f" {len(dates)} times"
+    statement = f"Structured entries say that “{plan.subject}” ended{times}: {join_words(dates)}"
+    rows = _list_facts([*inside, *(course.head for course in later)])
+    return finish(plan, statement, result="; ".join(dates), rows=rows, remarks=remarks)
+
+
+def _compute_count(
+    plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
+) -> Computation:
+    """Return the number of entries. Several facts of one source are one entry."""
+    certain = [fact for fact in match.certain if not _is_uncertain(fact)]
+    inside, unclear = _place(plan, certain)
+    if unclear or match.doubtful:
+        reason = "Some entries may lie outside the time, or name it among other words, so they are not counted"
+        return abstain(plan, f"{reason}; they are listed", _list_facts([*inside, *unclear, *match.doubtful]))
+    courses = list_courses(inside)
+    asked = f" of “{plan.subject}”" if plan.words else f" of {_NAMES[plan.topic][1]}"
+    when = f" ({plan.window.text})" if plan.window.is_restricted else ""
+    number = count_entries(len(courses))
+    rows = _list_facts([course.head for course in courses])
+    return finish(plan, f"The record has {number}{asked}{when}", result=str(len(courses)), rows=rows)
+
+
+_COMPUTE: Mapping[
+    FactOperation, Callable[[FactQuestion, PatientFacts, EntryMatch, Sequence[ClinicalFact]], Computation]
+] = {
+    "ever": _compute_ever,
+    "current": _compute_current,
+    "list": _compute_list,
+    "value-on": _compute_list,
+    "trend": _compute_list,
+    "last": _compute_end_entry,
+    "first": _compute_end_entry,
+    "started": _compute_end_entry,
+    "stopped": _compute_stopped,
+    "count": _compute_count,
+}

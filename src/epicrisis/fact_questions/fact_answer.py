@@ -1,0 +1,93 @@
+"""Answer a question from structured facts: read the record, plan, compute, and compare with the notes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from epicrisis.answering.strategy_context import Context
+from epicrisis.answers import Notice
+from epicrisis.clinical_facts import FACTS
+from epicrisis.fact_questions.answer import compute
+from epicrisis.fact_questions.computation import Computation
+from epicrisis.fact_questions.fact_conflicts import (
+    FactConflict,
+    NoteSentence,
+    find_allergy_conflicts,
+    find_drug_conflicts,
+    find_value_conflicts,
+)
+from epicrisis.fact_questions.fact_evidence import NO_FACTS, FactAnswer
+from epicrisis.fact_questions.question_request import plan_by_model
+from epicrisis.fact_questions.question_rules import (
+    FactQuestion,
+    draft_plan,
+    may_ask_for_facts,
+    plan_by_rules,
+    select_facts,
+)
+from epicrisis.fact_questions.record import PatientFacts, read_fact_record
+from epicrisis.types import Passage, Question
+
+PLANNER = "writer"
+"""The role of the chat model that reads a question which the rules do not understand."""
+
+
+async def answer_from_facts(
+    question: Question, context: Context, fetch: Callable[[], Awaitable[Sequence[Passage]]]
+) -> FactAnswer:
+    """Return what the structured facts of the patient's record say about the question.
+
+    `fetch` returns the passages of the record in the scope of the context. It is not called
+    for a question whose words rule facts out.
+    """
+    if not may_ask_for_facts(question.text):
+        return NO_FACTS
+    passages = await fetch()
+    record = read_fact_record(passages, context.scope.as_of)
+    if record is None:
+        return NO_FACTS
+    plan = plan_by_rules(question.text, record)
+    if plan is None and PLANNER in context.models and (draft := draft_plan(question.text, record)) is not None:
+        plan = await plan_by_model(question.text, draft, context, PLANNER)
+    if plan is None:
+        return NO_FACTS
+    computation = compute(plan, record)
+    if computation.answer.state == "abstained":
+        context.emit(Notice("facts", f"structured entries give no answer: {computation.answer.statement}"))
+    conflicts: tuple[FactConflict, ...] = ()
+    if isinstance(plan, FactQuestion):
+        conflicts = tuple(_find_conflicts(plan, record, computation, passages, context.split_sentences))
+    return FactAnswer(computation, record, conflicts)
+
+
+def _find_conflicts(
+    plan: FactQuestion,
+    record: PatientFacts,
+    computation: Computation,
+    passages: Sequence[Passage],
+    split: Callable[[str], Iterable[tuple[int, int]]],
+) -> Iterable[FactConflict]:
+    """Yield the disagreements of the record's notes with the facts that the question is about."""
+    notes = [passage for passage in passages if passage.patient is not None and FACTS not in passage.metadata]
+    sentences = _split_notes(notes, split)
+    if plan.topic == "values":
+        for series in plan.series.series if plan.series is not None else ():
+            yield from find_value_conflicts(sentences, series.facts, series.phrases)
+    elif plan.topic in ("medication", "entries") and plan.operation == "current":
+        rows = zip(computation.answer.rows, computation.facts, strict=True)
+        active = [
+            facts[0] for row, facts in rows if "another entry" not in row.remark and facts[0].kind == "medication"
+        ]
+        yield from find_drug_conflicts(sentences, active)
+    elif plan.topic == "allergy":
+        yield from find_allergy_conflicts(sentences, select_facts("allergy", record))
+
+
+def _split_notes(notes: Iterable[Passage], split: Callable[[str], Iterable[tuple[int, int]]]) -> list[NoteSentence]:
+    """Return the sentences of notes, each once also where passages overlap."""
+    sentences: dict[tuple[str, int], NoteSentence] = {}
+    for passage in notes:
+        for start, end in split(passage.text):
+            place = passage.start + start
+            sentences.setdefault((passage.document_id, place), NoteSentence(passage, place, passage.text[start:end]))
+    return list(sentences.values())

@@ -1,0 +1,1 @@
+"""Prompts that plan questions about facts."""

@@ -1,0 +1,450 @@
+"""Plan a question about facts from its words, without a chat model.
+
+A question is understood only if every word of it is: what is asked for, what to compute, the time, and words without
+weight. So `creatinine after the second dose` is left to the search, rather than answered without its second half.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from epicrisis.clinical_facts import ClinicalFact, FactKind
+from epicrisis.computed_values import FactOperation
+from epicrisis.fact_questions.record import VALUE_KINDS, PatientFacts
+from epicrisis.fact_questions.subjects import (
+    SeriesMatch,
+    find_known_phrase,
+    find_series,
+    list_series,
+    match_entries,
+    split_words,
+)
+from epicrisis.fact_questions.time_windows import ANY_TIME, TimeWindow, UnclearTime, resolve_window
+from epicrisis.retrieval.time_expressions import TimeExpression, find_time_expressions
+
+Topic: TypeAlias = Literal["values", "medication", "problem", "allergy", "procedure", "immunization", "entries"]
+"""What kind of facts a question is about. `entries`: any but values."""
+TOPIC_KINDS: dict[Topic, frozenset[FactKind]] = {
+    "values": VALUE_KINDS,
+    "medication": frozenset({"medication"}),
+    "problem": frozenset({"problem"}),
+    "allergy": frozenset({"allergy"}),
+    "procedure": frozenset({"procedure"}),
+    "immunization": frozenset({"immunization"}),
+    "entries": frozenset({"medication", "problem", "procedure", "immunization"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FactQuestion:
+    """A question about facts as it was understood: what to compute, from which entries, in which time."""
+
+    operation: FactOperation
+    topic: Topic
+    words: tuple[str, ...] = ()
+    """The words that name what is asked for. Empty for all entries of the topic."""
+    series: SeriesMatch | None = None
+    """The values that the words name."""
+    window: TimeWindow = ANY_TIME
+    planned_by: str = "rules"
+
+    @property
+    def subject(self) -> str:
+        """What is asked for, in words of the question."""
+        return self.series.phrase if self.series is not None else " ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class UnclearQuestion:
+    """A question about facts that cannot be computed. The reason names the cure."""
+
+    operation: FactOperation
+    subject: str
+    reason: str
+
+
+_FILLER = frozenset(
+    [
+        "a",
+        "about",
+        "according",
+        "all",
+        "also",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "available",
+        "be",
+        "been",
+        "by",
+        "can",
+        "chart",
+        "could",
+        "data",
+        "date",
+        "dates",
+        "day",
+        "did",
+        "do",
+        "documented",
+        "documents",
+        "does",
+        "during",
+        "entries",
+        "entry",
+        "ever",
+        "far",
+        "find",
+        "for",
+        "from",
+        "get",
+        "give",
+        "given",
+        "had",
+        "has",
+        "have",
+        "he",
+        "her",
+        "here",
+        "him",
+        "his",
+        "hospital",
+        "how",
+        "i",
+        "in",
+        "information",
+        "into",
+        "is",
+        "it",
+        "its",
+        "lab",
+        "laboratory",
+        "labs",
+        "level",
+        "levels",
+        "like",
+        "list",
+        "look",
+        "many",
+        "me",
+        "measured",
+        "measurement",
+        "measurements",
+        "mr",
+        "mrs",
+        "ms",
+        "much",
+        "my",
+        "now",
+        "of",
+        "on",
+        "or",
+        "our",
+        "over",
+        "patient",
+        "patients",
+        "please",
+        "reading",
+        "readings",
+        "record",
+        "recorded",
+        "records",
+        "report",
+        "reported",
+        "result",
+        "results",
+        "s",
+        "see",
+        "she",
+        "show",
+        "shown",
+        "so",
+        "structured",
+        "tell",
+        "test",
+        "tests",
+        "that",
+        "the",
+        "their",
+        "them",
+        "there",
+        "these",
+        "they",
+        "this",
+        "time",
+        "times",
+        "to",
+        "value",
+        "values",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "which",
+        "whole",
+        "with",
+        "within",
+        "would",
+        "you",
+    ]
+)
+"""Words that change nothing about what a question asks for."""
+
+_CUE_WORDS: dict[FactOperation, str] = {
+    "highest": r"highest|maximum|maximal|max|peak(?:ed)?|greatest",
+    "lowest": r"lowest|minimum|minimal|min|nadir|smallest",
+    "change": r"chang(?:e|ed|es)|difference",
+    "trend": r"trend(?:s|ed|ing)?|over time|time course|course|progression|evolution|evolv(?:e|ed)|develop(?:ed|ment)?|"
+    r"time series|plot|graph",
+    "count": r"how many(?: times)?|how often|number of|count of",
+    "stopped": r"stop(?:ped)?|discontinu(?:e|ed)|ended|finish(?:ed)?",
+    "started": r"start(?:ed)?|begin|began|begun|initiated|first (?:prescribed|given|taken)|diagnosed",
+    "ever": r"ever|(?:a )?history of|at any time|previously",
+    "last": r"last|latest|most recent(?:ly)?|newest|most current",
+    "first": r"first|earliest|initial",
+    "current": r"currently|current|now|at present|presently|active|at the moment|today|takes?|taking|is on|on",
+    "list": r"all|every|list(?:ed)?|values|measurements|results|readings|levels|series",
+}
+_CUES = {operation: re.compile(rf"\b(?:{words})\b") for operation, words in _CUE_WORDS.items()}
+"""What the words of a question ask to compute, in the order in which they take their words."""
+_TOPIC_WORDS: dict[Topic, str] = {
+    "allergy": r"allerg(?:y|ies|ic|en|ens)(?: to| list)?|intoleran(?:ce|ces|t)(?: to| of)?",
+    "immunization": r"(?:vaccin\w*|immuni[sz]\w*|shots?|jabs?)(?: against| for)?",
+    "medication": r"medications?(?: list)?|medicines?|meds|drugs?|prescri(?:bed|ptions?)|tak(?:e|es|en|ing)|took|"
+    r"(?:treated|treatment) with|(?:is|been|was|she|he|patient) on(?= )",
+    "problem": r"problems?(?: list)?|diagnos[ie]s|diagnosed(?: with)?|conditions?|comorbidit(?:y|ies)|"
+    r"illness(?:es)?",
+    "procedure": r"procedures?|surger(?:y|ies)|operations?|underwent|undergone|undergo",
+}
+_TOPICS = {topic: re.compile(rf"\b(?:{words})\b") for topic, words in _TOPIC_WORDS.items()}
+_LEADS_TIME = re.compile(r"\b(?:in|on|at|during|from|of|for|throughout|within|over)\s*$")
+_TREND_WORDS = re.compile(r"trend|over time|over the|chronolog|time ?line")
+_TIMELESS = frozenset({"item", "all", "compared"})
+_OPEN = frozenset({"leftover", "neutral", "bare", "open"})
+"""Kinds of time expressions that are not looked up."""
+_NOW = re.compile(r"\b(?:current|currently|now|today)\b")
+_MAX_QUESTION_WORDS = 60
+_MAX_SUBJECT_WORDS = 4
+_MAX_UNKNOWN_WORDS = 2
+"""Words of a thing that no entry of the record names."""
+_HAS = re.compile(r"\b(?:does|do) (?:she|he|they|the patient|this patient) have\b")
+_DID = re.compile(r"\b(?:has|have|did|was|had) (?:she|he|they|the patient|this patient|it)\b")
+_ASKS_VALUE = re.compile(r"^\s*(?:what|which|how (?:high|low|much)|show|tell|give|list|get|find|display)\b")
+_FACT_CUE = re.compile(
+    rf"\b(?:{'|'.join((*_CUE_WORDS.values(), *_TOPIC_WORDS.values()))}|what|which|values?|levels?|results?|on|have)\b"
+)
+
+
+def may_ask_for_facts(text: str) -> bool:
+    """Return whether the words of a question allow that it is about facts. It is quick, and the record decides."""
+    words = split_words(text)
+    if len(words) > _MAX_QUESTION_WORDS:
+        return False
+    return bool(_FACT_CUE.search(text.lower())) or bool(find_known_phrase(words))
+
+
+def plan_by_rules(text: str, record: PatientFacts) -> FactQuestion | UnclearQuestion | None:
+    """Return what a question asks to compute, why that is unclear, or None if it is not understood completely."""
+    question = _read_words(text)
+    plan = _plan_words(question.rest, record, has_time=bool(question.times))
+    if plan is None:
+        return None
+    if question.has_open_time:
+        return None
+    try:
+        window = resolve_window(question.times, record)
+    except UnclearTime as error:
+        return UnclearQuestion(plan.operation, plan.subject, str(error))
+    return _apply_window(plan, window)
+
+
+def draft_plan(text: str, record: PatientFacts) -> FactQuestion | None:
+    """Return what a question that the rules do not understand is about, for a chat model to complete, or None.
+
+    A question with a time that is not understood has no draft.
+    """
+    question = _read_words(text)
+    if question.has_open_time:
+        return None
+    words = split_words(question.rest)
+    match = find_series(words, list_series(record.values))
+    if match is not None:
+        return FactQuestion("list", "values", series=match)
+    topics = [topic for topic, pattern in _TOPICS.items() if pattern.search(" ".join(words))]
+    return FactQuestion("list", topics[0]) if len(topics) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    rest: str
+    """The question in small letters without its times."""
+    times: tuple[TimeExpression, ...]
+    has_open_time: bool
+    """Whether it has a time that is not understood."""
+
+
+def _read_words(text: str) -> _Words:
+    """Return the question without its time expressions, and these."""
+    rest = f" {' '.join(text.split()).lower()} "
+    times: list[TimeExpression] = []
+    is_open = False
+    for expression in find_time_expressions(text):
+        if expression.kind in _TIMELESS:
+            is_open = is_open or (expression.kind == "all" and not _TREND_WORDS.search(expression.text))
+            continue
+        words = expression.text.lower()
+        if expression.kind == "leftover" and (_CUES["last"].fullmatch(words) or _CUES["first"].fullmatch(words)):
+            # Before words that are no order of notes, as in `last heart rate`.
+            continue
+        is_open = is_open or expression.kind in _OPEN
+        start = rest.find(words)
+        if start < 0:
+            is_open = True
+            continue
+        before = _LEADS_TIME.sub("", rest[:start].rstrip())
+        rest = f"{before} {rest[start + len(words) :]}"
+        times.append(expression)
+    return _Words(rest, tuple(times), is_open)
+
+
+def _plan_words(text: str, record: PatientFacts, *, has_time: bool) -> FactQuestion | None:
+    """Return the plan of the words of a question without its times."""
+    words = split_words(text)
+    series = list_series(record.values)
+    match = find_series(words, series)
+    if match is not None:
+        return _plan_values(text, words, match, has_time)
+    return _plan_entries(text, record)
+
+
+def _plan_values(text: str, words: Sequence[str], match: SeriesMatch, has_time: bool) -> FactQuestion | None:
+    """Return the plan of a question about values, or None if a word of it is not understood."""
+    rest = " ".join(words).replace(match.phrase, " ", 1)
+    operations, rest = _take_cues(rest, exclude=("ever", "started", "stopped", "current"))
+    rest = _NOW.sub(" ", rest)
+    if set(rest.split()) - _FILLER or not (operations or has_time or _ASKS_VALUE.search(text)):
+        return None
+    if len(operations) > 1:
+        operations = [operation for operation in operations if operation != "list"]
+    if len(operations) > 1:
+        return None
+    # Without a word that says what to compute, the time decides.
+    operation: FactOperation = operations[0] if operations else "value-on"
+    return FactQuestion(operation, "values", series=match)
+
+
+def _take_cues(text: str, exclude: Sequence[FactOperation] = ()) -> tuple[list[FactOperation], str]:
+    """Return the operations whose words are in the text, and the text without them."""
+    operations: list[FactOperation] = []
+    for operation, pattern in _CUES.items():
+        if operation not in exclude and pattern.search(text):
+            operations.append(operation)
+            text = pattern.sub(" ", text)
+    return operations, text
+
+
+def _plan_entries(text: str, record: PatientFacts) -> FactQuestion | None:
+    """Return the plan of a question about medication, problems and other entries."""
+    words = " ".join(split_words(text))
+    topics: list[Topic] = []
+    rest = words
+    for topic, pattern in _TOPICS.items():
+        if pattern.search(rest):
+            topics.append(topic)
+            rest = pattern.sub(" ", rest)
+    is_current = bool(re.search(r"\b(?:is|are|does|do|am)\b", words)) and not re.search(r"\bever\b", words)
+    operations, rest = _take_cues(rest)
+    subject = tuple(word for word in rest.split() if word not in _FILLER)
+    if len(subject) > _MAX_SUBJECT_WORDS or len(topics) > 1:
+        return None
+    topic = topics[0] if topics else "entries"
+    operation = _choose_operation(operations, topic, words, bool(subject), is_current)
+    if operation is None:
+        return None
+    plan = FactQuestion(operation, topic, subject)
+    return plan if _is_plausible(plan, topics, record) else None
+
+
+def _choose_operation(
+    operations: Sequence[FactOperation], topic: Topic, words: str, has_subject: bool, is_current: bool
+) -> FactOperation | None:
+    """Return what to compute for entries, or None if the words do not say."""
+    chosen = set(operations)
+    if "diagnosed" in words.split() and topic == "problem":
+        chosen.add("started")
+    if {"count", "current"} <= chosen or ("count" in chosen and topic == "medication" and is_current):
+        return "current"
+    for weak in ("list", "current"):
+        # `List the current medications` asks for the current ones.
+        if len(chosen) > 1:
+            chosen.discard(weak)
+    if "ever" in chosen and chosen <= {"ever", "started", "stopped"}:
+        return "ever"
+    if len(chosen) > 1:
+        return None
+    if chosen:
+        is_when = has_subject and "when" in words.split()
+        return _adapt_operation(next(iter(chosen)), topic, is_when=is_when, is_current=is_current)
+    return _choose_by_topic(topic, words, has_subject, is_current)
+
+
+def _adapt_operation(
+    operation: FactOperation, topic: Topic, *, is_when: bool, is_current: bool
+) -> FactOperation | None:
+    """Return what an operation means for entries, or None if it means nothing."""
+    if operation in ("highest", "lowest", "change"):
+        return None
+    if operation in ("started", "stopped") and not is_when:
+        return None
+    if operation == "list" and (topic == "allergy" or (is_current and topic in ("medication", "problem"))):
+        return "current"
+    return "list" if operation == "trend" else operation
+
+
+def _choose_by_topic(topic: Topic, words: str, has_subject: bool, is_current: bool) -> FactOperation | None:
+    """Return what a question without a word for an operation asks for."""
+    if topic == "entries" and has_subject and _HAS.search(words):
+        return "current"
+    if topic == "allergy":
+        return "ever" if has_subject else "current"
+    if topic == "medication" and is_current:
+        return "current"
+    if topic == "problem" and not has_subject:
+        return "current" if is_current else "list"
+    if has_subject:
+        return "ever" if topic != "entries" and _DID.search(words) else None
+    return "list"
+
+
+def _is_plausible(plan: FactQuestion, topics: Sequence[Topic], record: PatientFacts) -> bool:
+    """Return whether the subject names entries of the record, or the words say what kind of thing it is."""
+    facts = select_facts(plan.topic, record)
+    if not plan.words:
+        return bool(topics)
+    match = match_entries(plan.words, facts)
+    if match.certain or match.doubtful:
+        return True
+    is_value = bool(find_known_phrase(plan.words))
+    if plan.operation == "ever" and plan.topic == "entries":
+        return not is_value and len(plan.words) <= _MAX_UNKNOWN_WORDS
+    return bool(topics) and plan.operation in ("ever", "current") and not is_value
+
+
+def select_facts(topic: Topic, record: PatientFacts) -> list[ClinicalFact]:
+    """Return the valid facts of a topic."""
+    return [fact for fact in record.facts if fact.kind in TOPIC_KINDS[topic]]
+
+
+def _apply_window(plan: FactQuestion, window: TimeWindow) -> FactQuestion:
+    """Return the plan with its time. What a question without an operation means depends on the time it names."""
+    operation = plan.operation
+    if plan.topic == "values" and operation == "value-on" and not window.is_day:
+        operation = "list" if window.is_restricted else "last"
+    return replace(plan, operation=operation, window=window)
