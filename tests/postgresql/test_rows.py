@@ -97,31 +97,3 @@ def test_creation_looks_for_a_library_in_its_own_schema_alone(tmp_path: Path) ->
     with pytest.raises(LibraryError, match="holds a library already"):
         PostgresqlLibrary.create_in(cast("Database", database), tmp_path, manifest)
     assert queries[-1][1:] == ('"ward7".library',)
-
-
-def test_deletion_does_not_announce_a_change_of_the_word_index(tmp_path: Path) -> None:
-    """Nothing would end the announcement, and searches by words would fail after the next restart of the server."""
-    commands: list[str] = []
-
-    def execute(command: str | bytes, values: object = None) -> Any:
-        commands.append(command if isinstance(command, str) else command.decode())
-        return SimpleNamespace(fetchall=list, fetchone=lambda: None)
-
-    def query(command: str, *values: object) -> list[tuple[Any, ...]]:
-        if "content_hash" in command:
-            return [("a", b"0" * 16)]
-        return [(0, 0, 0)] if "count(*)" in command else [(0, 0)]
-
-    connection = SimpleNamespace(execute=execute)
-    database = SimpleNamespace(
-        address=LibraryAddress("postgresql://u@h/db"),
-        read=lambda: nullcontext(connection),
-        write=lambda: nullcontext(connection),
-        mark_words=lambda: commands.append("mark"),
-        query=query,
-    )
-    manifest = build_manifest("check", "check", 4, max_tokens=64, overlap=8, splitter="tokens")
-    library = PostgresqlLibrary(tmp_path, manifest, cast("Database", database), write=True)
-    library.delete(["a"])
-    assert any(command.startswith("DELETE FROM documents") for command in commands)
-    assert "mark" not in commands

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus.ccda_narrative import narrative_lines
+from epicrisis.corpus.embedded_files import read_embedded
 from epicrisis.corpus.hl7_values import format_identifier, identifier_system, iso_time
 from epicrisis.corpus.xml_text import BrokenXML, parse_stream
 
@@ -316,8 +317,6 @@ def _write_section(section: _Element, path: tuple[str, ...], text: _DocumentText
 
 def _write_media(element: _Element, path: tuple[str, ...], text: _DocumentText) -> None:
     """Write the text of an embedded file, or a remark if it cannot be read."""
-    from epicrisis.corpus.embedded_files import detect_embedded, read_embedded
-
     kind = element.get("mediaType") or "text/plain"
     content = "".join(_all_text(element))
     if not content.strip():
@@ -325,10 +324,7 @@ def _write_media(element: _Element, path: tuple[str, ...], text: _DocumentText) 
         text.remarks.append(f"a file ({kind}) that is named but not embedded" if address is not None else "no content")
         return
     try:
-        data = _decode_media(element, content)
-        if detect_embedded(data, kind) == "ccda":
-            raise ValueError("a C-CDA document within another; save it as a file of its own")
-        embedded = read_embedded(data, kind)
+        embedded = read_embedded(_decode_media(element, content), kind)
     except ValueError as error:
         text.remarks.append(f"an embedded file ({kind}): {error}")
         return

@@ -42,6 +42,15 @@ def version_of(content_hash: str) -> int:
     return int.from_bytes(hashlib.blake2b(content_hash.encode(), digest_size=7).digest(), "big")
 
 
+def round_length(words: int) -> int:
+    """Return the length of a passage that BM25 calculates with in tantivy and pg_textsearch, which store it in a byte.
+
+    From 40 on, only every second number is one, from 56 on every fourth, and so on.
+    """
+    step = 1 << max(0, (words - 24).bit_length() - 4)
+    return 24 + (words - 24) // step * step if words > 24 else words
+
+
 class WordIndex:
     """The tantivy index of one library. Raises StorageError or LibraryDamaged for errors of tantivy."""
 

@@ -69,10 +69,10 @@ def open_database(folder: Path, kind: type[D]) -> D:
     address = find_address(folder)
     assert address is not None
     with _locks[folder]:
-        known = _databases.get(folder)
-        if not isinstance(known, kind) or known.address != address:
-            known = _databases[folder] = kind(address)
-        return known
+        database = _databases.get(folder)
+        if not isinstance(database, kind) or database.address != address:
+            database = _databases[folder] = kind(address)
+        return database
 
 
 class Database:
@@ -111,7 +111,6 @@ class Database:
         self._has_vectors = False
         self._writer: Connection[Any] | None = None
         self._writer_process: int | None = None
-        self._has_marked_words = False
         self._write_lock = threading.RLock()
         self._writing = threading.local()
         self._check_reader = ConnectionCheck()
@@ -358,8 +357,6 @@ class Database:
             with translate_database_errors(self.address):
                 self._check_session(connection)
                 self._configure(connection, is_writer=True)
-                # Otherwise a large transaction would write a segment, see `rebuild_words`.
-                connection.execute("SET pg_textsearch.bulk_load_threshold = 0")
                 row = connection.execute(
                     "SELECT pg_try_advisory_lock(hashtextextended('epicrisis ' || %s, 0))", (self.schema,)
                 ).fetchone()
@@ -373,7 +370,6 @@ class Database:
             raise
         self._writer = connection
         self._writer_process = read_process(connection)
-        self._has_marked_words = False
 
     def _check_session(self, connection: Connection[Any]) -> None:
         """Raise LibraryError if a pool such as PgBouncer gives this connection to others between transactions."""
@@ -421,35 +417,18 @@ class Database:
             finally:
                 self._writing.active = False
 
-    def mark_words(self) -> None:
-        """Record durably, before the first change of this writer, that the word index is about to change.
-
-        pg_textsearch 0.6 keeps new words in memory. If the server dies before `rebuild_words`, they are lost, and its
-        index would block the next addition.
-        """
-        with self._write_lock:
-            if not self._has_marked_words:
-                assert self._writer is not None
-                with translate_database_errors(self.address):
-                    # During a bulk addition there is no index, see `PostgresqlLibrary.prepare_bulk`.
-                    cursor = self._writer.execute(
-                        "UPDATE library SET words_changed = pg_postmaster_start_time() "
-                        "WHERE words_changed IS DISTINCT FROM '-infinity'"
-                    )
-                self._has_marked_words = cursor.rowcount == 1
-
-    def rebuild_words(self, condition: str = "words_changed IS NOT NULL") -> None:
+    def rebuild_words(self, condition: str) -> bool:
         """Replace the word index by a new one while it is in use, if the table `library` meets the condition.
 
-        A built index survives the death of the server, and finds every hit. Segments that pg_textsearch 0.6 writes at
-        other times miss some. Raise LibraryBusy if a long read keeps the old index in use.
+        A built index survives the death of the server, and finds every hit. Words that pg_textsearch 0.6 takes in at
+        other times do neither. Return whether it was built. Raise LibraryBusy if a long read keeps the old one in use.
         """
         from psycopg import errors
 
         with self._write_lock, translate_database_errors(self.address):
             assert self._writer is not None
             if self._writer.execute(f"SELECT 1 FROM library WHERE {condition}".encode()).fetchone() is None:
-                return
+                return False
             try:
                 self._writer.execute("SELECT rebuild_word_index()")
             except errors.LockNotAvailable:
@@ -457,12 +436,7 @@ class Database:
                     f"{self.address.public}: a long read, such as an export, keeps the new word index from replacing "
                     "the old one: run `epicrisis library optimize URL` when it has ended. Everything added is saved"
                 ) from None
-            self._has_marked_words = False
-
-    def rebuild_marked_words(self) -> None:
-        """Rebuild the word index if this writer has changed it. Without a connection leave it to the next writer."""
-        if self._writer is not None and not self._writer.closed and self._has_marked_words:
-            self.rebuild_words()
+            return True
 
     def read_library(self) -> tuple[int, str]:
         """Return the version of the schema and the manifest. Raise LibraryMissing if there is no library."""

@@ -24,13 +24,13 @@ WORD_TABLESPACE = "epicrisis_words"
 _FILE = "pg_relation_filenode(to_regclass('passages_words'))"
 _TIMELINE = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 WORDS_LOST = (
-    "words_changed <> pg_postmaster_start_time() IS TRUE OR CASE WHEN pg_is_in_recovery() "
+    "words_changed IS NOT NULL OR CASE WHEN pg_is_in_recovery() "
     f"THEN words_timeline IS NOT NULL OR words_file IS DISTINCT FROM {_FILE} "
     f"ELSE words_file = {_FILE} AND words_timeline <> {_TIMELINE} END"
 )
 """The condition of the table `library` in which the word index lacks words.
 
-`words_changed` is when the server was started that has new words in its memory alone (see `Database.mark_words`).
+`words_changed` is set while the index must be built (see `PostgresqlLibrary.prepare_bulk`).
 `words_file` is the file of the last index that was built. `words_timeline` is the timeline of the server that has this
 file, or NULL if the file is in the log, so that standbys and restored backups have it too.
 """
@@ -120,7 +120,7 @@ _INDEX_FUNCTIONS = (
 )
 _READER_ACCESS = """
 GRANT USAGE ON SCHEMA {schema} TO {reader};
-GRANT SELECT ON library, documents, passages, sources, origins, declared TO {reader};
+GRANT SELECT ON library, documents, passages, new_words, sources, origins, declared TO {reader};
 GRANT EXECUTE ON FUNCTION list_patients(), list_identities() TO {reader};
 """
 _WRITER_ACCESS = """
@@ -179,6 +179,15 @@ CREATE FUNCTION drop_word_index() RETURNS void
     AS $$ DROP INDEX IF EXISTS passages_words $$;
 REVOKE ALL ON FUNCTION drop_word_index() FROM PUBLIC;
 """
+MAX_NEW_PASSAGES = 2000
+"""The most passages outside the word index after an addition. Their words are searched one by one, in `new_words`."""
+MANY_NEW_WORDS = (
+    f"(SELECT count(*) FROM passages WHERE build > word_build) > least({MAX_NEW_PASSAGES}, word_passages / 100)"
+)
+"""The condition of the table `library` in which the word index should be built anew.
+
+The scores of new passages rest on other numbers of passages than those of the index, so they are one in a hundred.
+"""
 _DROP_ATTEMPTS = 300
 """How often a new word index tries to replace the old one, once a second."""
 _DELETIONS = "ALTER TABLE library ADD COLUMN deletions bigint NOT NULL DEFAULT 0"
@@ -215,12 +224,70 @@ REVOKE ALL ON FUNCTION list_patients() FROM PUBLIC;
 
 `dates` are the first and the last of each length: among dates of one length, the order of text is that of time.
 """
+_NEW_WORDS = (
+    """
+ALTER TABLE library ADD COLUMN word_build bigint NOT NULL DEFAULT 0, ADD COLUMN word_passages bigint NOT NULL DEFAULT 0,
+    ADD COLUMN word_mean double precision NOT NULL DEFAULT 0, ADD COLUMN new_passages bigint NOT NULL DEFAULT 0;
+ALTER TABLE passages ADD COLUMN build bigint NOT NULL DEFAULT 0;
+CREATE TABLE new_words(
+    word text COLLATE "C", passage text COLLATE "C" REFERENCES passages ON DELETE CASCADE, patient text COLLATE "C",
+    count integer NOT NULL, length integer NOT NULL, PRIMARY KEY (word, passage)
+);
+CREATE INDEX new_words_passage ON new_words(passage);
+UPDATE library SET words_changed = 'epoch' WHERE words_changed IS DISTINCT FROM '-infinity';
+"""
+    + _BOUNDARY.format(table="new_words", visible=_VISIBLE["passages"])
+    + f"""
+CREATE OR REPLACE FUNCTION rebuild_word_index() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = {{schema}}, {{extensions}}, pg_temp SET default_tablespace = '' SET lock_timeout = '500ms' AS $$
+DECLARE
+    place oid := (SELECT oid FROM pg_tablespace WHERE spcname = '{WORD_TABLESPACE}'
+        AND has_tablespace_privilege(oid, 'CREATE'));
+    number bigint := (SELECT word_build + 1 FROM library);
+    file oid;
+    is_logged boolean;
+BEGIN
+    EXECUTE format('CREATE INDEX passages_words_new ON passages USING bm25(words) '
+        'WITH (text_config = ''pg_catalog.simple'') WHERE build <= %s', number);
+    IF place IS NOT NULL THEN
+        ALTER INDEX passages_words_new SET TABLESPACE {WORD_TABLESPACE};
+    END IF;
+    -- New readers would wait behind a DROP that waits for old ones.
+    FOR attempt IN 1..{{attempts}} LOOP
+        BEGIN
+            DROP INDEX IF EXISTS passages_words;
+            EXIT;
+        EXCEPTION WHEN lock_not_available THEN
+            IF attempt = {{attempts}} THEN
+                RAISE;
+            END IF;
+            PERFORM pg_sleep(1);
+        END;
+    END LOOP;
+    ALTER INDEX passages_words_new RENAME TO passages_words;
+    DELETE FROM new_words;
+    SELECT pg_relation_filenode(oid), reltablespace = place FROM pg_class WHERE oid = 'passages_words'::regclass
+        INTO file, is_logged;
+    UPDATE library SET words_changed = NULL, words_file = file, word_build = number, new_passages = 0,
+        words_timeline = CASE WHEN is_logged THEN NULL ELSE {_TIMELINE} END,
+        (word_passages, word_mean) = (SELECT count(*),
+            coalesce(avg(1 + length(words) - length(replace(words, ' ', ''))), 0) FROM passages);
+END $$;
+"""
+)
+"""Keep later passages out of the word index, and their words in a table, until the next build.
+
+Rows have the number of the build that takes them into the index. pg_textsearch 0.6 reads the condition of an index for
+each row that is inserted, not while it builds; then it holds for all rows.
+"""
 MIGRATIONS: tuple[str, ...] = (
     _TABLES + _FUNCTIONS,
     _WORD_INDEX_REBUILD,
     _DELETIONS,
     _WORD_INDEX_REMOVAL,
     _PATIENT_LIST,
+    _NEW_WORDS,
 )
 """The step to each version of the schema. The first creates it. A step is never changed after a release."""
 
@@ -292,5 +359,5 @@ def grant_access(connection: Connection[object], schema: str) -> None:
         connection.execute(_READER_ACCESS.format(**values).encode())
     if WRITER in roles:
         connection.execute(_WRITER_ACCESS.format(**values).encode())
-        for table in _VISIBLE:
+        for table in (*_VISIBLE, "new_words"):
             connection.execute(_WRITER_POLICY.format(table=table, **values).encode())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Self
 
 import numpy as np
 
@@ -34,21 +34,17 @@ from epicrisis.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.remote_libraries import record_address
 from epicrisis.types import Passage, Scope
 
-if TYPE_CHECKING:
-    from psycopg import Connection
-
 _PASSAGE_COLUMNS = [name for name in ALL_COLUMNS if name not in ("last_day", "facets", "vector")]
 _QUOTED_COLUMNS = ", ".join(map('"{}"'.format, _PASSAGE_COLUMNS))
 _SELECT_PASSAGES = f"SELECT {_QUOTED_COLUMNS} FROM passages WHERE"
 _SIZES = ("passages", "documents")
 _LOST_WORDS = {
-    "standby": "this server is a standby, which lacks words during an addition, and always if its word index is not in "
-    f"the log of the server: name the primary in the URL too, or create the tablespace {schemas.WORD_TABLESPACE} "
+    "standby": "this server is a standby, and the word index is not in the log of its primary: name the primary in the "
+    f"URL too, or create the tablespace {schemas.WORD_TABLESPACE} "
     "(docs/postgresql.md). Searches with --by dense work",
-    "primary": "words are missing from the index of the server, which was restarted during an addition, promoted or "
-    "restored, or is being filled by its first addition or a copy: repeat the addition or copy, or run "
-    "`epicrisis library optimize URL`, as a member of "
-    f"{schemas.WRITER}. Searches with --by dense work",
+    "primary": "words are missing from the index of the server, which was promoted or restored, or is being filled by "
+    "its first addition or a copy: repeat the addition or copy, or run `epicrisis library optimize URL`, as a member "
+    f"of {schemas.WRITER}. Searches with --by dense work",
 }
 """Why a search by words fails on a server, and what to do."""
 
@@ -102,7 +98,7 @@ class PostgresqlLibrary(LibraryStore):
                 )
                 text = json.dumps(dataclasses.asdict(complete), sort_keys=True)
                 connection.execute("INSERT INTO library(schema_version, manifest) VALUES (%s, %s)", (version, text))
-                connection.execute("SELECT build_vector_index()")
+                connection.execute("SELECT build_vector_index(), rebuild_word_index()")
             database.renew()
         except BaseException:
             database.close_writer()
@@ -141,17 +137,11 @@ class PostgresqlLibrary(LibraryStore):
         return library
 
     def close(self) -> None:
-        """Give up writing. Connections for reading stay for the next library of this process. Idempotent.
-
-        Words that were added since the last `compact` go into the word index before.
-        """
+        """Give up writing. Connections for reading stay for the next library of this process. Idempotent."""
         with self._thread_lock:
             if self._is_writer:
                 self._is_writer = False
-                try:
-                    self._database.rebuild_marked_words()
-                finally:
-                    self._database.close_writer()
+                self._database.close_writer()
 
     def _settle(self) -> None:
         """Raise LibraryError for a reader. There is nothing to finish: a write is one transaction."""
@@ -159,10 +149,8 @@ class PostgresqlLibrary(LibraryStore):
             raise LibraryError(f"{self._database.address.public} is open for reading: open it with write=True")
 
     @contextmanager
-    def _change(self, document_ids: Sequence[str], *, adds_words: bool = True) -> Iterator[None]:
+    def _change(self, document_ids: Sequence[str]) -> Iterator[None]:
         """Open a transaction that changes these documents, and count them anew at its end."""
-        if adds_words:
-            self._database.mark_words()
         with self._database.write() as connection:
             # Readers of the counts wait for nobody; another writer would wait here.
             connection.execute("SELECT FROM library FOR UPDATE")
@@ -188,8 +176,7 @@ class PostgresqlLibrary(LibraryStore):
         with self._thread_lock:
             self._settle()
             existing = list(self._journal.hashes(document_ids))
-            # A deletion changes rows alone. Its index loses no word if the server is restarted.
-            with self._change(existing, adds_words=False):
+            with self._change(existing):
                 if revisions is None:
                     self._records.count_deletion()
                 else:
@@ -212,7 +199,7 @@ class PostgresqlLibrary(LibraryStore):
         return count
 
     def compact(self) -> None:
-        """Update the statistics from which the server plans searches. Raise LibraryError for a reader."""
+        """Build missing indexes, and that of words after large additions. Raise LibraryError for a reader."""
         with self._thread_lock:
             self._settle()
             self._passages.compact()
@@ -220,7 +207,7 @@ class PostgresqlLibrary(LibraryStore):
     def optimize(
         self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
     ) -> IndexReport | None:
-        """Build the vector index if it is missing, or anew, and renew the rights of the roles and the statistics.
+        """Build the vector index if it is missing, or anew, take new words into their index, and renew the statistics.
 
         Its recall is not measured: `recall` has no effect.
         """
@@ -237,8 +224,10 @@ class PostgresqlLibrary(LibraryStore):
                 if rebuild:
                     connection.execute("SELECT drop_vector_index()")
                 connection.execute("SELECT build_vector_index()")
+            report_step("building the word index")
+            self._passages.build_indexes("new_passages > 0")
             report_step("reading statistics")
-            self._passages.compact()
+            self._passages.read_statistics()
         return None
 
     def prepare_bulk(self) -> None:
@@ -282,13 +271,15 @@ class PostgresqlLibrary(LibraryStore):
             return ()
         database, patient = self._database, search.find_patient(scope)
         with database.read_for(patient) as connection:
-            if not (lacking := find_lost_words(connection)):
-                return search.search_words(connection, database.quoted_schema, query, k, scope, within)
-        if lacking == "standby" and database.names_hosts:
+            words = search.read_word_state(connection)
+            if not words.lacking:
+                return search.search_words(connection, database.quoted_schema, words, query, k, scope, within)
+        if words.lacking == "standby" and database.names_hosts:
             with database.read_for(patient, primary=True) as connection:
-                if not (lacking := find_lost_words(connection)):
-                    return search.search_words(connection, database.quoted_schema, query, k, scope, within)
-        raise StorageError(f"{database.address.public}: {_LOST_WORDS[lacking]}")
+                words = search.read_word_state(connection)
+                if not words.lacking:
+                    return search.search_words(connection, database.quoted_schema, words, query, k, scope, within)
+        raise StorageError(f"{database.address.public}: {_LOST_WORDS[words.lacking]}")
 
     def _read_passages(self, scope: Scope, condition: str, value: object) -> list[Passage]:
         """Return the passages in scope that meet the condition, in no particular order."""
@@ -347,15 +338,6 @@ class PostgresqlLibrary(LibraryStore):
             open_batches=0,
             problems=(),
         )
-
-
-def find_lost_words(connection: Connection[Any]) -> Literal["primary", "standby", ""]:
-    """Return what this server is if words are missing from its index. Empty if none is."""
-    query = f"SELECT pg_is_in_recovery() FROM library WHERE {schemas.WORDS_LOST}"
-    row = connection.execute(query.encode()).fetchone()
-    if row is None:
-        return ""
-    return "standby" if row[0] else "primary"
 
 
 def read_library(database: Database) -> tuple[int, LibraryManifest]:

@@ -26,8 +26,8 @@ from epicrisis.library.passage_table import (
     sql_text,
 )
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORDS_LOST
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.postgresql.schema import MANY_NEW_WORDS, VECTOR_INDEX, WORDS_LOST
+from epicrisis.library.word_index import analyze_words, round_length
 from epicrisis.privacy import open_private
 
 if TYPE_CHECKING:
@@ -46,7 +46,16 @@ _ESCAPED_JSON_ESCAPE = re.compile(r"\\(?:ufdd0([0-9a-f]{4})|.)", re.DOTALL)
 _MAX_ID_BYTES = 2000
 """What fits into an index of the server."""
 _ROWS = ", ".join(f'"{name}"' for name in (*ALL_COLUMNS, "words"))
-_INSERT = f"INSERT INTO passages({_ROWS}) VALUES ({', '.join(['%b'] * (len(ALL_COLUMNS) + 1))})"
+_BUILD = "(SELECT word_build + 1 FROM library)"
+_INSERT = f"INSERT INTO passages({_ROWS}, build) VALUES ({', '.join(['%b'] * (len(ALL_COLUMNS) + 1))}, {_BUILD})"
+_INSERT_WORDS = (
+    "INSERT INTO new_words(passage, patient, word, count, length) "
+    "SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::integer[], %s::integer[])"
+)
+_COUNT_NEW = (
+    "UPDATE library SET new_passages = new_passages + %s WHERE words_changed IS DISTINCT FROM '-infinity' RETURNING 1"
+)
+"""Changes nothing while the library is filled without indexes, see `PostgresqlLibrary.prepare_bulk`."""
 
 
 class PostgresqlTable(PassageTable):
@@ -176,14 +185,21 @@ class PostgresqlTable(PassageTable):
             connection.execute(f"DELETE FROM passages WHERE {sql_in('document_id', document_ids)}".encode())
 
     def compact(self) -> None:
-        """Build a missing vector index, and the word index anew if it has changed, and read statistics for the planner.
+        """Build missing indexes, and the word index anew after large additions.
 
         The server frees space by itself.
         """
+        if self.build_indexes(MANY_NEW_WORDS):
+            self.read_statistics()
+
+    def build_indexes(self, condition: str) -> bool:
+        """Build missing indexes. Return whether the word index was built: also if `library` meets the condition."""
         with self._database.write() as connection:
             connection.execute("SELECT build_vector_index() WHERE to_regclass(%s) IS NULL", (VECTOR_INDEX,))
-        # Reading statistics fails while the word index is damaged.
-        self._database.rebuild_words(f"words_changed IS NOT NULL OR {WORDS_LOST}")
+        return self._database.rebuild_words(f"{WORDS_LOST} OR {condition}")
+
+    def read_statistics(self) -> None:
+        """Have the server count values of the columns, by which it plans searches. It does so by itself in time."""
         with self._database.write() as connection:
             connection.execute("ANALYZE passages, documents")
 
@@ -201,8 +217,23 @@ def insert_passages(connection: Connection[Any], columns: Columns) -> None:
     """Insert rows with all columns in the caller's transaction. Raise InputError for an id that is too long."""
     from pgvector import HalfVector
 
+    rows = list(_build_rows(columns, HalfVector))
     with connection.cursor() as cursor:
-        cursor.executemany(_INSERT.encode(), _build_rows(columns, HalfVector))
+        cursor.executemany(_INSERT.encode(), rows)
+        if cursor.execute(_COUNT_NEW, (len(rows),)).fetchone() is not None:
+            texts = [row[-1] for row in rows]
+            cursor.execute(_INSERT_WORDS, _count_words(columns["id"], columns["patient"], texts))
+
+
+def _count_words(ids: Sequence[str], patients: Sequence[str | None], texts: Sequence[str]) -> tuple[list[Any], ...]:
+    """Return the columns of `new_words` for the words of these passages, separated by spaces."""
+    rows: list[tuple[str, str | None, str, int, int]] = []
+    for id_, patient, text in zip(ids, patients, texts, strict=True):
+        words = text.split()
+        length = round_length(len(words))
+        for word, count in Counter(words).items():
+            rows.append((id_, patient, word, count, length))
+    return tuple(map(list, zip(*rows, strict=True))) if rows else ([], [], [], [], [])
 
 
 def _build_rows(columns: Columns, make_vector: Any) -> Iterator[tuple[Any, ...]]:
