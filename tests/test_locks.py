@@ -16,6 +16,7 @@ TORCH = "requirements-torch-wheel.lock"
 INTEGRATIONS = "requirements-integrations.lock"
 OBJECT_STORAGE = "requirements-s3.lock"
 RAY = "requirements-ray.lock"
+DEIDENTIFICATION = "requirements-deidentification.lock"
 DOCS = "requirements-docs.lock"
 
 
@@ -37,7 +38,7 @@ def test_lock_pins_every_package_once() -> None:
     assert (first | second) & torch == set()
 
 
-@pytest.mark.parametrize("name", [*HASHED, INTEGRATIONS, OBJECT_STORAGE, RAY, DOCS])
+@pytest.mark.parametrize("name", [*HASHED, INTEGRATIONS, OBJECT_STORAGE, DEIDENTIFICATION, RAY, DOCS])
 def test_lock_pins_have_hashes_and_no_urls(name: str) -> None:
     pins = re.split(r"(?m)^(?=[\w.-]+==)", read(name))[1:]
     without = [pin.split("\n")[0] for pin in pins if not re.search(r"(?m)^    --hash=sha256:[0-9a-f]{64}( \\)?$", pin)]
@@ -52,7 +53,7 @@ def test_lock_contains_build_requirements() -> None:
 
 
 @pytest.mark.parametrize("uv", ["", "uv"])
-@pytest.mark.parametrize("target", ["environment", "torch", "integrations", "s3", "ray", "docs"])
+@pytest.mark.parametrize("target", ["environment", "torch", "integrations", "s3", "deidentification", "ray", "docs"])
 def test_makefile_installs_only_with_hashes(uv: str, target: str, tmp_path: Path) -> None:
     """Every install is from a file of hashes, of torch's wheel, or of this package without what it depends on."""
     venv = tmp_path / "venv"
@@ -66,6 +67,7 @@ def test_makefile_installs_only_with_hashes(uv: str, target: str, tmp_path: Path
         "torch": [list(HASHED), [TORCH]],
         "integrations": [[INTEGRATIONS]],
         "s3": [[OBJECT_STORAGE]],
+        "deidentification": [[DEIDENTIFICATION]],
         "ray": [[RAY]],
         "docs": [[DOCS]],
     }

@@ -43,8 +43,13 @@ def protect_run_folder(settings: Settings, folder: Path, patients: bool) -> Sett
     """Return the settings in force for a run's folder or pairs of answers. `patients`: some are about patient records.
 
     The permission is recorded for this folder: a library's permission to answer elsewhere does not let others read the
-    answers.
+    answers. Raises SettingsError if the settings ask for de-identification, which covers questions only.
     """
+    if patients and settings.deidentify is not None:
+        raise SettingsError(
+            "setting deidentify: it covers questions, not answers that are graded: leave it out, and name a model on "
+            "this machine"
+        )
     return _protect_folders(settings, [folder] if patients else [])
 
 

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
@@ -59,10 +59,14 @@ from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_dat
 from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
+from epicrisis.record_access import RecordAccess, open_access, watch_reading
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
 from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
+
+if TYPE_CHECKING:
+    from epicrisis.deidentification.opening import LibraryDeidentification
 
 Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
 
@@ -84,7 +88,6 @@ WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "
 """Strategies without a library of passages; some use one of solved questions."""
 WITHOUT_SEARCH = WITHOUT_LIBRARY | {"full-context"}
 WITHOUT_MODEL = frozenset({"evidence"})
-"""Strategies without a chat model."""
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 CONCURRENT_SEARCHES, CHECKED_QUESTIONS = 2, 500
@@ -95,8 +98,8 @@ _ANSWER_SETTINGS = {
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
     "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
     "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route", "map_confidence", "facts",
+    "deidentify",
 }
-"""Settings that influence the answers."""
 # fmt: on
 
 P = ParamSpec("P")
@@ -125,10 +128,10 @@ class Pipeline:
     rosters: Sequence[Roster] = ()
     """The patients to check questions against if there is no `search`, which has its own."""
     resources: ExitStack = field(default_factory=ExitStack)
-    """Closed with the pipeline."""
     searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_SEARCHES))
     remote_search: RemoteSearch | None = None
-    """Searches in place of this process."""
+    access: RecordAccess | None = None
+    deidentification: LibraryDeidentification | None = None
 
     @property
     def _rosters(self) -> Sequence[Roster]:
@@ -174,6 +177,9 @@ class Pipeline:
             models, cache_notices = (
                 components.open_cached_models(settings, search, resources, pool) if needs_models else ({}, [])
             )
+            deidentification = None
+            if needs_models and settings.deidentify is not None:
+                deidentification = components.open_library_deidentification(settings, library, search, rosters)
             calibration, remarks = components.open_calibration(settings)
             reward = components.open_reward_model(settings, pool) if "self-reflection" in needed else None
             return cls(
@@ -187,6 +193,8 @@ class Pipeline:
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
+                access=open_access(settings, library),
+                deidentification=deidentification,
                 resources=resources.pop_all(),
             )
 
@@ -277,6 +285,8 @@ class Pipeline:
         recipe |= components.describe_optional_prompts(self.settings, self.search)
         if self.remote:
             recipe["remote"] = list(self.remote)
+        if self.deidentification is not None:
+            recipe["deidentification"] = components.describe_deidentification()
         if self.examples is not None:
             recipe["examples"] = components.describe_examples(self.examples.search.library)
         if self.calibration is not None:
@@ -308,9 +318,9 @@ class Pipeline:
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
-        # An endpoint tells its window while the search runs.
         async with ask_ahead(self.settings, self.models):
-            answer = await self._answer(question, scope, overrides, emit)
+            with watch_reading(self.access if reads_record else None, "ask", scope.patient, emit) as watched:
+                answer = await self._answer(question, scope, overrides, watched)
         if scope.patient is None or not reads_record:
             return answer
         if self.search is not None and answer.citations:
@@ -328,15 +338,14 @@ class Pipeline:
             emit(Notice("timeline", line))
         name = self._strategy(overrides)
         withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
-        watch, passages = watch_passages(emit)
+        (watch, passages), has_patient = watch_passages(emit), scope.patient is not None
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, facts.add_to_context(context))
             answer = facts.add_statement(add_document_studies(answer, passages.values()))
             answer = withhold_unverified(answer) if withhold else answer
             answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context)
-            conflicts = find_conflicts(answer, passages, is_record=scope.patient is not None)
-            return facts.cite(replace(answer, conflicts=conflicts))
+            return facts.cite(replace(answer, conflicts=find_conflicts(answer, passages, is_record=has_patient)))
 
         context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
         facts = await self._compute_facts(question, context, overrides)
@@ -407,7 +416,7 @@ class Pipeline:
         chronological = scope.patient is not None and evidence_selection.is_chronological(settings, scope.patient)
         deadline = settings.deadline_seconds
         context = Context(
-            models=self.models,
+            models=self.protect_models(scope.patient, emit),
             scope=scope,
             emit=emit,
             retrieve=retrieve,
@@ -435,6 +444,12 @@ class Pipeline:
             record_about=(TIME_ORDER_STATEMENT, *restriction.without_hidden().messages),
         )
         return context
+
+    def protect_models(self, patient: str | None, emit: Callable[[Event], None]) -> Mapping[str, ChatModel]:
+        """Return the chat model of each role for texts about this patient, with surrogates if the settings say so."""
+        if self.deidentification is None:
+            return self.models
+        return components.deidentify_models(self.models, self.deidentification, patient, emit)
 
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None

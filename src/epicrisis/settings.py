@@ -387,6 +387,15 @@ class Settings(_Table):
         "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag: in a file "
         "or the environment it would apply to every library.",
     )
+    break_glass: str | None = _key(None, "Why you read this record, for the access log. Only as a flag.", "text")
+    deidentify: float | None = _key(
+        None,
+        "Replace identifiers in prompts by surrogates, and restore them in replies, if the measured recall is at least "
+        "this (extra `deidentify`).",
+        gt=0,
+        lt=1,
+        omit=None,
+    )
     threads: int | None = _key(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 
     @model_validator(mode="after")
@@ -444,6 +453,11 @@ class Settings(_Table):
             raise ValueError("setting preflight.signal: reranker-overlap needs a reranker: choose one with rerank.name")
 
     def _check_defence(self) -> None:
+        if self.deidentify is not None and self.defence.datamarking:
+            raise ValueError(
+                "setting deidentify: names are not recognised between the marks of defence.datamarking: leave out one "
+                "of both"
+            )
         if self.defence.isolated_votes and self.strategy != "brief-context":
             raise ValueError(
                 f"setting defence.isolated_votes: {self.strategy} does not read documents one by one: use --strategy "

@@ -69,6 +69,26 @@ def test_role_with_too_many_rights_is_named(database: LibraryDatabase) -> None:
     assert (state, "a superuser" in message) == ("problem", True)
 
 
+def test_state_of_servers_in_the_database_is_checked(database: LibraryDatabase) -> None:
+    with database.create():
+        pass
+    assert "server tables" not in read_states(database.url(READER))
+    state = database.url(OWNER, "epicrisis_server")
+    assert CliRunner().invoke(app, ["users", "list", "--folder", state]).exit_code == 0
+    role, message = read_states(database.url(READER))["server tables"]
+    assert (role, "as a member of epicrisis_server" in message) == ("unknown", True)
+    assert read_states(database.url(OWNER))["server tables"] == ("ok", "version 1")
+    assert read_states(database.url(OWNER))["access log"] == ("ok", "entries are only added")
+    database.server.execute(
+        "UPDATE epicrisis_server.state SET version = 0",
+        "ALTER TABLE epicrisis_server.access_log DISABLE TRIGGER access_entry",
+        database=database.name,
+    )
+    states = read_states(database.url(OWNER))
+    assert states["server tables"][0] == states["access log"][0] == "problem"
+    assert "version 0, and this program uses 1: as their owner run `epicrisis users list" in states["server tables"][1]
+
+
 def test_settings_that_lose_or_show_data_are_problems(database: LibraryDatabase) -> None:
     with database.create():
         pass

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from epicrisis.access_log import build_entry
 from epicrisis.answers import Answer
 from epicrisis.errors import InputError, LibraryError, SettingsError
 from epicrisis.remote_libraries import find_address
-from epicrisis.server.access_log import build_entry
-from epicrisis.server.errors import NotFound, StateUnavailable
+from epicrisis.server.errors import NotFound, StateUnavailable, StateUncertain
 from epicrisis.server.job_models import JobBody, JobFile, JobTaken
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.reviews import ReviewStore, ReviewVerdict
@@ -199,6 +201,41 @@ def test_deleted_job_does_not_come_back_at_another_process(two: tuple[StateDatab
     assert two[0].rows("SELECT 1 FROM items") == []
 
 
+def test_deleted_job_that_is_taken_leaves_no_lease(two: tuple[StateDatabase, StateDatabase]) -> None:
+    first, second = map(JobTable, two)
+    job = make_job()
+    first.add(job)
+    first.remove(job.id)
+    second.take(job.id)
+    assert two[0].rows("SELECT 1 FROM leases") == []
+
+
+def test_change_whose_confirmation_is_lost_is_uncertain_and_every_other_fault_is_not(
+    two: tuple[StateDatabase, StateDatabase], database: LibraryDatabase
+) -> None:
+    """The connection breaks before the commit. A client cannot know that nothing was stored."""
+    job = make_job()
+
+    def add_and_break(breaks_before: str) -> None:
+        with two[0].transact() as connection:
+            process = connection.info.backend_pid
+            if breaks_before == "statement":
+                database.server.execute(f"SELECT pg_terminate_backend({process}, 5000)")
+            JobTable(two[0]).add(job)
+            if breaks_before == "commit":
+                database.server.execute(f"SELECT pg_terminate_backend({process}, 5000)")
+
+    with pytest.raises(StateUncertain, match="look whether it is there before you repeat"):
+        add_and_break("commit")
+    two[0]._silent_until = 0.0
+    with pytest.raises(StateUnavailable) as caught:
+        add_and_break("statement")
+    assert type(caught.value) is StateUnavailable
+    two[0]._silent_until = 0.0
+    add_and_break("nothing")
+    assert JobTable(two[1]).find(job.id) is not None
+
+
 def test_id_of_a_question_with_nul_is_stored_once(two: tuple[StateDatabase, StateDatabase]) -> None:
     table, job = JobTable(two[0]), make_job()
     table.add(job)
@@ -296,6 +333,23 @@ def test_tables_of_another_version_are_refused_or_upgraded_by_the_owner(
         open_as(database, SERVER)
 
 
+def test_processes_that_upgrade_the_tables_at_once_do_it_once(database: LibraryDatabase) -> None:
+    """The step fails if it is done twice."""
+    open_as(database, OWNER).close()
+    code = (
+        "import sys; from epicrisis.server.shared_state import schema as schemas; "
+        "schemas.MIGRATIONS = (*schemas.MIGRATIONS, 'SELECT pg_sleep(0.5); ALTER TABLE items ADD COLUMN colour text'); "
+        "from epicrisis.cli.app import app; app(['users', 'list', '--folder', sys.argv[1]])"
+    )
+    command = [sys.executable, "-c", code, database.url(OWNER, STATE)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in processes:
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
+    with database.server.connect(database.name) as connection:
+        assert connection.execute(f"SELECT version FROM {STATE}.state").fetchall() == [(2,)]
+
+
 def test_library_and_state_share_no_schema(database: LibraryDatabase) -> None:
     database.create("library").close()
     address = find_address(state_folder(database.url(OWNER, "library")))
@@ -316,6 +370,10 @@ def test_silent_database_refuses_at_once_and_users_come_back(
     renamed = users.add("tom", "literature-reader")
     with pytest.raises(InputError, match="letters, digits"):
         users.add("ma ria", "patient-reader")
+    limits = "jsonb_set(content::jsonb, '{requests_per_minute}', '7')::text"
+    owner.rows(f"UPDATE users SET content = {limits} WHERE name = 'maria'")
+    key = users.add("maria", "administrator")
+    assert (users.users()["maria"].requests_per_minute, users.users()["maria"].role) == (7, "administrator")
     first = UserTable(two[0])
     assert first.find(key).name == "maria"  # type: ignore[union-attr]
     assert first.find(renamed + "x") is None

@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -20,6 +21,7 @@ from epicrisis.server import jobs
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.errors import StateUnavailable
 from epicrisis.server.job_folder import JobFolder
+from epicrisis.server.job_models import JobFile
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.support.patient_records import recorder
 from tests.support.servers import connect, open_existing, open_library, open_resources
@@ -110,16 +112,13 @@ def test_job_stops_if_the_database_of_the_server_refuses_for_good(
 ) -> None:
     """Another process would take it up again and again, each time with calls of the model."""
 
-    open_records, calls = JobFolder.open_records, itertools.count()
-
-    def refuse_at_first(*arguments: Any) -> Any:
-        if next(calls) == 0:
-            raise StateUnavailable("the database refuses a statement")
-        return open_records(*arguments)
+    def refuse(*_: object) -> None:
+        raise StateUnavailable("the database refuses a statement")
 
     async def run() -> dict[str, Any]:
         async with connect(make_app(tmp_path / "lib", recorder())) as client:
-            monkeypatch.setattr(JobFolder, "open_records", refuse_at_first)
+            # Of the job alone: requests for its status read the answers too.
+            monkeypatch.setattr(jobs.Jobs, "_open_records", refuse)
             started = await client.post("/api/v1/jobs", json={"questions": QUESTIONS})
             return await wait_until_ended(client, started.json()["id"])
 
@@ -151,6 +150,39 @@ def test_job_of_shared_servers_waits_for_the_database_of_its_library(
     status = asyncio.run(run())
     assert status["state"] == state
     assert status["answers"] == ({"answered": 5} if is_shared else {})
+
+
+def test_job_resumed_while_leases_are_renewed_goes_on() -> None:
+    """The renewal began with the earlier task of the job, and reports that its lease was lost."""
+
+    async def wait_for_ever() -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        watched = jobs.Jobs.__new__(jobs.Jobs)
+        earlier, resumed, lost = (asyncio.create_task(wait_for_ever()) for _ in range(3))
+        tasks: dict[str, asyncio.Task[None]] = {"resumed": earlier, "lost": lost}
+
+        class Leases:
+            def keep(self, ids: Collection[str]) -> set[str]:
+                tasks["resumed"] = resumed
+                return set(ids)
+
+            def claim_abandoned(self, *_: object) -> list[JobFile]:
+                return []
+
+        watched._tasks, watched._store = tasks, Leases()  # type: ignore[assignment]
+        watched._questions = SimpleNamespace(resources=SimpleNamespace(libraries={}))  # type: ignore[assignment]
+        watch = asyncio.create_task(watched._watch())
+        await asyncio.wait([lost], timeout=20)
+        assert lost.cancelled()
+        await asyncio.sleep(0)
+        assert tasks == {"resumed": resumed}
+        assert not resumed.done()
+        for task in (watch, earlier, resumed):
+            task.cancel()
+
+    asyncio.run(run())
 
 
 def test_job_after_kill_asks_only_questions_without_answer(tmp_path: Path) -> None:

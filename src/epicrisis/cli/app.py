@@ -54,12 +54,13 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
             "copy": "library.copy",
             "repair": "library.repair",
             "forbid-remote": "library.forbid_remote",
+            "measure-deidentification": "library_deidentification.measure_deidentification",
         },
     ),
     "patient": (
         LIBRARIES,
         "Show one patient's record, summarize it, or forget it.",
-        {"show": "patient.show", "forget": "patient.forget"},
+        {"show": "patient.show", "summary": "patient.summary", "forget": "patient_forget.forget"},
     ),
     "grade": (
         EVALUATE,
@@ -98,7 +99,11 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
         "Add, list and remove users of the server.",
         {"add": "users.add", "list": "users.list_users", "remove": "users.remove"},
     ),
-    "audit": (SERVER, "Verify the access log of the server.", {"verify": "users.verify"}),
+    "audit": (
+        SERVER,
+        "Show and verify the access log of a library or of the server.",
+        {"verify": "audit.verify", "show": "audit.show"},
+    ),
     "models": (
         MODELS,
         "List, download and recommend models.",

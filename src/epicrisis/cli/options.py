@@ -163,10 +163,27 @@ ALLOW_REMOTE = _setting(
     SETTINGS,
     "Let notes of this library's patients be sent to other machines. Recorded in the library.",
 )
+DEIDENTIFY = _setting(
+    "--deidentify",
+    "deidentify",
+    float | None,
+    SETTINGS,
+    "Replace identifiers before a chat model reads them, if the measured recall is at least this, such as 0.98.",
+    metavar="RECALL",
+)
+
+BREAK_GLASS = _setting(
+    "--break-glass",
+    "break_glass",
+    str | None,
+    SETTINGS,
+    "Why you read this patient's record, for the access log.",
+    metavar="REASON",
+)
 
 LOCAL = (SETTING, CONFIG, LOCAL_ONLY)
 """Options of commands that may reach other machines, but read no patient's notes."""
 COMMON = (*LOCAL, ALLOW_REMOTE)
-SEARCH = (BY, K, PREFER, AS_OF, *COMMON)
-ANSWER = (STRATEGY, MODEL, SEED, *BUDGET, *SEARCH)
+SEARCH = (BY, K, PREFER, AS_OF, BREAK_GLASS, *COMMON)
+ANSWER = (STRATEGY, MODEL, SEED, *BUDGET, *SEARCH, DEIDENTIFY)
 GRADER = (MODEL, SEED, *BUDGET, *COMMON)

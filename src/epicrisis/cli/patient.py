@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from epicrisis.cli.command import command
-from epicrisis.cli.options import Json, LibraryPath
-from epicrisis.cli.run_progress import confirm
+from epicrisis.cli.command import Flags, command, fail
+from epicrisis.cli.library_documents import record_reading
+from epicrisis.cli.options import ANSWER, Json, LibraryPath
+from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import InputError
 from epicrisis.printable import agree, count_noun, printable
@@ -17,43 +20,16 @@ from epicrisis.serialization import to_json
 if TYPE_CHECKING:
     from epicrisis.library.patients import PatientRecord
     from epicrisis.patient_chart import ChartCourse, PatientChart
+    from epicrisis.types import Passage
 
 PatientId = Annotated[str, Argument(metavar="PATIENT", help="Id or record number of the patient.")]
 Since = Annotated[
     str | None,
     Option("--since", metavar="DAY", help="Events since this day only, such as 2150-03, or since the last-visit."),
 ]
+FAILED_STATES = frozenset({"failed", "unparsed", "over-window"})
 _UNKNOWN_DAY = "no day"
 _HEADINGS = {"problem": "Problems", "allergy": "Allergies", "medication": "Medications"}
-
-
-@command(examples=["epicrisis patient forget ~/ward 10083814"])
-def forget(
-    library: LibraryPath,
-    patients: Annotated[list[str], Argument(metavar="PATIENT...", help="Ids of the patients.")],
-    yes: Annotated[bool, Option("--yes", help="Forget them without asking first.")] = False,
-    json: Json = False,
-) -> None:
-    """Remove patients from a library: notes, names, numbers, cached replies, and remnants of earlier versions."""
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.patients import Roster
-    from epicrisis.library.record_removal import find_documents, remove_records
-
-    with LibraryStore.open(library, write=True) as store:
-        unknown = sorted(set(patients) - Roster(store).patients().keys())
-        if unknown:
-            raise InputError(
-                f"the library has no patient {', '.join(map(ascii, unknown))}: `epicrisis library patients` lists them"
-            )
-        documents = find_documents(store, patients)
-        question = f"forget {count_noun(len(patients), 'patient')} with {count_noun(len(documents), 'note')}. Go on?"
-        confirm(None if yes else question, "nothing was removed")
-        remove_records(store, patients, documents, lambda text: False, lambda step: None)
-        store.optimize()
-    if json:
-        show_json({"patients": len(patients), "documents": len(documents)})
-    else:
-        say(f"{count_noun(len(patients), 'patient')} forgotten, {count_noun(len(documents), 'note')} removed")
 
 
 @command(
@@ -64,18 +40,8 @@ def show(library: LibraryPath, patient: PatientId, since: Since = None, json: Js
 
     Problems and medications come from structured data (FHIR, OMOP, MIMIC, C-CDA). Notes are listed, not interpreted.
     """
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.patient_check import resolve_patient
-    from epicrisis.library.patients import Roster
-    from epicrisis.patient_chart import build_chart
-    from epicrisis.types import Scope
-
-    with LibraryStore.open(library) as store:
-        roster = Roster(store)
-        record = roster.patients().get(resolve_patient([roster], patient) or "")
-        if record is None:
-            raise InputError(f"the library has no patient {patient!a}: `epicrisis library patients` lists them")
-        chart = build_chart(store.fetch_record(Scope(patient=record.id)), since)
+    record, chart, passages = _read_record(library, patient, since)
+    record_reading(library, "chart", record.id, sorted({passage.document_id for passage in passages}))
     if json:
         show_json({"patient": record, **to_json(chart)})
     else:
@@ -92,15 +58,18 @@ def _show_chart(record: PatientRecord, chart: PatientChart) -> None:
     for kind, heading in _HEADINGS.items():
         courses = [course for course in chart.courses if course.kind == kind]
         if courses:
-            say(f"\n{heading}")
+            say("")
+            say(heading)
             for course in courses:
                 say(f"  {_describe_course(course)}")
     if chart.stays:
-        say("\nHospital stays")
+        say("")
+        say("Hospital stays")
     for stay in chart.stays:
         days = f"{stay.first_day or '?'} to {stay.last_day or '?'}"
         say(f"  {days}  stay {printable(stay.encounter)}, {count_noun(stay.notes, 'document')}")
-    say(f"\nTimeline since {chart.since}" if chart.since else "\nTimeline")
+    say("")
+    say(f"Timeline since {chart.since}" if chart.since else "Timeline")
     day = None
     for event in chart.events:
         event_day = event.time[:10] if event.time else _UNKNOWN_DAY
@@ -119,3 +88,77 @@ def _describe_course(course: ChartCourse) -> str:
     ended = f" to {course.ended[:10]}" if course.ended else ""
     entries = agree(course.statements, "1 entry", f"{course.statements} entries")
     return printable(f"{course.name}{details}{status}, {first}{ended}, {entries}")
+
+
+@command(
+    *ANSWER,
+    examples=[
+        "epicrisis patient summary ~/ward 10083814",
+        "epicrisis patient summary ~/ward 10083814 --since last-visit --model http://127.0.0.1:8000/v1#qwen",
+    ],
+)
+def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, flags: Flags, json: Json = False) -> None:
+    """Summarize a patient's record problem by problem, each sentence with its citations.
+
+    Problems come from structured data and from the last lists of diagnoses and history. Each is one question, so a
+    model is called several times for each. Without --model, the sentences of the record are shown.
+    """
+    import asyncio
+
+    from epicrisis.cli.event_display import EventDisplay
+    from epicrisis.configuration import check_settings, choose_strategy
+    from epicrisis.patient_summary import ProblemName, SummarySection, list_problems, summarize
+    from epicrisis.pipeline import Pipeline
+
+    settings, notices = choose_strategy(check_settings(flags.settings()))
+    record, chart, passages = _read_record(library, patient, since)
+    problems = list_problems(chart, passages)
+    if not problems:
+        raise InputError(
+            "the record names no problem: it has neither structured problems nor a list of diagnoses. Ask a question "
+            "about it with `epicrisis ask`"
+        )
+    display = EventDisplay()
+    sections: list[SummarySection] = []
+
+    async def answer_all(problems: Sequence[ProblemName]) -> None:
+        async with Pipeline.open(settings, library, notices=notices) as pipeline:
+            with open_progress(quiet=json) as progress:
+                task = progress.add_task("Summarizing", total=len(problems))
+                async for section in summarize(pipeline, problems, record.id, chart.since):
+                    sections.append(section)
+                    progress.advance(task)
+
+    asyncio.run(answer_all(problems))
+    if json:
+        show_json({"patient": record, "since": chart.since, "sections": sections})
+    else:
+        for notice in notices:
+            say(f"note: {notice.message}", err=True)
+        for section in sections:
+            status = f" ({section.problem.status})" if section.problem.status else ""
+            say("")
+            say(f"## {printable(section.problem.name)}{status}")
+            display.show_answer(section.answer)
+    failures = [section for section in sections if section.answer.state in FAILED_STATES]
+    if failures:
+        fail(f"{len(failures)} of {count_noun(len(sections), 'problem')} could not be summarized: the sections say why")
+
+
+def _read_record(
+    library: Path, patient: str, since: str | None
+) -> tuple[PatientRecord, PatientChart, tuple[Passage, ...]]:
+    """Return a patient with the chart and all passages of the record. Raises InputError if there is no such patient."""
+    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.patient_check import resolve_patient
+    from epicrisis.library.patients import Roster
+    from epicrisis.patient_chart import build_chart
+    from epicrisis.types import Scope
+
+    with LibraryStore.open(library) as store:
+        roster = Roster(store)
+        record = roster.patients().get(resolve_patient([roster], patient) or "")
+        if record is None:
+            raise InputError(f"the library has no patient {patient!a}: `epicrisis library patients` lists them")
+        passages = store.fetch_record(Scope(patient=record.id))
+    return record, build_chart(passages, since), passages

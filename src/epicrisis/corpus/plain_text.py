@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from epicrisis.corpus.encodings import decode_text, encoding_remark
+from epicrisis.corpus.markdown import find_heading
 from epicrisis.corpus.reader_base import FileRemark, Skipped, read_limited, skip
 from epicrisis.types import Document
 
@@ -29,23 +30,7 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
     elif not text.strip():
         yield skip(path, "", "holds no text; leave it out")
     else:
-        heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
+        heading = find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
         if encoding:
             yield encoding_remark(name, encoding)
-
-
-def _find_heading(text: str) -> str:
-    """Return the first heading of the form `# Heading` outside fenced code, or an empty string."""
-    is_fenced = False
-    for line in text.split("\n"):
-        if line.startswith(("```", "~~~")):
-            is_fenced = not is_fenced
-        rest = line.lstrip("#")
-        if not is_fenced and 1 <= len(line) - len(rest) <= 6 and rest.startswith((" ", "\t")):
-            words = rest.split()
-            if words and not words[-1].strip("#"):
-                words.pop()
-            if words:
-                return " ".join(words)
-    return ""

@@ -24,6 +24,7 @@ from epicrisis.corpus import (
     zotero,
 )
 from epicrisis.corpus.encodings import detect_file_encoding, encoding_remark
+from epicrisis.corpus.fact_tables import detect_table_format
 from epicrisis.corpus.fhir import export
 from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir
 from epicrisis.corpus.note_documents import NoteCleaning
@@ -74,7 +75,9 @@ _READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
     "statpearls": partial(sandbox.read_file, "statpearls"),
     _RETRACTION_WATCH: retractions.read_retraction_watch,
 }
-FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", *RECORD_FORMATS)
+NOTE_FORMATS = ("notes", *RECORD_FORMATS)
+"""Formats of patients' records."""
+FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, *NOTE_FORMATS)
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
 FORMAT_BY_SUFFIX = {
@@ -83,7 +86,7 @@ FORMAT_BY_SUFFIX = {
     ".pdf": "pdf",
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".nxml", ".nxml.gz", ".xml", ".xml.gz"), _XML),
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet"), _CSV),
     **dict.fromkeys((".docx", ".pptx", ".odt", ".odp", ".rtf"), "office"),
     **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
     **dict.fromkeys((".nbib", ".ris", ".bib", ".csljson"), _REFERENCES),
@@ -153,7 +156,7 @@ def read_sources(
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
     files = _find_files(paths, format, with_origins, names or {}, only, collection)
     if only_notes:
-        files = [file for file in files if file.format in ("notes", *RECORD_FORMATS)]
+        files = [file for file in files if file.format in NOTE_FORMATS]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins, collection)
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
@@ -265,13 +268,12 @@ def _choose_readers(
     with_origins: bool,
     collection: str,
 ) -> list[tuple[list[Path], _Reader]]:
-    """Return the readers with their files: one for consecutive PubMed files, one for all FHIR files, one for others."""
+    """Return the readers with their files: one for consecutive PubMed files, one for each export, one for others."""
     notes_reader = partial(_notes_reader, columns, cleaning)
     # An entry describes files that may precede it, so the entries themselves come last.
     described = [file for file in files if file.format == _REFERENCES]
     others = [file for file in files if file.format != _REFERENCES]
     references = ReferenceFiles([file[:2] for file in described], [file.path for file in others], collection)
-    # Each FHIR file may describe patients of the others.
     fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
     if 0 < len(fhir_files) < len(others):
         # Attachments of patients' documents are read with these, and are no literature.
@@ -364,7 +366,7 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         if format == _CSV:
             if path.suffix != ".gz" and retractions.is_retraction_watch(path):
                 return _RETRACTION_WATCH
-            return "notes" if note_tables.has_known_header(path) else defaults.get(_CSV)
+            return "notes" if note_tables.has_known_header(path) else detect_table_format(path, defaults.get(_CSV))
         if format == _JSON:
             if path.suffix != ".gz" and path.is_file() and is_csl_json(path):
                 return _REFERENCES

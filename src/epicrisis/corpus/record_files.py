@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from epicrisis.corpus import ccda_files, hl7_files
+from epicrisis.corpus import ccda_files, hl7_files, mimic, omop
 from epicrisis.corpus.fhir import export
 from epicrisis.corpus.hl7_messages import is_hl7
 from epicrisis.corpus.note_documents import NoteCleaning
@@ -17,7 +17,9 @@ from epicrisis.corpus.xml_text import detect_xml_kind
 FHIR: Final = "fhir"
 CCDA: Final = "ccda"
 HL7: Final = "hl7"
-RECORD_FORMATS = (FHIR, CCDA, HL7)
+OMOP: Final = "omop"
+MIMIC: Final = "mimic"
+RECORD_FORMATS = (FHIR, CCDA, HL7, OMOP, MIMIC)
 """In the order of reading: patients that FHIR describes keep their ids in the files of other formats."""
 
 
@@ -36,6 +38,10 @@ def read_records(
         yield from ccda_files.read_files(files, cleaning, numbers)
     elif format == HL7:
         yield from hl7_files.read_files(files, cleaning, numbers)
+    elif format == OMOP:
+        yield from omop.read_files(files, cleaning)
+    elif format == MIMIC:
+        yield from mimic.read_files(files, cleaning)
     else:
         for item in export.read_files(files, cleaning):
             if isinstance(item, PatientIdentity):

@@ -27,6 +27,16 @@ class ClusterCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerTables:
+    """The tables with the state of servers that this program uses."""
+
+    schema: str
+    role: str
+    """The role of server processes."""
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPart:
     """A part of a cluster: a server of epicrisis, a cluster of Ray, or a library in a database or on object storage."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql.database import POOL_SIZE, Database, find_database
-from epicrisis.operations.cluster_parts import CheckState, ClusterCheck, ClusterPart
+from epicrisis.operations.cluster_parts import CheckState, ClusterCheck, ClusterPart, ServerTables
 from epicrisis.printable import count_noun
 from epicrisis.privacy import is_local
 
@@ -34,6 +34,9 @@ _PROTECTED = ("documents", "new_words", "origins", "passages")
 MAX_LAG_BYTES = 64 * 2**20
 """A standby that is further behind is a problem: four segments of the server's log."""
 
+_LOG_TRIGGERS = 2
+"""Of the table with the access log, which refuse changes of its entries."""
+
 
 class _Checks:
     """Collects the checks of one part."""
@@ -50,7 +53,9 @@ class _Checks:
         self.add(topic, "ok" if holds else "problem", fact if holds else fault)
 
 
-def check_database(part: ClusterPart, folder: Path, servers: int) -> Iterator[ClusterCheck]:
+def check_database(
+    part: ClusterPart, folder: Path, servers: int, tables: ServerTables | None
+) -> Iterator[ClusterCheck]:
     """Yield the checks of the database of a library, and whether it admits this number of servers.
 
     Raise LibraryError or StorageError if the server cannot be reached, or has no library.
@@ -69,6 +74,8 @@ def check_database(part: ClusterPart, folder: Path, servers: int) -> Iterator[Cl
         _check_replication(checks, connection, values)
         _check_connections(checks, values, servers, 3 if database.names_hosts else 2)
         _check_statement_log(checks, values)
+        if tables is not None:
+            _check_server_tables(checks, connection, tables)
         yield from checks.checks
         checks.checks.clear()
         _check_library(checks, database, connection)
@@ -197,6 +204,30 @@ def _check_statement_log(checks: _Checks, values: Mapping[str, str]) -> None:
         logged.append("log_min_duration_statement")
     message = f"{' and '.join(logged)} write statements with questions and ids to the server's log: switch off"
     checks.require("log", not logged, "statements are not logged", message)
+
+
+def _check_server_tables(checks: _Checks, connection: Connection[Any], tables: ServerTables) -> None:
+    """Check the tables of the servers' state, if the database has them."""
+    query = (
+        "SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'), "
+        "(SELECT count(*) FROM pg_trigger t JOIN pg_class l ON l.oid = t.tgrelid WHERE l.relnamespace = n.oid "
+        "AND l.relname = 'access_log' AND NOT t.tgisinternal AND t.tgenabled = 'O') "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'state'"
+    )
+    for may_read, triggers in _fetch(connection, query, tables.schema):
+        fault = "the triggers of the access log are off, so that entries may be changed: restore a backup"
+        checks.require("access log", triggers == _LOG_TRIGGERS, "entries are only added", fault)
+        if not may_read:
+            message = f"this role may not read them: run the check as a member of {tables.role}"
+            checks.add("server tables", "unknown", message)
+            continue
+        rows = _fetch(connection, f'SELECT version FROM "{tables.schema}".state')
+        version = rows[0][0] if rows else 0
+        cure = "as their owner run `epicrisis users list --folder URL`"
+        if version > tables.version:
+            cure = "install a newer epicrisis"
+        fault = f"version {version}, and this program uses {tables.version}: {cure}"
+        checks.require("server tables", version == tables.version, f"version {version}", fault)
 
 
 def _check_library(checks: _Checks, database: Database, connection: Connection[Any]) -> None:

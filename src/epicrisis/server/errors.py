@@ -131,6 +131,10 @@ class StateUnavailable(RequestError, exit_code=2):
     """The database with users, sessions and stored work cannot be used, without `retry_after` until it is mended."""
 
 
+class StateUncertain(StateUnavailable, exit_code=2):
+    """The connection to the database broke while a change was confirmed: it may be stored, or not."""
+
+
 class Status(NamedTuple):
     """The HTTP status of a class of errors, with a title and what to do about it."""
 
@@ -183,6 +187,10 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     UsersUnreadable: Status(503, "The users cannot be read", _ASK_OPERATOR),
     StateUnavailable: Status(
         503, "The database of the server cannot be used", "Wait for the seconds in Retry-After, if it is given."
+    ),
+    # Proxies repeat a request after 503, which would do the same twice.
+    StateUncertain: Status(
+        504, "The change may be stored, or not", "Look whether it is there, and repeat the request only if it is not."
     ),
     ShuttingDown: Status(503, "The server is stopping", _TRY_LATER),
 }

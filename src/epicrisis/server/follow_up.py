@@ -32,9 +32,11 @@ class CompletedQuestion:
     usage: Usage = field(default_factory=Usage)
 
 
-async def complete(pipeline: Pipeline, turns: Sequence[ConversationTurn], question: str) -> CompletedQuestion:
+async def complete(
+    pipeline: Pipeline, turns: Sequence[ConversationTurn], question: str, patient: str | None = None
+) -> CompletedQuestion:
     """Return the question with what it refers to put in by the chat model, or the question with the reason."""
-    model = pipeline.models.get("writer")
+    model = pipeline.protect_models(patient, lambda event: None).get("writer")
     if model is None:
         return CompletedQuestion(question, notice=NO_MODEL)
     sampling = read_sampling(pipeline.settings)["writer"]

@@ -87,9 +87,11 @@ class Jobs:
         """Keep the leases of the jobs of this process, and take over abandoned ones, until cancelled."""
         while True:
             try:
-                active = [id_ for id_, task in self._tasks.items() if not task.done()]
-                for id_ in await asyncio.to_thread(self._store.keep, active):
-                    await self._end_task(id_)
+                active = {id_: task for id_, task in self._tasks.items() if not task.done()}
+                for id_ in await asyncio.to_thread(self._store.keep, list(active)):
+                    # A job that was resumed here meanwhile has another task, and its lease.
+                    if self._tasks.get(id_) is active[id_]:
+                        await self._end_task(id_)
                 await self._continue_abandoned()
             except StateUnavailable:
                 # The next attempt is soon. Nothing can be written meanwhile.
@@ -191,10 +193,13 @@ class Jobs:
             job = await self._find(id_, caller)
             await self._end_task(job.id)
             await finish_in_thread(self._store.take, job.id)
-            job = await self._find(id_, caller)
-            if job.state == "running":
-                await self._change(job, state="cancelled")
-            await finish_in_thread(self._store.release, job.id)
+            try:
+                job = await self._find(id_, caller)
+                if job.state == "running":
+                    await self._change(job, state="cancelled")
+            finally:
+                # Also of a job that another process has deleted meanwhile.
+                await finish_in_thread(self._store.release, job.id)
         return await self.status(job.id, caller)
 
     async def resume(self, id_: str, caller: Caller) -> JobStatus:
@@ -207,7 +212,12 @@ class Jobs:
                 jobs = await asyncio.to_thread(self._store.list_jobs, caller.owner)
                 self._check_running([other for other in jobs if other.id != job.id], caller)
                 await finish_in_thread(self._store.take, job.id)
-                self._launch(await self._change(job, state="running", problem=None))
+                try:
+                    job = await self._change(job, state="running", problem=None)
+                except NotFound:
+                    await finish_in_thread(self._store.release, job.id)
+                    raise
+                self._launch(job)
         return await self.status(job.id, caller)
 
     async def remove(self, id_: str, caller: Caller) -> None:

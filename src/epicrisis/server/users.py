@@ -7,7 +7,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -156,16 +156,19 @@ class UserStore:
         return None
 
     def add(self, name: str, role: Role, patients: tuple[str, ...] | None = None) -> str:
-        """Add a user, or give an existing one a new key, and return the key. It is stored nowhere else.
+        """Add a user, or give an existing one this role, these patients and a new key. Return the key.
 
-        Raises InputError for a wrong name, and StorageError.
+        The key is stored nowhere else. The id and the limits of an existing user stay. Raises InputError for a wrong
+        name, and StorageError.
         """
         key = KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
         user = User(role=role, key_sha256=hash_key(key), patients=patients)
 
         def change(users: Mapping[str, User]) -> Mapping[str, User]:
-            id_ = users[name].id if name in users else secrets.token_hex(16)
-            return {**users, name: user.model_copy(update={"id": id_})}
+            changes: dict[str, object] = {"id": secrets.token_hex(16)}
+            if (existing := users.get(name)) is not None:
+                changes = existing.model_dump(include={"id", "requests_per_minute", "running"})
+            return {**users, name: user.model_copy(update=changes)}
 
         self._change(change)
         return key
@@ -175,6 +178,21 @@ class UserStore:
         if name not in self.users():
             raise InputError(f"no user is called {name!a}: `epicrisis users list` lists them")
         self._change(lambda users: {other: user for other, user in users.items() if other != name})
+
+    def forget_patients(self, patients: Collection[str]) -> None:
+        """Take these patients from the lists of assigned patients. Raises StorageError."""
+
+        def change(users: Mapping[str, User]) -> Mapping[str, User]:
+            changed: dict[str, User] = {}
+            for name, user in users.items():
+                if user.patients is not None:
+                    remaining = tuple(patient for patient in user.patients if patient not in patients)
+                    user = user.model_copy(update={"patients": remaining})
+                changed[name] = user
+            return changed
+
+        if any(set(patients).intersection(user.patients or ()) for user in self.users().values()):
+            self._change(change)
 
     def _change(self, change: UserChange) -> None:
         try:

@@ -126,7 +126,7 @@ class SharedWriter:
         self._replica.remove_replies()
 
     def request_removal(self) -> None:
-        """Have the next publication remove the objects of all earlier versions, without waiting for slow readers."""
+        """Make the next publication remove the objects of all earlier versions, without waiting for slow readers."""
         self._must_remove = True
 
     def publish(self) -> None:

@@ -69,10 +69,10 @@ def open_database(folder: Path, kind: type[D]) -> D:
     address = find_address(folder)
     assert address is not None
     with _locks[folder]:
-        known = _databases.get(folder)
-        if not isinstance(known, kind) or known.address != address:
-            known = _databases[folder] = kind(address)
-        return known
+        database = _databases.get(folder)
+        if not isinstance(database, kind) or database.address != address:
+            database = _databases[folder] = kind(address)
+        return database
 
 
 class Database:

@@ -122,14 +122,14 @@ def build_filter(scope: Scope, within: Sequence[str] | None = None) -> ScopeFilt
     return ScopeFilter(" AND ".join(conditions), {**values, "retractions": sorted(RETRACTION_FACETS)})
 
 
-def estimate_passages(connection: Connection[Any], found: ScopeFilter) -> int:
+def estimate_passages(connection: Connection[Any], scope_filter: ScopeFilter) -> int:
     """Return about how many passages meet the condition, by the statistics of the server. Nothing is read."""
-    return _read_estimate(_ask_for_estimate(connection, found))
+    return _read_estimate(_ask_for_estimate(connection, scope_filter))
 
 
-def _ask_for_estimate(connection: Connection[Any], found: ScopeFilter) -> Cursor[Any]:
-    query = f"EXPLAIN (FORMAT JSON) SELECT FROM passages WHERE {found.sql}"
-    return connection.execute(query.encode(), found.values)
+def _ask_for_estimate(connection: Connection[Any], scope_filter: ScopeFilter) -> Cursor[Any]:
+    query = f"EXPLAIN (FORMAT JSON) SELECT FROM passages WHERE {scope_filter.sql}"
+    return connection.execute(query.encode(), scope_filter.values)
 
 
 def _read_estimate(cursor: Cursor[Any]) -> int:
@@ -140,17 +140,19 @@ def _read_estimate(cursor: Cursor[Any]) -> int:
 
 def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
     """Return the `k` passages in scope with the highest inner product, best first, ties by passage id."""
-    found = build_filter(scope)
+    scope_filter = build_filter(scope)
     limit = k + _MARGIN
-    values = {**found.values, "vector": _vector_text(vector)}
+    values = {**scope_filter.values, "vector": _vector_text(vector)}
     # Both are asked before either is read: one round trip.
     index = connection.execute(_HAS_VECTOR_INDEX.encode(), (VECTOR_INDEX,))
-    estimate = _ask_for_estimate(connection, found)
+    estimate = _ask_for_estimate(connection, scope_filter)
     through_index = index.fetchone() is not None and _read_estimate(estimate) > EXACT_PASSAGES
     while True:
         order = "vector <#> %(vector)s::halfvec" if through_index else "vector::vector <#> %(vector)s::vector"
         # Only the first order can use the index.
-        query = f"SELECT id, vector, {_RETRACTED} FROM passages WHERE {found.sql} ORDER BY {order} LIMIT {limit:d}"
+        query = (
+            f"SELECT id, vector, {_RETRACTED} FROM passages WHERE {scope_filter.sql} ORDER BY {order} LIMIT {limit:d}"
+        )
         rows = connection.execute(query.encode(), values, binary=True).fetchall()
         if through_index and len(rows) < limit:
             # The scan of the index ended before the filter had passed enough passages.
@@ -222,15 +224,15 @@ def search_words(
     tokens = list(dict.fromkeys(analyze_words(query)))
     if not tokens:
         return ()
-    found = build_filter(scope, within)
-    exact = within is not None or estimate_passages(connection, found) <= EXACT_WORD_PASSAGES
-    values = {**found.values, "words": " ".join(tokens), "tokens": tokens, "index": f"{schema}.{WORD_INDEX}"}
+    scope_filter = build_filter(scope, within)
+    exact = within is not None or estimate_passages(connection, scope_filter) <= EXACT_WORD_PASSAGES
+    values = {**scope_filter.values, "words": " ".join(tokens), "tokens": tokens, "index": f"{schema}.{WORD_INDEX}"}
     # The server uses the index only for the condition with which it was built, or for a part of it.
-    condition = f"{found.sql} AND build <= {state.build:d}"
+    condition = f"{scope_filter.sql} AND build <= {state.build:d}"
     limit = k + _MARGIN
     new_rows: list[tuple[str, float, bool]] = []
     if state.has_new:
-        statement = _SCORE_NEW.format(condition=found.sql, limit=limit)
+        statement = _SCORE_NEW.format(condition=scope_filter.sql, limit=limit)
         new_rows = connection.execute(statement.encode(), values).fetchall()
     if exact:
         return _rank_words([*new_rows, *_score_listed(connection, condition, values)])[:k]

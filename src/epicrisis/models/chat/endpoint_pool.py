@@ -292,7 +292,7 @@ class PooledCallsModel(Layer):
                 member.check = asyncio.create_task(self._check(member))
 
     async def _check(self, member: _Member) -> None:
-        """Let the endpoint take part if it answers and serves the model of the others."""
+        """Ask what the endpoint serves. It takes part if it answers and serves the model of the others."""
         try:
             served = await member.model.identify()
             if self._served is None:

@@ -132,7 +132,9 @@ async def _answer(
     if question.previous is not None:
         yield add_step(f"{COMPLETING}.")
         with questions.hold_place(inquiry.caller):
-            completed = await complete(inquiry.pipeline, list_turns(question.previous), inquiry.question.text)
+            completed = await complete(
+                inquiry.pipeline, list_turns(question.previous), inquiry.question.text, inquiry.question.patient
+            )
         is_completed = completed.by == "chat-model"
         typed = inquiry.question.text
         follow_up = FollowUp(question.previous.id, typed, is_completed, completed.notice, completed.usage)

@@ -22,7 +22,7 @@ from epicrisis.library.postgresql.connection_check import read_process
 from epicrisis.library.postgresql.database import Database, open_database
 from epicrisis.library.postgresql.errors import translate_database_errors
 from epicrisis.remote_libraries import LibraryAddress
-from epicrisis.server.errors import StateUnavailable
+from epicrisis.server.errors import StateUnavailable, StateUncertain
 from epicrisis.server.shared_state import schema as schemas
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ _SILENT_SECONDS = 1.0
 _THREADS = 8
 _IDLE_SECONDS = 10
 """After this time the server ends a transaction whose process does nothing, so that its locks are free for others."""
+_UNCERTAIN = (
+    "the connection to the database of the server broke while a change was stored: look whether it is there before you "
+    "repeat the request"
+)
 _LIMIT_IDLE = "SELECT set_config('idle_in_transaction_session_timeout', %s, %s)"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('epicrisis state ' || %s, 0))"
 
@@ -149,21 +153,29 @@ class StateDatabase(Database):
     def transact(self) -> Iterator[Connection[Any]]:
         """Open a transaction that is durable when the block ends. Within another one of this thread, join it.
 
-        Raises StateUnavailable.
+        Raises StateUnavailable, and StateUncertain if the connection breaks at the end: the database may have stored
+        the transaction.
         """
         current = getattr(self._current, "connection", None)
         if current is not None:
             yield current
             return
-        with self._explain(), self._pool.connection() as connection, connection.transaction():
-            self._set_path(connection)
-            if self._is_pooled:
-                self._limit_idle(connection, is_local=True)
-            self._current.connection = connection
-            try:
-                yield connection
-            finally:
-                self._current.connection = None
+        has_ended = False
+        try:
+            with self._explain(), self._pool.connection() as connection, connection.transaction():
+                self._set_path(connection)
+                if self._is_pooled:
+                    self._limit_idle(connection, is_local=True)
+                self._current.connection = connection
+                try:
+                    yield connection
+                finally:
+                    self._current.connection = None
+                has_ended = True
+        except StateUnavailable as error:
+            if not has_ended:
+                raise
+            raise StateUncertain(_UNCERTAIN) from error
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Run one statement, in the transaction of this thread if there is one, and return its rows.

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 
 from epicrisis.answers import Answer
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.jsonl_store import dump_line, list_changes, parse_json
+from epicrisis.evaluation.runs.jsonl_store import list_changes
 from epicrisis.evaluation.runs.runner import build_record
+from epicrisis.json_lines import dump_line, parse_json
 from epicrisis.serialization import to_json
 from epicrisis.server.errors import NotFound
 from epicrisis.server.job_models import JobFile, JobTaken
@@ -27,7 +28,8 @@ LEASE_SECONDS = 15.0
 _BATCH = 50
 _JOB = "kind = 'job' AND part = 'job'"
 _TAKE = (
-    "INSERT INTO leases(kind, id, holder, ends) VALUES ('job', %s, %s, now() + make_interval(secs => %s)) "
+    "INSERT INTO leases(kind, id, holder, ends) "
+    f"SELECT kind, id, %s, now() + make_interval(secs => %s) FROM items WHERE {_JOB} AND id = %s "
     "ON CONFLICT (kind, id) DO UPDATE SET holder = excluded.holder, ends = excluded.ends"
 )
 
@@ -54,7 +56,7 @@ class JobTable:
             if job is None or job.body.library not in libraries:
                 continue
             claim = f"{_TAKE} WHERE leases.ends < now() RETURNING id"
-            if self._database.rows(claim, job.id, self._database.holder, LEASE_SECONDS):
+            if self._database.rows(claim, self._database.holder, LEASE_SECONDS, job.id):
                 # It may have ended between the two statements.
                 current = self.find(job.id)
                 if current is not None and current.state == "running":
@@ -63,8 +65,8 @@ class JobTable:
         return []
 
     def take(self, id_: str) -> None:
-        """Hold the job from now on, whoever had it."""
-        self._database.rows(_TAKE, id_, self._database.holder, LEASE_SECONDS)
+        """Hold the job from now on, whoever had it. Of a deleted job nothing is stored."""
+        self._database.rows(_TAKE, self._database.holder, LEASE_SECONDS, id_)
 
     def keep(self, ids: Collection[str]) -> set[str]:
         """Renew the leases of these jobs. Return those that this process has lost."""

@@ -1,0 +1,159 @@
+"""Dates in the forms of clinical notes, and the same form for another day.
+
+A form keeps its order, separators, leading zeros and letter case: `03/04/2019` becomes `04/02/2019`, `MAR 4, 2019`
+becomes `APR 2, 2019`. Every shift can be undone:
+
+* a complete date moves by days;
+* a month of a year moves by whole months, the nearest number;
+* a day without a year moves within a calendar of 366 days;
+* a year alone is no identifier and stays.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from dataclasses import dataclass
+from datetime import MAXYEAR, date, timedelta
+
+_MONTHS = tuple(calendar.month_name)[1:]
+_ABBREVIATED = [month[:3].casefold() for month in _MONTHS]
+_MONTH = rf"(?P<month>(?:{'|'.join(_MONTHS)})|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)(?![^\W\d_]))"
+_DAY = r"(?P<day>[12]\d|3[01]|0?[1-9])(?P<suffix>st|nd|rd|th)?"
+_YEAR = r"(?P<year>(?:19|20|21)\d\d)"
+_ANY_YEAR = r"(?P<year>(?:19|20|21)\d\d|'?\d\d)"
+_NUMERIC_MONTH = r"(?P<month>1[0-2]|0?[1-9])"
+_CUE = (
+    r"(?:\b(?:on|from|since|dated?|until|till|through|of|by|for|seen|labs|vitals|admitted|discharged|visit"
+    r"|as of|thru):?"
+    r"\s{1,2}|^[ \t]{0,8}|\()"
+)
+"""What may stand before a day without a year. Elsewhere `3/4` is a strength, a dose or a share."""
+_NO_DATE = r"(?!\d|/|[.]\d|\s?(?:mg|mcg|ml|tab|cup|of\b|strength|pain|hour|dose|pack|%|positive|normal|systolic))"
+_SEPARATED = (
+    # 2019-03-04, 2019/3/4, also before a time of day; 20190304
+    rf"(?<![\d./-]){_YEAR}(?P<sep>[-/.]){_NUMERIC_MONTH}(?P=sep)(?P<day>3[01]|[12]\d|0?[1-9])(?!\d)",
+    rf"(?<![\w./-]){_YEAR}(?P<month>1[0-2]|0[1-9])(?P<day>3[01]|[12]\d|0[1-9])(?=T\d|[\s.,;)]|$)",
+    # 03/04/2019, 3-4-19, 03.04.2019; the first number is the day where it cannot be the month
+    r"(?<![\d/.-])(?P<first>3[01]|[12]\d|0?[1-9])(?P<sep>[-/.])(?P<second>3[01]|[12]\d|0?[1-9])(?P=sep)"
+    r"(?P<year>(?:19|20|21)\d\d|\d\d)(?!\d|/\d|[.-]\d)",
+    # March 4, 2019; Mar. 4th 2019; 4 March 2019; 4-Mar-19; 04MAR2019
+    rf"(?<![^\W\d_]){_MONTH}\.?[\s-]{{1,2}}{_DAY}\s?,?[\s-]{{1,2}}{_YEAR}(?!\d)",
+    rf"(?<!\d){_DAY}(?:\s{{1,2}}of\s|[\s-]{{0,2}}){_MONTH}\.?,?[\s-]{{0,2}}{_ANY_YEAR}(?!\d|:\d)",
+    # March 4; 4 March; March 2019; Mar-19
+    rf"(?<![^\W\d_]){_MONTH}\.?[\s-]{{1,2}}{_DAY}(?![\d:/]|\.\d)",
+    rf"(?<![\d.])(?P<day>[12]\d|3[01]|0?[1-9])(?P<suffix>st|nd|rd"
+    rf"|th)?(?:\s{{1,2}}of)?[\s-]{{1,2}}{_MONTH}(?![^\W\d_])",
+    rf"(?<![^\W\d_]){_MONTH}\.?,?(?:\s{{1,2}}of)?[\s-]{{1,2}}{_ANY_YEAR}(?!\d|:\d)",
+    # 03/2019, and 3/4 behind a word that a date follows
+    rf"(?<![\d/.-]){_NUMERIC_MONTH}/{_YEAR}(?![\d/])",
+    rf"{_CUE}{_NUMERIC_MONTH}/(?P<day>3[01]|[12]\d|0?[1-9]){_NO_DATE}",
+)
+DATE_PATTERNS = tuple(re.compile(pattern, re.IGNORECASE | re.MULTILINE | re.ASCII) for pattern in _SEPARATED)
+"""The forms of dates, the most complete ones first."""
+_LEAP_YEAR = 2000
+_PIVOT = 50
+"""Two digits below it are a year of this century."""
+_DAYS_OF_MONTH = 30.436875
+_SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenDate:
+    """A date in a text, at `text[start:end]`. `year` or `day` is None where it is not written."""
+
+    start: int
+    end: int
+    year: int | None
+    month: int
+    day: int | None
+    parts: tuple[tuple[int, int, str], ...]
+    """Start, end and name (`year`, `month`, `day`, `suffix` of the day) of each part, in order."""
+
+
+def find_dates(text: str) -> list[WrittenDate]:
+    """Return the dates of a text, in order. They do not overlap."""
+    dates: list[WrittenDate] = []
+    taken = bytearray(len(text))
+    for pattern in DATE_PATTERNS:
+        for match in pattern.finditer(text):
+            written = _read_match(match)
+            if written is not None and not any(taken[written.start : written.end]):
+                dates.append(written)
+                taken[written.start : written.end] = b"\1" * (written.end - written.start)
+    return sorted(dates, key=lambda written: written.start)
+
+
+def _read_match(match: re.Match[str]) -> WrittenDate | None:
+    """Return the date of a match, or None if there is no such day."""
+    groups = match.groupdict()
+    spans = {name: match.span(name) for name in ("year", "month", "day", "suffix") if groups.get(name)}
+    if groups.get("first"):
+        first, second = ("month", "day") if int(groups["first"]) <= len(_MONTHS) else ("day", "month")
+        spans |= {first: match.span("first"), second: match.span("second")}
+    words = {name: match.string[start:end] for name, (start, end) in spans.items()}
+    month = _read_month(words["month"])
+    year = _read_year(words["year"]) if "year" in words else None
+    day = int(words["day"]) if "day" in words else None
+    if month > len(_MONTHS) or (day is not None and day > calendar.monthrange(year or _LEAP_YEAR, month)[1]):
+        return None
+    parts = sorted((start, end, name) for name, (start, end) in spans.items())
+    return WrittenDate(parts[0][0], parts[-1][1], year, month, day, tuple(parts))
+
+
+def _read_month(word: str) -> int:
+    return int(word) if word.isdecimal() else _ABBREVIATED.index(word[:3].casefold()) + 1
+
+
+def _read_year(word: str) -> int:
+    number = int(word.removeprefix("'"))
+    if number >= 100:
+        return number
+    return number + (2000 if number < _PIVOT else 1900)
+
+
+def shift_date(text: str, written: WrittenDate, days: int) -> str:
+    """Return the date of this text moved by these days, in its own form."""
+    year, month, day = _move(written, days)
+    numbers = {"year": year, "month": month, "day": day}
+    pieces: list[str] = []
+    place = written.start
+    for start, end, name in written.parts:
+        pieces.append(text[place:start])
+        if name == "suffix":
+            suffix = _SUFFIXES.get(day, "th")
+            pieces.append(suffix.upper() if text[start:end].isupper() else suffix)
+        else:
+            pieces.append(_write_part(text[start:end], name, numbers[name]))
+        place = end
+    return "".join(pieces)
+
+
+def _move(written: WrittenDate, days: int) -> tuple[int, int, int]:
+    """Return year, month and day after the shift; 0 for what is not written."""
+    if written.day is None:
+        assert written.year is not None
+        months = written.year * 12 + written.month - 1 + round(days / _DAYS_OF_MONTH)
+        return months // 12, months % 12 + 1, 0
+    year = written.year
+    if year is None:
+        first = date(_LEAP_YEAR, 1, 1)
+        ordinal = (date(_LEAP_YEAR, written.month, written.day) - first).days
+        moved = first + timedelta(days=(ordinal + days) % 366)
+        return 0, moved.month, moved.day
+    moved = date(min(year, MAXYEAR - 1), written.month, written.day) + timedelta(days=days)
+    return moved.year, moved.month, moved.day
+
+
+def _write_part(original: str, name: str, number: int) -> str:
+    """Return a number in the form of the original part."""
+    if name == "year":
+        return f"{number:04d}" if len(original) == 4 else f"{original[:-2]}{number % 100:02d}"
+    if original.isdecimal():
+        return f"{number:02d}" if len(original) == 2 else str(number)
+    word = _MONTHS[number - 1]
+    if original.casefold() not in map(str.casefold, _MONTHS):
+        word = word[:3]
+    if original.isupper():
+        return word.upper()
+    return word.lower() if original.islower() else word

@@ -1,0 +1,238 @@
+"""Replace the identifiers in texts about one patient, and restore them in a reply.
+
+deidentifier = Deidentifier(key, PatientIdentifiers("p7", names=("Anna Muster",), numbers=("4711",)))
+replaced = deidentifier.replace(["Anna Muster was seen on 3/4/2019."])
+replaced.texts            # ("Clara Bowers was seen on 1/12/2019.",)
+replaced.restore(reply)   # the reply with the original names, dates and numbers
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from epicrisis.deidentification.date_forms import find_dates, shift_date
+from epicrisis.deidentification.names import WORD, NameFinder
+from epicrisis.deidentification.patterns import find_patterns
+from epicrisis.deidentification.presidio import find_with_presidio
+from epicrisis.deidentification.spans import Identifier, IdentifierKind, merge_identifiers
+from epicrisis.deidentification.surrogates import Surrogates, match_case
+
+RECOGNIZER_VERSION = "1"
+"""Changes whenever the recognizers do: a measurement is valid for one version only."""
+_MIN_NUMBER = 4
+"""Characters of a record number that is looked for without a label."""
+_START = r"(?:(?<![^\W_])|(?<=\\[nrt]))"
+"""Where a word begins, also behind a line end in JSON."""
+_END = r"(?![^\W_])"
+_CAPITAL = re.compile(r"[A-Z]")
+_ALNUM = re.compile(r"[^\W_]+")
+_BLANKS = re.compile(r"-[ \t]*\n[ \t]*|[ \n]")
+
+
+@dataclass(frozen=True, slots=True)
+class PatientIdentifiers:
+    """What is registered of a patient and of the authors of the notes."""
+
+    patient: str = ""
+    """The id. Empty for texts about nobody."""
+    names: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    """Record numbers, without their systems."""
+    staff: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedTexts:
+    """Texts with surrogates, and what restores the originals in a reply to them."""
+
+    texts: tuple[str, ...]
+    counts: Mapping[IdentifierKind, int]
+    """The number of replaced identifiers of each kind."""
+    _surrogates: Surrogates
+    _names: Mapping[str, Mapping[str, str]] = field(repr=False)
+    """Surrogate of a word of a name in lower case -> its letter case -> the original."""
+    _exact: Mapping[str, str] = field(repr=False)
+    """Any other surrogate -> the original."""
+
+    def restore(self, text: str) -> str:
+        """Return the text with the originals in place of surrogates, and with its dates moved back."""
+        dates: list[tuple[int, int, str]] = []
+        for written in find_dates(text):
+            surrogate = text[written.start : written.end]
+            original = self._exact.get(surrogate) or shift_date(text, written, -self._surrogates.days)
+            dates.append((written.start, written.end, original))
+        pieces: list[str] = []
+        place = 0
+        for start, end, original in dates:
+            pieces += [self._restore_words(text[place:start]), original]
+            place = end
+        pieces.append(self._restore_words(text[place:]))
+        return "".join(pieces)
+
+    def _restore_words(self, text: str) -> str:
+        pattern = self._pattern()
+        if pattern is None:
+            return text
+        return pattern.sub(self._restore_match, text)
+
+    def _restore_match(self, match: re.Match[str]) -> str:
+        word = match["word"]
+        if word in self._exact:
+            original = self._exact[word]
+        else:
+            cases = self._names[word.casefold()]
+            original = cases.get(_case_of(word)) or match_case(next(iter(cases.values())), word)
+        before, after = match["before"], match["after"]
+        if word.casefold() in self._names:
+            before = _CAPITAL.sub(self._restore_initial, before)
+            after = _CAPITAL.sub(self._restore_initial, after)
+        return f"{before}{original}{after}"
+
+    def _restore_initial(self, match: re.Match[str]) -> str:
+        return self._surrogates.initial(match[0], -1)
+
+    def _pattern(self) -> re.Pattern[str] | None:
+        if not (self._names or self._exact):
+            return None
+        ordered = sorted(self._exact, key=len, reverse=True)
+        words = [re.escape(word) + (_END if word[-1].isalnum() else "") for word in ordered]
+        names = "|".join(sorted(map(re.escape, self._names), key=len, reverse=True))
+        if names:
+            words.append(f"(?i:{names}){_END}")
+        alternatives = "|".join(words)
+        return re.compile(
+            rf"{_START}(?P<before>(?:[A-Z]\.?[ ]){{0,2}})(?P<word>{alternatives})(?P<after>(?:,?[ ][A-Z](?![^\W_]|'))?)"
+        )
+
+
+class Deidentifier:
+    """Replaces the identifiers in texts about one patient. The same identifier always has the same surrogate."""
+
+    def __init__(self, key: bytes, patient: PatientIdentifiers, avoid: Set[str] = frozenset()) -> None:
+        self._finder = NameFinder(patient.names, patient.staff)
+        self._surrogates = Surrogates(key, patient.patient, avoid | self._finder.registered)
+        self._lock = threading.Lock()
+        self._numbers = _compile_numbers((*patient.numbers, patient.patient))
+
+    @property
+    def days(self) -> int:
+        """The days by which every date of the patient moves."""
+        return self._surrogates.days
+
+    @property
+    def pseudonym(self) -> str:
+        """An id that stands for the patient. Without the library's key it cannot be traced back."""
+        return self._surrogates.pseudonym
+
+    def learn(self, text: str) -> None:
+        """Remember the names in a text of the same record, so that they are found wherever they are repeated."""
+        self._finder.learn(text)
+
+    def find(self, text: str) -> list[Identifier]:
+        """Return the identifiers of a text, in order, without overlaps."""
+        return merge_identifiers(self._find_all(text))
+
+    def _find_all(self, text: str) -> Iterator[Identifier]:
+        for written in find_dates(text):
+            yield Identifier(written.start, written.end, "date")
+        for match in self._numbers.finditer(text) if self._numbers else ():
+            yield Identifier(match.start(), match.end(), "record-number")
+        for start, end in self._finder.find(text):
+            yield Identifier(start, end, "name")
+        yield from find_patterns(text)
+        yield from find_with_presidio(text)
+
+    def replace(self, texts: Sequence[str]) -> ReplacedTexts:
+        """Return the texts with surrogates. Names found in one of them are found in all."""
+        # The calls of a question run in several threads.
+        with self._lock:
+            for text in texts:
+                self._finder.learn(text)
+            replacer = _Replacer(self._surrogates, texts)
+            replaced = tuple(replacer.replace(text, self.find(text)) for text in texts)
+        return ReplacedTexts(replaced, replacer.counts, self._surrogates, replacer.names, replacer.exact)
+
+
+class _Replacer:
+    """Replaces the identifiers of the texts of one request."""
+
+    def __init__(self, surrogates: Surrogates, texts: Sequence[str]) -> None:
+        self.counts: Counter[IdentifierKind] = Counter()
+        self.names: dict[str, dict[str, str]] = {}
+        self.exact: dict[str, str] = {}
+        self._surrogates = surrogates
+        self._texts = texts
+        words: set[str] = set()
+        for text in texts:
+            words.update(match[0].casefold() for match in WORD.finditer(text))
+        surrogates.avoid(words)
+
+    def replace(self, text: str, identifiers: Sequence[Identifier]) -> str:
+        pieces: list[str] = []
+        place = 0
+        for identifier in identifiers:
+            original = text[identifier.start : identifier.end]
+            self.counts[identifier.kind] += 1
+            pieces += [text[place : identifier.start], self._replace_one(identifier.kind, original)]
+            place = identifier.end
+        pieces.append(text[place:])
+        return "".join(pieces)
+
+    def _replace_one(self, kind: IdentifierKind, original: str) -> str:
+        if kind == "name":
+            return self._replace_name(original)
+        if kind == "date":
+            (written,) = find_dates(original) or find_dates(f"on {original}") or (None,)
+            if written is not None:
+                surrogate = shift_date(
+                    original if written.start == 0 else f"on {original}", written, self._surrogates.days
+                )
+                self.exact[surrogate] = original
+                return surrogate
+        surrogate = self._surrogates.code(kind, original, self._is_free)
+        self.exact[surrogate] = original
+        return surrogate
+
+    def _is_free(self, surrogate: str) -> bool:
+        return surrogate not in self.exact and all(surrogate not in text for text in self._texts)
+
+    def _replace_name(self, original: str) -> str:
+        if len(original) == 1:
+            return self._surrogates.initial(original) if original.isascii() and original.isupper() else original
+        if _BLANKS.search(original):
+            joined = _BLANKS.sub("", original)
+            surrogate = match_case(self._surrogates.name(joined.casefold()), joined)
+            self._remember(surrogate, joined)
+            # As divided as the original, so that quotations are exact.
+            divided = f"{surrogate[:3]}-\n{surrogate[3:]}" if "\n" in original else " ".join(surrogate)
+            self.exact[divided] = original
+            return divided
+        surrogate = match_case(self._surrogates.name(original.casefold()), original)
+        self._remember(surrogate, original)
+        return surrogate
+
+    def _remember(self, surrogate: str, original: str) -> None:
+        self.names.setdefault(surrogate.casefold(), {})[_case_of(surrogate)] = original
+
+
+def _case_of(word: str) -> str:
+    if word.isupper():
+        return "upper"
+    return "lower" if word.islower() else "title"
+
+
+def _compile_numbers(numbers: Sequence[str]) -> re.Pattern[str] | None:
+    """Return a pattern of these record numbers, with any separators and leading zeros, or None without one."""
+    alternatives: set[str] = set()
+    for number in numbers:
+        characters = "".join(_ALNUM.findall(number))
+        if len(characters) >= _MIN_NUMBER and any(map(str.isdecimal, characters)):
+            alternatives.add("0{0,6}" + "[-./ ]?".join(map(re.escape, characters.lstrip("0") or characters)))
+    if not alternatives:
+        return None
+    ordered = sorted(alternatives, key=len, reverse=True)
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(ordered)})(?![^\W_])", re.IGNORECASE)

@@ -1,0 +1,141 @@
+"""Measure how many identifiers of generated notes the recognizers find."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION, Deidentifier
+from epicrisis.deidentification.library_files import KindMeasurement, RecallMeasurement
+from epicrisis.evaluation.analysis.statistics import wilson
+from epicrisis.evaluation.synthesis.identified_notes import (
+    NOTES_EACH,
+    IdentifiedNote,
+    PlantedIdentifier,
+    draw_identified_patient,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """An identifier that was left in a note, at least in part."""
+
+    identifier: PlantedIdentifier
+    text: str
+    context: str
+    """The line of the note."""
+
+
+@dataclass(slots=True)
+class RecallCounts:
+    """Counts of found and missed identifiers."""
+
+    notes: int = 0
+    notes_with_leak: int = 0
+    by_patient: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """Kind or form -> (identifiers, missed) of each patient."""
+    replaced_characters: int = 0
+    right_characters: int = 0
+    leaks: list[Leak] = field(default_factory=list)
+
+
+def count_recall(notes: int, seed: int) -> RecallCounts:
+    """Return the counts over at least so many generated notes. Raise ModelMissing without the extra `deidentify`."""
+    counts = RecallCounts()
+    key = secrets.token_bytes(32)
+    for number in range(math.ceil(notes / NOTES_EACH)):
+        patient = draw_identified_patient(number, seed)
+        deidentifier = Deidentifier(key, patient.registered)
+        for note in patient.notes:
+            deidentifier.learn(note.text)
+        totals: Counter[str] = Counter()
+        missed: Counter[str] = Counter()
+        for note in patient.notes:
+            leaks = list(_count_note(note, deidentifier, counts))
+            counts.notes += 1
+            counts.notes_with_leak += bool(leaks)
+            counts.leaks += leaks
+            for identifier in note.identifiers:
+                totals.update(_labels_of(identifier))
+            for leak in leaks:
+                missed.update(_labels_of(leak.identifier))
+        for label, total in totals.items():
+            counts.by_patient[label].append((total, missed[label]))
+    return counts
+
+
+def _labels_of(identifier: PlantedIdentifier) -> Sequence[str]:
+    return ("all", identifier.kind, f"{identifier.kind}: {identifier.form}")
+
+
+def _count_note(note: IdentifiedNote, deidentifier: Deidentifier, counts: RecallCounts) -> Iterator[Leak]:
+    """Yield the identifiers that were not found completely, and add the characters of the note to the counts."""
+    is_replaced = bytearray(len(note.text))
+    for identifier in deidentifier.find(note.text):
+        is_replaced[identifier.start : identifier.end] = b"\1" * (identifier.end - identifier.start)
+    is_planted = bytearray(len(note.text))
+    for planted in note.identifiers:
+        is_planted[planted.start : planted.end] = b"\1" * (planted.end - planted.start)
+        rest = [
+            character
+            for place, character in enumerate(note.text[planted.start : planted.end], planted.start)
+            if not is_replaced[place]
+        ]
+        if _is_leak(planted, "".join(rest)):
+            start = note.text.rfind("\n", 0, planted.start) + 1
+            end = note.text.find("\n", planted.end)
+            context = note.text[start : None if end < 0 else end]
+            yield Leak(planted, note.text[planted.start : planted.end], context)
+    counts.replaced_characters += sum(is_replaced)
+    counts.right_characters += sum(map(int.__and__, is_replaced, is_planted))
+
+
+def _is_leak(planted: PlantedIdentifier, rest: str) -> bool:
+    """Return whether the characters that were left tell anything: titles, words for places and signs do not."""
+    words = "".join(character if character.isalnum() else " " for character in rest).split()
+    if planted.kind == "name":
+        words = [word for word in words if word.casefold() not in ("mr", "mrs", "ms", "dr")]
+        return any(len(word) > 1 for word in words)
+    if planted.kind == "place":
+        words = [word for word in words if word.casefold() not in ("hospital", "clinic", "home", "nursing", "general")]
+    return bool(words)
+
+
+def summarize_recall(counts: RecallCounts, labels: Sequence[str] | None = None) -> Mapping[str, KindMeasurement]:
+    """Return recall and interval for each kind of identifier, or for these labels."""
+    chosen = labels or [label for label in counts.by_patient if ":" not in label and label != "all"]
+    return {label: _measure(counts.by_patient[label]) for label in sorted(chosen)}
+
+
+def make_measurement(counts: RecallCounts) -> RecallMeasurement:
+    """Return the measurement that a library stores."""
+    precision = counts.right_characters / counts.replaced_characters if counts.replaced_characters else 1.0
+    return RecallMeasurement(
+        recognizer=RECOGNIZER_VERSION,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        notes=counts.notes,
+        patients=counts.notes // NOTES_EACH,
+        notes_with_leak=counts.notes_with_leak,
+        overall=_measure(counts.by_patient["all"]),
+        precision=precision,
+        kinds=summarize_recall(counts),
+    )
+
+
+def _measure(pairs: Sequence[tuple[int, int]]) -> KindMeasurement:
+    """Return recall and its 95 % interval: Wilson's, for as many cases as the clusters by patient are worth."""
+    planted = sum(total for total, _ in pairs)
+    missed = sum(count for _, count in pairs)
+    share = missed / planted
+    effect = 1.0
+    if len(pairs) > 1 and 0 < missed < planted:
+        squares = sum((count - share * total) ** 2 for total, count in pairs)
+        variance = squares * len(pairs) / (len(pairs) - 1) / planted**2
+        effect = max(1.0, variance / (share * (1 - share) / planted))
+    n = max(1, round(planted / effect))
+    interval = wilson(round(n * (1 - share)), n)
+    return KindMeasurement(planted=planted, missed=missed, recall=1 - share, lower=interval.low, upper=interval.high)

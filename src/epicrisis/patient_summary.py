@@ -1,0 +1,114 @@
+"""Summarize a patient's record problem by problem: one question for each problem, answered like any other question.
+
+    async for section in summarize(pipeline, record, "p1", since="2150-01-01"):
+        print(section.problem, section.answer.text)
+
+The strategy of the settings reads the record: `brief-context` by map and reduce, `evidence` without a chat model. Every
+sentence has its citations and the same check of support as other answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from epicrisis.answers import Answer
+from epicrisis.components import build_scope
+from epicrisis.corpus.note_cleaning import find_sections
+from epicrisis.patient_chart import PatientChart
+from epicrisis.pipeline import Pipeline
+from epicrisis.retrieval.record_context import restore_notes, sort_by_time
+from epicrisis.types import Passage, Question
+
+QUESTION = (
+    "What does the record say about {problem}: since when, what was found, how was it treated, and how is it now?"
+)
+_NOT_PRESENT = frozenset({"refuted", "entered-in-error", "ruled-out"})
+_LISTS = (re.compile(r"diagnos[ei]s|problem list|active problems"), re.compile(r"past medical history|\bpmh\b"))
+"""Titles of sections that list problems."""
+_ITEM = re.compile(r"[\s\-*•#]*(?:\d{1,2}[.)])?\s*(?P<name>[^\n]+)")
+_MAX_NAME = 80
+"""Longer lines are sentences and not the name of a problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemName:
+    """A problem of the record."""
+
+    name: str
+    origin: Literal["structured", "notes"]
+    """Structured data, or the list of diagnoses in the last note that has one."""
+    status: str = ""
+    documents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySection:
+    """One problem with the answer about it."""
+
+    problem: ProblemName
+    answer: Answer
+
+
+def list_problems(chart: PatientChart, record: Sequence[Passage]) -> tuple[ProblemName, ...]:
+    """Return the problems of structured data, then those that the last lists of diagnoses and history add.
+
+    Names are compared without case. Refuted problems are left out.
+    """
+    problems: dict[str, ProblemName] = {}
+    refuted: set[str] = set()
+    for course in chart.courses:
+        if course.kind != "problem":
+            continue
+        key = course.name.casefold()
+        if course.status in _NOT_PRESENT:
+            refuted.add(key)
+        else:
+            problems[key] = ProblemName(course.name, "structured", course.status, course.documents)
+    for name, document_id in _read_lists(record):
+        if name.casefold() not in refuted:
+            problems.setdefault(name.casefold(), ProblemName(name, "notes", documents=(document_id,)))
+    return tuple(problems.values())
+
+
+def _read_lists(record: Sequence[Passage]) -> Iterator[tuple[str, str]]:
+    """Yield the items of the last list of each kind, with the id of its note."""
+    notes = [note for note in reversed(sort_by_time(restore_notes(record))) if note.date is not None]
+    for titles in _LISTS:
+        for note in notes:
+            names = list(_read_items(note.text, titles))
+            if names:
+                for name in names:
+                    yield name, note.document_id
+                break
+
+
+def _read_items(text: str, titles: re.Pattern[str]) -> Iterator[str]:
+    """Yield the short lines of the sections with these titles."""
+    for start, end, title in find_sections(text):
+        if not titles.search(str(title).casefold()):
+            continue
+        section = text[int(start) : int(end)]
+        body = section.partition(":")[2] if ":" in section.partition("\n")[0] else section.partition("\n")[2]
+        for line in re.split(r"[\n;]", body):
+            match = _ITEM.fullmatch(line)
+            name = match["name"].strip(" .,") if match else ""
+            if 2 < len(name) <= _MAX_NAME:
+                yield name
+
+
+async def summarize(
+    pipeline: Pipeline, problems: Iterable[ProblemName], patient: str, since: str | None = None
+) -> AsyncIterator[SummarySection]:
+    """Yield a section for each problem, in their order. A failed one has an answer in the state `failed`.
+
+    `since` leaves out notes of an earlier day. Raises UserError as `Pipeline.answer` does.
+    """
+    for problem in problems:
+        question = Question(QUESTION.format(problem=problem.name), id=f"summary:{problem.name}", patient=patient)
+        scope = build_scope(pipeline.settings.scope, question=question)
+        if since is not None:
+            scope = replace(scope, since=since)
+        yield SummarySection(problem, await pipeline.answer(question, scope))

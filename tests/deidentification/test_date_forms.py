@@ -1,0 +1,53 @@
+"""Dates keep their form when they move, and move back to what they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.deidentification.date_forms import find_dates, shift_date
+
+
+def move(text: str, days: int) -> str:
+    (written,) = find_dates(text)
+    return shift_date(text, written, days)
+
+
+@pytest.mark.parametrize(
+    ("text", "moved"),
+    [
+        ("2019-03-04", "2019-04-03"),
+        ("20190304", "20190403"),
+        ("03/04/2019", "04/03/2019"),
+        ("3/4/19", "4/3/19"),
+        ("14.03.2019", "13.04.2019"),
+        ("March 4, 2019", "April 3, 2019"),
+        ("MAR 4, 2019", "APR 3, 2019"),
+        ("4th of March 2019", "3rd of April 2019"),
+        ("04-Mar-2019", "03-Apr-2019"),
+        ("March 2019", "April 2019"),
+        ("03/2019", "04/2019"),
+        ("12/31/1999", "01/30/2000"),
+    ],
+)
+def test_shift_keeps_the_form_and_can_be_undone(text: str, moved: str) -> None:
+    assert move(text, 30) == moved
+    assert move(moved, -30) == text
+
+
+@pytest.mark.parametrize("text", ["5/5 strength", "1/2 tab", "BP 120/80", "L4-5", "in 2019", "2/30/2020", "1.2.3.4"])
+def test_text_without_a_date_has_none(text: str) -> None:
+    assert find_dates(text) == []
+
+
+def test_interval_between_dates_is_kept_across_a_leap_day() -> None:
+    from datetime import date
+
+    first, second = date(2020, 2, 27), date(2020, 3, 2)
+    moved = [date.fromisoformat(move(day.isoformat(), -57)) for day in (first, second)]
+    assert moved[1] - moved[0] == second - first
+
+
+def test_day_without_year_moves_only_behind_a_word_for_dates() -> None:
+    text = "Seen on 3/14 with strength 4/5."
+    (written,) = find_dates(text)
+    assert text[written.start : written.end] == "3/14"

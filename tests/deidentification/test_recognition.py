@@ -1,0 +1,82 @@
+"""What is found and what is left alone, on notes with known identifiers and on role-played visits."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from epicrisis.deidentification.deidentifier import Deidentifier, PatientIdentifiers
+
+pytestmark = pytest.mark.deidentification
+PATIENT = PatientIdentifiers("P-77", ("O'Brien, Parkinson",), ("00471123",), ("Jane Foley",))
+
+
+def replaced(text: str, patient: PatientIdentifiers = PATIENT) -> list[str]:
+    deidentifier = Deidentifier(b"k" * 32, patient)
+    deidentifier.learn(text)
+    return [text[span.start : span.end] for span in deidentifier.find(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Mr. OBrien's MRN is 4711-23.", ["OBrien", "4711-23"]),
+        ("o\u2019brien slept well", ["o\u2019brien"]),
+        ("Dr. Foley placed a Foley catheter.", ["Foley"]),
+        ("His wife Ngozi called.", ["Ngozi"]),
+        ("A 93-year-old and an 89-year-old.", ["93"]),
+        ("Fax: 617-555-0123", ["617-555-0123"]),
+    ],
+)
+def test_identifier_is_found_in_each_spelling(text: str, found: list[str]) -> None:
+    assert replaced(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Crohn's disease, Hodgkin lymphoma and a negative Babinski sign.",
+        "Blood pressure 120/80, heart rate 93, saturation 97% on 2 L.",
+        "Lasix 40 mg daily; Heparin drip per protocol. Will follow in May.",
+    ],
+)
+def test_clinical_text_is_left_alone(text: str) -> None:
+    assert replaced(text, PatientIdentifiers()) == []
+
+
+def test_surrogate_is_stable_and_differs_between_patients_and_keys() -> None:
+    text = "Seen by Dr. Quimby on 3/4/2019, MRN: 5550123."
+    same = [Deidentifier(b"k" * 32, PATIENT).replace([text]).texts for _ in range(2)]
+    assert same[0] == same[1]
+    other = Deidentifier(b"k" * 32, PatientIdentifiers("P-78")).replace([text]).texts
+    foreign = Deidentifier(b"x" * 32, PATIENT).replace([text]).texts
+    assert len({same[0], other, foreign}) == 3
+
+
+def test_reply_with_other_forms_of_surrogates_gets_the_originals() -> None:
+    replacement = Deidentifier(b"k" * 32, PATIENT).replace(["J. Foley saw Mary Quimby on 2019-03-04."])
+    surrogate = replacement.texts[0].split(" on ")[0]
+    first, last = surrogate.split(" saw ")[1].split()
+    reply = '{"quote": "' + last.upper() + ", " + first + "\\n" + last + '"}'
+    assert replacement.restore(reply) == '{"quote": "QUIMBY, Mary\\nQuimby"}'
+
+
+@pytest.mark.data
+def test_names_in_role_played_visits_are_found(data_folder: Path) -> None:
+    folder = data_folder / "visits"
+    people = {
+        row["encounter_id"]: row for row in csv.DictReader((folder / "valid_metadata.csv").open(encoding="utf-8"))
+    }
+    total = missed = 0
+    for row in csv.DictReader((folder / "valid.csv").open(encoding="utf-8")):
+        person = people[row["encounter_id"]]
+        words = {person["patient_firstname"].casefold(), person["patient_familyname"].casefold()} - {""}
+        found = {word.casefold() for word in replaced(row["note"], PatientIdentifiers())}
+        mentioned = {word.casefold() for word in re.findall(r"[A-Z][a-z]+", row["note"])} & words
+        total += len(mentioned)
+        missed += len(mentioned - found)
+    assert total > 10
+    assert missed <= 1
