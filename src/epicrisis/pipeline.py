@@ -341,15 +341,14 @@ class Pipeline:
             emit(Notice("timeline", line))
         name = self._strategy(overrides)
         withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
-        watch, passages = watch_passages(emit)
+        (watch, passages), has_patient = watch_passages(emit), scope.patient is not None
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, facts.add_to_context(context))
             answer = facts.add_statement(add_document_studies(answer, passages.values()))
             answer = withhold_unverified(answer) if withhold else answer
             answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context)
-            conflicts = find_conflicts(answer, passages, is_record=scope.patient is not None)
-            return facts.cite(replace(answer, conflicts=conflicts))
+            return facts.cite(replace(answer, conflicts=find_conflicts(answer, passages, is_record=has_patient)))
 
         context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
         facts = await self._compute_facts(question, context, overrides)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _SOURCES = (
     "Files and folders: PDF, Word (docx), PowerPoint (pptx), Excel (xlsx, xls), OpenDocument (odt, odp, ods), RTF, "
     "HTML, text, Markdown, JSONL, PubMed XML, JATS (nxml), references (nbib, RIS, BibTeX, CSL-JSON), Zotero's folder, "
-    "notes as CSV, FHIR (JSON), Retraction Watch's list (CSV). Word, PowerPoint, RTF, odt, odp need the extra `office`."
+    "notes as CSV, FHIR (JSON), tables of OMOP and MIMIC (CSV, Parquet), Retraction Watch's list (CSV). Word, "
+    "PowerPoint, RTF, odt, odp need the extra `office`."
 )
 _COLUMN_ROLES = {
     "patient": "patient",

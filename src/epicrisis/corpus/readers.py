@@ -14,8 +14,10 @@ from epicrisis.corpus import (
     jsonl,
     medcpt,
     medrag,
+    mimic,
     note_tables,
     office,
+    omop,
     pubmed,
     questions,
     retractions,
@@ -23,8 +25,10 @@ from epicrisis.corpus import (
     zotero,
 )
 from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
+from epicrisis.corpus.fact_tables import detect_table_format
 from epicrisis.corpus.fhir import export
 from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir
+from epicrisis.corpus.markdown import find_heading
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
@@ -76,26 +80,10 @@ def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemar
     elif not text.strip():
         yield skip(path, "", "holds no text; leave it out")
     else:
-        heading = _find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
+        heading = find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
         if encoding:
             yield encoding_remark(name, encoding)
-
-
-def _find_heading(text: str) -> str:
-    """Return the first heading of the form `# Heading` outside fenced code, or an empty string."""
-    is_fenced = False
-    for line in text.split("\n"):
-        if line.startswith(("```", "~~~")):
-            is_fenced = not is_fenced
-        rest = line.lstrip("#")
-        if not is_fenced and 1 <= len(line) - len(rest) <= 6 and rest.startswith((" ", "\t")):
-            words = rest.split()
-            if words and not words[-1].strip("#"):
-                words.pop()
-            if words:
-                return " ".join(words)
-    return ""
 
 
 _READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | OmittedText]]] = {
@@ -116,7 +104,15 @@ _READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
     "statpearls": partial(sandbox.read_file, "statpearls"),
     _RETRACTION_WATCH: retractions.read_retraction_watch,
 }
-FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", "fhir")
+_READERS_OF_EXPORTS: Mapping[str, Callable[[Sequence[tuple[Path, str]], NoteCleaning], Iterator[ReaderItem]]] = {
+    "fhir": export.read_files,
+    "omop": omop.read_files,
+    "mimic": mimic.read_files,
+}
+"""Formats whose files are read together, since each may describe patients of the others."""
+NOTE_FORMATS = ("notes", *_READERS_OF_EXPORTS)
+"""Formats of patients' records."""
+FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", *_READERS_OF_EXPORTS)
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
 FORMAT_BY_SUFFIX = {
@@ -125,7 +121,7 @@ FORMAT_BY_SUFFIX = {
     ".pdf": "pdf",
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".nxml", ".nxml.gz", ".xml", ".xml.gz"), _XML),
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet"), _CSV),
     **dict.fromkeys((".docx", ".pptx", ".odt", ".odp", ".rtf"), "office"),
     **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
     **dict.fromkeys((".nbib", ".ris", ".bib", ".csljson"), _REFERENCES),
@@ -193,7 +189,7 @@ def read_sources(
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
     files = _find_files(paths, format, with_origins, names or {}, only, collection)
     if only_notes:
-        files = [file for file in files if file.format in ("notes", "fhir")]
+        files = [file for file in files if file.format in NOTE_FORMATS]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins, collection)
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
@@ -303,27 +299,29 @@ def _choose_readers(
     with_origins: bool,
     collection: str,
 ) -> list[tuple[list[Path], _Reader]]:
-    """Return the readers with their files: one for consecutive PubMed files, one for all FHIR files, one for others."""
+    """Return the readers with their files: one for consecutive PubMed files, one for each export, one for others."""
     notes_reader = partial(_notes_reader, columns, cleaning)
     # An entry describes files that may precede it, so the entries themselves come last.
     described = [file for file in files if file.format == _REFERENCES]
     others = [file for file in files if file.format != _REFERENCES]
     references = ReferenceFiles([file[:2] for file in described], [file.path for file in others], collection)
-    # Each FHIR file may describe patients of the others.
     fhir_files = [file for file in files if file.format == "fhir" and file.path.stat().st_size]
     if 0 < len(fhir_files) < len(others):
         # Attachments of patients' documents are read with these, and are no literature.
         attached = export.list_attached_files([file[:2] for file in fhir_files])
         others = [file for file in others if file.format == "fhir" or real_path(file.path) not in attached]
+    read_formats: set[str] = set()
     readers: list[tuple[list[Path], _Reader]] = []
     for format, group in itertools.groupby(others, key=lambda file: file.format):
-        if format == "fhir":
-            if fhir_files:
-                paths = [file.path for file in fhir_files]
-                readers.append((paths, partial(export.read_files, [file[:2] for file in fhir_files], cleaning)))
+        if format in _READERS_OF_EXPORTS:
+            export_files = [file for file in others if file.format == format and file.path.stat().st_size]
+            if export_files and format not in read_formats:
+                paths = [file.path for file in export_files]
+                read_files = _READERS_OF_EXPORTS[format]
+                readers.append((paths, partial(read_files, [file[:2] for file in export_files], cleaning)))
             empty = [file for file in group if not file.path.stat().st_size]
             readers += [([file.path], _reader(file, notes_reader, cleaning.removal_log)) for file in empty]
-            fhir_files = []
+            read_formats.add(format)
         elif format == "pubmed":
             paths = [file.path for file in group]
             readers.append((paths, partial(_read_pubmed, paths, previous)))
@@ -389,7 +387,7 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         if format == _CSV:
             if path.suffix != ".gz" and retractions.is_retraction_watch(path):
                 return _RETRACTION_WATCH
-            return "notes" if note_tables.has_known_header(path) else defaults.get(_CSV)
+            return "notes" if note_tables.has_known_header(path) else detect_table_format(path, defaults.get(_CSV))
         if format == _JSON:
             if path.suffix != ".gz" and path.is_file() and is_csl_json(path):
                 return _REFERENCES
