@@ -179,7 +179,10 @@ class Pipeline:
             )
             deidentification = None
             if needs_models and settings.deidentify is not None:
-                deidentification = components.open_library_deidentification(settings, library, search, rosters)
+                from epicrisis.deidentification.opening import open_deidentification
+
+                patients, store = (rosters, None) if search is None else (search.rosters, search.store)
+                deidentification = open_deidentification(settings, library, patients, store)
             calibration, remarks = components.open_calibration(settings)
             reward = components.open_reward_model(settings, pool) if "self-reflection" in needed else None
             return cls(
@@ -286,7 +289,7 @@ class Pipeline:
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.deidentification is not None:
-            recipe["deidentification"] = components.describe_deidentification()
+            recipe["deidentification"] = self.deidentification.version
         if self.examples is not None:
             recipe["examples"] = components.describe_examples(self.examples.search.library)
         if self.calibration is not None:
@@ -442,7 +445,9 @@ class Pipeline:
         """Return the chat model of each role for texts about this patient, with surrogates if the settings say so."""
         if self.deidentification is None:
             return self.models
-        return components.deidentify_models(self.models, self.deidentification, patient, emit)
+        from epicrisis.deidentification.model import deidentify_models
+
+        return deidentify_models(self.models, self.deidentification.for_patient(patient), emit)
 
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None
