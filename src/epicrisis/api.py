@@ -32,6 +32,7 @@ from epicrisis.passage_search import search_passages, search_sentences
 from epicrisis.pipeline import Pipeline
 from epicrisis.privacy import local_path
 from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
+from epicrisis.record_access import open_access
 from epicrisis.remote_libraries import library_folder
 from epicrisis.settings import Settings
 from epicrisis.types import Document, Question, Ranking, SentenceRanking, SplitterName
@@ -170,7 +171,7 @@ class Library:
         `patient` is an id or a record number. Raises InputError for an empty query or an unknown patient.
         """
         checked = self._read_settings({"strategy": "rag", **settings})
-        return search_passages(checked, self._open_search(checked), query, patient)
+        return search_passages(checked, self._open_search(checked), query, patient, open_access(checked, self.path))
 
     def evidence(self, question: str, *, patient: str | None = None, **settings: Any) -> SentenceRanking:
         """Return the sentences that bear on a question, best first. `sentences` is their number. No model writes.
@@ -178,7 +179,7 @@ class Library:
         The errors are those of `search`.
         """
         checked = self._read_settings({**settings, "strategy": "evidence"})
-        return search_sentences(checked, self._open_search(checked), question, patient)
+        return search_sentences(checked, self._open_search(checked), question, patient, open_access(checked, self.path))
 
     def ask(
         self,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 from epicrisis.dates import time_range
@@ -33,6 +34,9 @@ FactKind: TypeAlias = Literal[
 ]
 FactEvent: TypeAlias = Literal["state", "start", "end", "given"]
 """What happened at the fact's time: it was measured or held, it began, it ended, or a dose was given."""
+
+Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
+"""How a value stands to its number; empty: it is the number."""
 
 FACTS = "clinical_facts"
 """The key of the facts in the metadata of documents and passages. A passage has the facts that begin in it."""
@@ -56,7 +60,7 @@ class ClinicalFact:
     """The value or dose as written: `1.8`, `positive`, `10 mg once daily`."""
     number: float | None = None
     """The value as a number, in `unit`. A value with a comparator has its bound here."""
-    comparator: Literal["", "<", "<=", ">", ">="] = ""
+    comparator: Comparator = ""
     unit: str = ""
     """The unit as a UCUM code if the source has one or it could be mapped, else as written."""
     reference_range: str = ""
@@ -74,11 +78,10 @@ class ClinicalFact:
 
 
 _NOT_STORED = frozenset({"document_id"})
-_COMPARATORS = ("", "<", "<=", ">", ">=")
 _WORDS = {
     "kind": get_args(FactKind),
     "event": get_args(FactEvent),
-    "comparator": _COMPARATORS,
+    "comparator": get_args(Comparator),
 }
 """Fields with a fixed set of values."""
 _TEXTS = frozenset(field.name for field in fields(ClinicalFact) if field.type == "str") - _NOT_STORED
@@ -90,8 +93,7 @@ def write_facts(facts: Sequence[ClinicalFact]) -> list[dict[str, Any]]:
     rows = []
     for fact in sorted(facts, key=lambda fact: fact.start):
         row = {}
-        for name, default in _STORED_FIELDS:
-            value = getattr(fact, name)
+        for (name, default), value in zip(_STORED_FIELDS, _stored_values(fact), strict=True):
             if value != default:
                 row[name] = list(value) if isinstance(value, tuple) else value
         rows.append(row)
@@ -167,3 +169,4 @@ _STORED_FIELDS = tuple(
     if field.name not in _NOT_STORED
 )
 """Names and default values; a field without a default is always stored."""
+_stored_values = attrgetter(*(name for name, _ in _STORED_FIELDS))

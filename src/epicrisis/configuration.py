@@ -109,7 +109,12 @@ def merge_tables(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str
 
 
 def _refuse_allow_remote(values: Mapping[str, Any]) -> None:
-    """Raise SettingsError if the values would let notes reach other machines. Only a flag may."""
+    """Raise SettingsError if the values would let notes reach other machines, or give a reason. Only a flag may."""
+    if "break_glass" in values:
+        raise SettingsError(
+            "setting break_glass: a reason belongs to one reading: give it with --break-glass, never in a file, "
+            "the environment or --setting: remove it there"
+        )
     if "allow_remote" in values:
         raise SettingsError(
             "setting allow_remote: it is given once for each library, with --allow-remote, never in a settings file, "

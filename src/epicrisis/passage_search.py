@@ -22,12 +22,21 @@ from epicrisis.evidence_selection import (
 )
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
+from epicrisis.record_access import RecordAccess
 from epicrisis.settings import Settings
 from epicrisis.types import Question, Ranking, Scope, SentenceRanking
 
 
-def search_passages(settings: Settings, search: LibrarySearch, query: str, patient: str | None = None) -> Ranking:
+def search_passages(
+    settings: Settings,
+    search: LibrarySearch,
+    query: str,
+    patient: str | None = None,
+    access: RecordAccess | None = None,
+) -> Ranking:
     """Return the best `settings.k` passages or notes. Remarks of the search are in `notes`.
+
+    `access` records what is read of a patient's record; without it the caller does.
 
     `patient` is an id or a record number. In a record, time expressions of the query select the notes; if nothing is
     found in them, all notes are searched. Raises InputError for an empty query, and for one that does not fit the
@@ -40,11 +49,17 @@ def search_passages(settings: Settings, search: LibrarySearch, query: str, patie
     if time.hidden and not ranking.hits:
         ranking = order_evidence(settings, scope.patient, find_evidence(settings, search.retriever, query, scope))
         notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
+    if access is not None and scope.patient is not None:
+        access.record("search", scope.patient, ranking.document_ids)
     return replace(ranking, notes=notes)
 
 
 def search_sentences(
-    settings: Settings, search: LibrarySearch, query: str, patient: str | None = None
+    settings: Settings,
+    search: LibrarySearch,
+    query: str,
+    patient: str | None = None,
+    access: RecordAccess | None = None,
 ) -> SentenceRanking:
     """Return the best `settings.sentences` sentences of the best passages. Remarks of the search are in `notes`.
 
@@ -59,6 +74,8 @@ def search_sentences(
         ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, scope)
         notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
     sentences = rank_sentences(settings, retriever.sentence_ranker, query, ranking, k)
+    if access is not None and scope.patient is not None:
+        access.record("evidence", scope.patient, [sentence.passage.document_id for sentence in sentences.sentences])
     return replace(sentences, notes=(*notes, *sentences.notes))
 
 

@@ -48,7 +48,7 @@ from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import NO_RESTRICTION, EvidenceSearch, RemoteSearch, TimeRestriction
-from epicrisis.fact_questions.fact_evidence import NO_FACTS, FactAnswer
+from epicrisis.fact_questions.fact_evidence import NO_FACTS, find_facts
 from epicrisis.library.patient_check import check_patients, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
@@ -59,6 +59,7 @@ from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_dat
 from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
 from epicrisis.protocols import ChatModel, RewardModel, Verifier
+from epicrisis.record_access import RecordAccess, open_access, watch_reading
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
@@ -87,7 +88,6 @@ WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "
 """Strategies without a library of passages; some use one of solved questions."""
 WITHOUT_SEARCH = WITHOUT_LIBRARY | {"full-context"}
 WITHOUT_MODEL = frozenset({"evidence"})
-"""Strategies without a chat model."""
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 CONCURRENT_SEARCHES, CHECKED_QUESTIONS = 2, 500
@@ -100,7 +100,6 @@ _ANSWER_SETTINGS = {
     "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route", "map_confidence", "facts",
     "deidentify",
 }
-"""Settings that influence the answers."""
 # fmt: on
 
 P = ParamSpec("P")
@@ -129,12 +128,10 @@ class Pipeline:
     rosters: Sequence[Roster] = ()
     """The patients to check questions against if there is no `search`, which has its own."""
     resources: ExitStack = field(default_factory=ExitStack)
-    """Closed with the pipeline."""
     searches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_SEARCHES))
     remote_search: RemoteSearch | None = None
-    """Searches in place of this process."""
+    access: RecordAccess | None = None
     deidentification: LibraryDeidentification | None = None
-    """Replaces identifiers in the prompts of all chat models."""
 
     @property
     def _rosters(self) -> Sequence[Roster]:
@@ -182,7 +179,10 @@ class Pipeline:
             )
             deidentification = None
             if needs_models and settings.deidentify is not None:
-                deidentification = components.open_library_deidentification(settings, library, search, rosters)
+                from epicrisis.deidentification.opening import open_deidentification
+
+                patients, store = (rosters, None) if search is None else (search.rosters, search.store)
+                deidentification = open_deidentification(settings, library, patients, store)
             calibration, remarks = components.open_calibration(settings)
             reward = components.open_reward_model(settings, pool) if "self-reflection" in needed else None
             return cls(
@@ -196,6 +196,7 @@ class Pipeline:
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
+                access=open_access(settings, library),
                 deidentification=deidentification,
                 resources=resources.pop_all(),
             )
@@ -288,7 +289,7 @@ class Pipeline:
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.deidentification is not None:
-            recipe["deidentification"] = components.describe_deidentification()
+            recipe["deidentification"] = self.deidentification.version
         if self.examples is not None:
             recipe["examples"] = components.describe_examples(self.examples.search.library)
         if self.calibration is not None:
@@ -320,9 +321,9 @@ class Pipeline:
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
-        # An endpoint tells its window while the search runs.
         async with ask_ahead(self.settings, self.models):
-            answer = await self._answer(question, scope, overrides, emit)
+            with watch_reading(self.access if reads_record else None, "ask", scope.patient, emit) as watched:
+                answer = await self._answer(question, scope, overrides, watched)
         if scope.patient is None or not reads_record:
             return answer
         if self.search is not None and answer.citations:
@@ -340,18 +341,20 @@ class Pipeline:
             emit(Notice("timeline", line))
         name = self._strategy(overrides)
         withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
-        watch, passages = watch_passages(emit)
+        (watch, passages), has_patient = watch_passages(emit), scope.patient is not None
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, facts.add_to_context(context))
             answer = facts.add_statement(add_document_studies(answer, passages.values()))
             answer = withhold_unverified(answer) if withhold else answer
             answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context)
-            conflicts = find_conflicts(answer, passages, is_record=scope.patient is not None)
-            return facts.cite(replace(answer, conflicts=conflicts))
+            return facts.cite(replace(answer, conflicts=find_conflicts(answer, passages, is_record=has_patient)))
 
         context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
-        facts = await self._compute_facts(question, context, overrides)
+        is_on = self.settings.facts if overrides.facts is None else overrides.facts
+        fetch = partial(self._search, EvidenceSearch.fetch_record, scope)
+        has_library = name not in WITHOUT_LIBRARY and self.search is not None
+        facts = await find_facts(question, context, fetch) if is_on and has_library else NO_FACTS
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -363,16 +366,6 @@ class Pipeline:
         # Both attempts share one deadline.
         again = await ask(replace(record_context, deadline=context.deadline))
         return replace(again, narrowing="lifted")
-
-    async def _compute_facts(self, question: Question, context: Context, overrides: RunOverrides) -> FactAnswer:
-        """Return what the structured entries of the patient's record say about the question."""
-        is_on = self.settings.facts if overrides.facts is None else overrides.facts
-        scope, no_library = context.scope, self._strategy(overrides) in WITHOUT_LIBRARY or self.search is None
-        if not is_on or no_library or scope.patient is None:
-            return NO_FACTS
-        from epicrisis.fact_questions.fact_answer import answer_from_facts  # its patterns compile slowly
-
-        return await answer_from_facts(question, context, lambda: self._search(EvidenceSearch.fetch_record, scope))
 
     async def _check_claims(self, answer: Answer, context: Context) -> Answer:
         """Return the answer with its claims checked, as the settings `check` and `unsupported` say."""
@@ -452,7 +445,9 @@ class Pipeline:
         """Return the chat model of each role for texts about this patient, with surrogates if the settings say so."""
         if self.deidentification is None:
             return self.models
-        return components.deidentify_models(self.models, self.deidentification, patient, emit)
+        from epicrisis.deidentification.model import deidentify_models
+
+        return deidentify_models(self.models, self.deidentification.for_patient(patient), emit)
 
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None

@@ -304,10 +304,7 @@ class Settings(_Table):
         True, "Restrict notes by time expressions of a question (first, latest, during the second stay).", omit=True
     )
     facts: bool = _key(
-        True,
-        "Compute answers about structured entries of a record: values, medication, problems, allergies. Experiments "
-        "leave it out unless this is set.",
-        omit=False,
+        True, "Compute answers about structured entries of a record. Experiments leave it out unless set.", omit=False
     )
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     citing: CitingMode = _key(
@@ -387,6 +384,7 @@ class Settings(_Table):
         "Let the notes of a library reach other machines. Recorded in the library's folder. Only as a flag: in a file "
         "or the environment it would apply to every library.",
     )
+    break_glass: str | None = _key(None, "Why you read this record, for the access log. Only as a flag.", "text")
     deidentify: float | None = _key(
         None,
         "Replace identifiers in prompts by surrogates, and restore them in replies, if the measured recall is at least "

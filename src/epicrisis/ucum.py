@@ -10,7 +10,7 @@ Conversion is done by ucumvert and pint, which are loaded at the first conversio
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 _PER_MINUTE = (
@@ -96,6 +96,7 @@ for _code, _names in (
     ("m2", "m2"),
 ):
     _PARTS |= dict.fromkeys(_names.split(), _code)
+_CODES = frozenset((*_SPELLINGS.values(), *_PARTS.values()))
 _ANNOTATION = re.compile(r"\{[^{}]*\}")
 _COUNTED = frozenset(("{beats}", "{breaths}", "{cells}", "{count}", "{counts}", "{#}"))
 """Annotations that do not change what is measured."""
@@ -107,9 +108,13 @@ _LARGE_NUMBER = re.compile(r"\d{4}")
 _INTERNATIONAL = re.compile(r"\[iU\]|\[IU\]")
 
 
+@lru_cache(maxsize=4096)
 def to_ucum(text: str) -> str:
     """Return the UCUM code of a unit as hospitals write it, or an empty string if it is not known."""
-    spelling = "".join(text.split()).lower()
+    spelling = "".join(text.split())
+    if spelling in _CODES:
+        return spelling
+    spelling = spelling.lower()
     if spelling in _SPELLINGS:
         return _SPELLINGS[spelling]
     parts = [_PARTS.get(part, "") for part in spelling.split("/")]

@@ -271,3 +271,14 @@ def test_table_with_identities_registers_patients(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="another birth date") as refused:
         add_table()
     assert not any(secret in refused.value.message.replace(str(tmp_path), "") for secret in SECRETS)
+
+
+def test_resource_deleted_by_the_server_deletes_its_note(tmp_path: Path) -> None:
+    ward = tmp_path / "ward"
+    add(ward, bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin."), note("d2", "Heparin.")))
+    deleted = {"request": {"method": "DELETE", "url": "DocumentReference/d1"}}
+    (tmp_path / "deleted.ndjson").write_text(
+        json.dumps({"resourceType": "Bundle", "type": "transaction", "entry": [deleted]}) + "\n"
+    )
+    assert add(ward, tmp_path / "deleted.ndjson").deleted == 1
+    assert [patient.notes for patient in patients(ward)] == [1]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from epicrisis.access_log import build_entry
 from epicrisis.cli.app import app
 from epicrisis.library.library import LibraryStore
-from epicrisis.server.access_log import build_entry
 from epicrisis.server.state import open_state, state_folder
 from epicrisis.testing.stores import build_stored_document
 from epicrisis.types import Scope

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.access_log import build_entry
 from epicrisis.answers import Answer
 from epicrisis.errors import InputError, LibraryError, SettingsError
 from epicrisis.remote_libraries import find_address
-from epicrisis.server.access_log import build_entry
 from epicrisis.server.errors import NotFound, StateUnavailable, StateUncertain
 from epicrisis.server.job_models import JobBody, JobFile, JobTaken
 from epicrisis.server.page.stored_answers import AnswerStore

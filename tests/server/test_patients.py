@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from epicrisis.access_log import NAME, AccessLog, verify_log
 from epicrisis.errors import SettingsError, StorageError
-from epicrisis.server.access_log import NAME, AccessLog, verify_log
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel
@@ -223,8 +223,16 @@ def test_changed_removed_and_moved_entries_are_detected(tmp_path: Path) -> None:
         path.write_text("".join(changed))
         assert verify_log(path).fault is not None
     path.write_text("".join(lines[:3]))
+    assert "cut off" in str(verify_log(path).fault)
+    state_end(path, lines[2])
     assert verify_log(path).fault is None
     assert verify_log(path, json.loads(lines[4])["hash"]).fault is not None
+
+
+def state_end(path: Path, line: str) -> None:
+    """Write the neighbour of the log that states its last entry."""
+    entry = json.loads(line)
+    path.with_suffix(".head").write_text(json.dumps({"number": entry["number"], "hash": entry["hash"]}))
 
 
 @pytest.mark.parametrize("end", [1, 40, -1])
@@ -232,6 +240,7 @@ def test_log_cut_by_kill_continues(end: int, tmp_path: Path) -> None:
     path = tmp_path / NAME
     lines = write_entries(path, 3)
     path.write_text("".join(lines[:2]) + lines[2][:end])
+    state_end(path, lines[1])
     write_entries(path, 2)
     assert verify_log(path).fault is None
     assert verify_log(path).entries == (5 if end == -1 else 4)

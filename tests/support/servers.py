@@ -18,6 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.applications import Starlette
 
+from epicrisis.access_log import NAME
 from epicrisis.components import LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.corpus.reader_base import ReaderItem
@@ -26,7 +27,6 @@ from epicrisis.library.patients import Roster, holds_patients
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.server.access_log import NAME
 from epicrisis.server.resources import OpenLibrary, Resources, list_strategies
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.encoders import HashingEncoder

@@ -60,7 +60,7 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "patient": (
         LIBRARIES,
         "Show one patient's record, summarize it, or forget it.",
-        {"show": "patient.show", "summary": "patient.summary", "forget": "patient.forget"},
+        {"show": "patient.show", "summary": "patient.summary", "forget": "patient_forget.forget"},
     ),
     "grade": (
         EVALUATE,
@@ -99,7 +99,11 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
         "Add, list and remove users of the server.",
         {"add": "users.add", "list": "users.list_users", "remove": "users.remove"},
     ),
-    "audit": (SERVER, "Verify the access log of the server.", {"verify": "users.verify"}),
+    "audit": (
+        SERVER,
+        "Show and verify the access log of a library or of the server.",
+        {"verify": "audit.verify", "show": "audit.show"},
+    ),
     "models": (
         MODELS,
         "List, download and recommend models.",

@@ -333,6 +333,7 @@ def search(
     from epicrisis.cli.search_output import check_search_file, describe_search, show_search, write_search_file
     from epicrisis.components import open_library_search
     from epicrisis.passage_search import search_passages
+    from epicrisis.record_access import open_access
 
     if query == "-":
         query = read_standard_input()
@@ -344,7 +345,7 @@ def search(
         _check_citing(json=json, quiet=False, file=None)
     settings = flags.settings({"strategy": "rag"})
     with open_library_search(settings, library) as evidence:
-        ranking = search_passages(settings, evidence, query, patient)
+        ranking = search_passages(settings, evidence, query, patient, open_access(settings, library))
     if json:
         show_json(describe_search(ranking, query))
     else:

@@ -24,7 +24,7 @@ from typer import Option
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import LOCAL, Json
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.errors import ModelMissing, SettingsError
+from epicrisis.errors import InputError, ModelMissing, SettingsError
 from epicrisis.printable import count_noun
 from epicrisis.privacy import TELEMETRY_OFF, parse_host, remote_host, strip_secrets
 
@@ -37,6 +37,8 @@ PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllama
 DECLARED = ("context_tokens", "json_schema", "option_logprobs")
 """Properties of a model that the settings may declare; else they are found out at the first call."""
 
+_NAMED_FILES = 10
+"""Files with too many rights that are named."""
 PIP_DEFAULT = "pip's default index"
 
 
@@ -44,6 +46,7 @@ PIP_DEFAULT = "pip's default index"
     *LOCAL,
     examples=[
         "epicrisis doctor --local-only",
+        "epicrisis doctor --library ~/ward",
         "epicrisis doctor --cluster http://server-1:8080 --cluster postgresql://ward_app@db.example.org/hospital",
     ],
 )
@@ -57,6 +60,15 @@ def doctor(
             metavar="URL",
             help="Check this server (http://HOST:PORT), library (postgresql://..., s3://...) or cluster of Ray "
             "(ray://HOST:PORT) instead, and the models of the settings (repeatable). Contacts them.",
+        ),
+    ] = None,
+    library: Annotated[
+        list[Path] | None,
+        Option(
+            "--library",
+            metavar="FOLDER",
+            help="Also check how this library is protected: encryption at rest, and files that other users can read "
+            "(repeatable).",
         ),
     ] = None,
     json: Json = False,
@@ -76,7 +88,7 @@ def doctor(
         # If only local_only forbids these settings, the complete list helps more than the first line.
         settings = flags.settings({"local_only": False}).model_copy(update={"local_only": True})
         refusal = error
-    report = examine(settings)
+    report = {**examine(settings), "protection": _examine_protection(settings, library or ())}
     if json:
         show_json(report)
     else:
@@ -150,6 +162,21 @@ def examine(settings: Settings) -> dict[str, Any]:
         "telemetry_off": sorted(TELEMETRY_OFF),
         "written": file_rows,
     }
+
+
+def _examine_protection(settings: Settings, libraries: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return how the folders with patients' texts are protected: those of these libraries and of the server."""
+    from epicrisis.operations.storage_protection import check_encryption, list_open_files
+
+    rows: list[dict[str, Any]] = []
+    server = settings.home / "server"
+    for folder in (*libraries, *([server] if server.is_dir() else [])):
+        path = folder.expanduser()
+        if not path.is_dir():
+            raise InputError(f"{folder} is no folder: give the folder of a library")
+        state = check_encryption(path)
+        rows.append({"folder": str(path), "encryption": state, "open_files": list_open_files(path)})
+    return rows
 
 
 def _version(name: str) -> str | None:
@@ -276,6 +303,21 @@ def _show(report: dict[str, Any]) -> None:
     for row in report["written"]:
         mode = row["mode"] or "does not exist yet, will be 0600"
         say(f"  {row['what']:<7} {row['path']} ({mode}): {row['holds']}")
+    _show_protection(report["protection"])
+
+
+def _show_protection(rows: Sequence[dict[str, Any]]) -> None:
+    for row in rows:
+        state = row["encryption"]
+        answer = "could not tell" if state.answer == "unknown" else state.answer
+        say(f"{row['folder']}: encryption at rest: {answer} ({state.reason})")
+        open_files = row["open_files"]
+        if not open_files:
+            say("  only its owner can read its files")
+            continue
+        say(f"  other users may read {len(open_files)} of its files and folders; run chmod -R go= on it:")
+        for name in open_files[:_NAMED_FILES]:
+            say(f"    {name}")
 
 
 def _refused(row: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from epicrisis.cli.command import command, fail
-from epicrisis.cli.library_documents import find_file_documents
+from epicrisis.cli.library_documents import find_file_documents, record_reading
 from epicrisis.cli.options import Json, LibraryPath, parse_library
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.run_progress import confirm
@@ -81,6 +81,8 @@ def patients(library: LibraryPath, json: Json = False) -> None:
 
     with LibraryStore.open(library) as store:
         records = tuple(Roster(store).patients().values())
+    if records:
+        record_reading(library, "patients", None)
     if json:
         show_json(records)
         return

@@ -27,6 +27,7 @@ _SHOWN_ELSEWHERE = frozenset(("authors", "pages", "sections", "journal_abbreviat
 _NAMED_IDS = 10
 """Documents named when a prefix fits several."""
 _Limit = Annotated[int, Option("--limit", min=1, help="Most files or documents to list.")]
+BreakGlass = Annotated[str | None, Option("--break-glass", help="Why you read this record, for the access log.")]
 _File = Annotated[Path | None, Option("--file", help="List the documents of this file.")]
 
 
@@ -54,6 +55,10 @@ def list_contents(
     with LibraryStore.open(library) as store:
         if documents or file is not None or patient is not None:
             data, lines = _list_documents(store, file, patient, limit)
+            if patient is not None:
+                owners = {row["patient"] for row in data["documents"]}
+                for owner in owners:
+                    record_reading(library, "list", owner, [row["id"] for row in data["documents"]])
         else:
             data, lines = _list_files(store, limit)
     if json:
@@ -166,6 +171,7 @@ def show(
     library: LibraryPath,
     document: Annotated[str, Argument(metavar="ID", help="Id of a document, or a beginning that no other id has.")],
     patient: Patient = None,
+    break_glass: BreakGlass = None,
     json: Json = False,
 ) -> None:
     """Show one document: reference, links, the file it came from, metadata and text.
@@ -178,6 +184,8 @@ def show(
     with LibraryStore.open(library) as store:
         passages = _find_document(store, document, _build_scope(store, patient))
         origin = store.origins([passages[0].document_id]).get(passages[0].document_id)
+    if passages[0].patient is not None:
+        record_reading(library, "show", passages[0].patient, [passages[0].document_id], break_glass)
     content = restore_document(passages)
     if json:
         data = {
@@ -276,6 +284,7 @@ def export(
     all_patients: Annotated[
         bool, Option("--all-patients", help="Export literature and the notes of every patient.")
     ] = False,
+    break_glass: BreakGlass = None,
     deidentify: Annotated[
         float | None,
         Option("--deidentify", metavar="RECALL", help="Replace identifiers, if the measured recall is at least this."),
@@ -296,6 +305,9 @@ def export(
         raise InputError("--json describes the file that was written: name one with -o")
     with LibraryStore.open(library) as store:
         scope = _build_scope(store, patient)
+        if patient is not None or all_patients:
+            for owner, ids in _list_notes(store, scope.patient).items():
+                record_reading(library, "export", owner, ids, break_glass)
         documents: Iterable[Document] = export_documents(
             store, _choose_passages(scope.patient, all_patients=all_patients)
         )
@@ -354,6 +366,27 @@ def _write_documents(documents: Iterable[Document], output: Path | None) -> int:
             file.write(to_json_line(document) + "\n")
             count += 1
     return count
+
+
+def record_reading(
+    library: Path, action: str, patient: str | None, documents: Sequence[str] = (), reason: str | None = None
+) -> None:
+    """Write to the access log of a library what is shown of a patient's record. Raises StorageError."""
+    from epicrisis.configuration import load_settings
+    from epicrisis.record_access import open_record_access
+
+    open_record_access(library, load_settings().home, reason).record(action, patient, documents)
+
+
+def _list_notes(store: LibraryStore, patient: str | None) -> dict[str, list[str]]:
+    """Map this patient, or all patients, to the ids of their notes."""
+    from epicrisis.library.passage_table import sql_in
+
+    condition = "patient IS NOT NULL" if patient is None else sql_in("patient", [patient])
+    notes: dict[str, list[str]] = {}
+    for row in store.open_table().rows(["patient", "document_id"], f"({condition}) AND ordinal = 0"):
+        notes.setdefault(row["patient"], []).append(row["document_id"])
+    return notes
 
 
 def _choose_passages(patient: str | None, *, all_patients: bool) -> Callable[[Passage], bool]:

@@ -172,9 +172,18 @@ DEIDENTIFY = _setting(
     metavar="RECALL",
 )
 
+BREAK_GLASS = _setting(
+    "--break-glass",
+    "break_glass",
+    str | None,
+    SETTINGS,
+    "Why you read this patient's record, for the access log.",
+    metavar="REASON",
+)
+
 LOCAL = (SETTING, CONFIG, LOCAL_ONLY)
 """Options of commands that may reach other machines, but read no patient's notes."""
 COMMON = (*LOCAL, ALLOW_REMOTE)
-SEARCH = (BY, K, PREFER, AS_OF, *COMMON)
+SEARCH = (BY, K, PREFER, AS_OF, BREAK_GLASS, *COMMON)
 ANSWER = (STRATEGY, MODEL, SEED, *BUDGET, *SEARCH, DEIDENTIFY)
 GRADER = (MODEL, SEED, *BUDGET, *COMMON)

@@ -1,4 +1,4 @@
-"""`epicrisis users` and `epicrisis audit`: who may use the server, and whether its access log is complete."""
+"""`epicrisis users`: who may use the server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from epicrisis.cli.command import command, fail
+from epicrisis.cli.command import command
 from epicrisis.cli.options import Json
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import InputError
@@ -88,24 +88,3 @@ def remove(name: _Name, folder: ServerFolder = None, json: Json = False) -> None
         show_json({"removed": name})
     else:
         say(f"{name} was removed")
-
-
-@command(examples=["epicrisis audit verify", "epicrisis audit verify --head 3f79..."])
-def verify(
-    folder: ServerFolder = None,
-    head: Annotated[
-        str | None, Option("--head", help="Hash of an entry that was noted before: detects that the end was cut off.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Verify that no entry of the access log was changed, removed or moved. Note the printed hash elsewhere."""
-    from epicrisis.server.state import open_state
-
-    log = open_state(server_folder(folder)).log
-    result = log.verify(head)
-    if json:
-        show_json(result)
-    if result.fault is not None:
-        fail(f"{log.name}: {result.fault}")
-    if not json:
-        say(f"{result.entries} entries, complete; the last has the hash {result.head}")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus.ccda_narrative import narrative_lines
+from epicrisis.corpus.embedded_files import read_embedded
 from epicrisis.corpus.hl7_values import format_identifier, identifier_system, iso_time
 from epicrisis.corpus.xml_text import BrokenXML, parse_stream
 
@@ -72,7 +73,7 @@ class ClinicalDocument:
     type: str = ""
     title: str = ""
     time: str = ""
-    author: str = ""
+    authors: tuple[str, ...] = ()
     version_set: str = ""
     version: int = 0
     replaces: tuple[str, ...] = ()
@@ -152,7 +153,7 @@ def _read_document(root: _Element) -> ClinicalDocument:
         type=_document_type(root),
         title=_text(root.find("title")),
         time=iso_time(_attribute(root.find("effectiveTime"), "value")),
-        author="; ".join(dict.fromkeys(filter(None, map(_describe_author, root.iterfind("author"))))),
+        authors=tuple(dict.fromkeys(filter(None, map(_describe_author, root.iterfind("author"))))),
         version_set=_join_id(root.find("setId")),
         version=int(version) if version.isascii() and version.isdecimal() else 0,
         replaces=replaces,
@@ -193,7 +194,7 @@ def _person_name(name: _Element) -> str:
 
 
 def _describe_author(author: _Element) -> str:
-    """Return `Ada Byron, Cardiology`, or the name of the software."""
+    """Return `Ada Byron (Cardiology)`, or the name of the software."""
     person = author.find("assignedAuthor/assignedPerson/name")
     name = "" if person is None else _person_name(person)
     if not name:
@@ -201,7 +202,7 @@ def _describe_author(author: _Element) -> str:
         for kind in ("softwareName", "manufacturerModelName"):
             name = name or _text(None if device is None else device.find(kind))
     role = _attribute(author.find("assignedAuthor/code"), "displayName")
-    return ", ".join(filter(None, (name, role if name else "")))
+    return f"{name} ({role})" if name and role else name
 
 
 def _document_type(root: _Element) -> str:
@@ -316,8 +317,6 @@ def _write_section(section: _Element, path: tuple[str, ...], text: _DocumentText
 
 def _write_media(element: _Element, path: tuple[str, ...], text: _DocumentText) -> None:
     """Write the text of an embedded file, or a remark if it cannot be read."""
-    from epicrisis.corpus.embedded_files import detect_embedded, read_embedded
-
     kind = element.get("mediaType") or "text/plain"
     content = "".join(_all_text(element))
     if not content.strip():
@@ -325,10 +324,7 @@ def _write_media(element: _Element, path: tuple[str, ...], text: _DocumentText) 
         text.remarks.append(f"a file ({kind}) that is named but not embedded" if address is not None else "no content")
         return
     try:
-        data = _decode_media(element, content)
-        if detect_embedded(data, kind) == "ccda":
-            raise ValueError("a C-CDA document within another; save it as a file of its own")
-        embedded = read_embedded(data, kind)
+        embedded = read_embedded(_decode_media(element, content), kind)
     except ValueError as error:
         text.remarks.append(f"an embedded file ({kind}): {error}")
         return

@@ -126,6 +126,10 @@ def read_header(path: Path) -> tuple[list[str], str]:
             raw = file.readline(_PIECE_BYTES).removeprefix(_BOM)
     except reader_base.READ_ERRORS as error:
         raise InputError(f"{shown_path}: {reader_base.describe_read_error(error)}") from error
+    if raw.startswith(b"PAR1"):
+        raise InputError(
+            f"{shown_path}: a Parquet file with other columns than the tables that are read; save it as CSV"
+        )
     if b"\0" in raw:
         raise InputError(f"{shown_path}: its first line has NUL characters; if it is UTF-16: iconv -f UTF-16 -t UTF-8")
     if raw.startswith(b"PK\x03\x04"):
@@ -194,7 +198,8 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
             lines.begin_row()
             for cells in reader:
                 if cells:
-                    embedded = layout.find_embedded_row(cells)
+                    has_more_lines = lines.number > lines.first
+                    embedded = layout.find_embedded_row(cells) if has_more_lines else None
                     if embedded is not None:
                         reason = (
                             f"line {lines.first + embedded} has the form of a row but is within quotes of the row of "
@@ -203,7 +208,6 @@ def _parse_rows(path: Path, layout: CsvLayout) -> Iterator[_ReadRow]:
                         )
                         yield _ReadRow(reader_base.skip(path, f"after line {lines.first - 1}", reason), lines.first)
                         return
-                    has_more_lines = lines.number > lines.first
                     # Delimiters were read as quoted text, or a quote as part of the patient id.
                     too_few = has_more_lines and len(cells) < layout.columns
                     if too_few or (len(cells) > layout.patient and '"' in cells[layout.patient]):

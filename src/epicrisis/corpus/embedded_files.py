@@ -1,9 +1,9 @@
-"""Read files that are embedded in records as bytes: PDF, RTF and other office files, HTML, C-CDA, and text.
+"""Read files that are embedded in records as bytes: PDF, RTF and other office files, HTML, and text.
 
     text = read_embedded(data, "application/pdf")
 
 The beginning of the data decides on its format, because the declared type is often wrong. Call this only in the child
-process of `sandbox`; elsewhere call `sandbox.read_embedded`.
+process of `sandbox`, except for plain text; elsewhere call `sandbox.read_embedded`.
 """
 
 from __future__ import annotations
@@ -57,13 +57,10 @@ def read_embedded(data: bytes, content_type: str = "") -> EmbeddedText:
         return _read_file(data, format)
     if format == "html":
         result = EmbeddedText(html.page_text(data))
-    elif format == "ccda":
-        from epicrisis.corpus.ccda import read_clinical_document
-
-        document = read_clinical_document(data)
-        result = EmbeddedText(document.text, document.headings, document.remarks)
     elif format == "text":
         result = EmbeddedText(_decode(data, content_type))
+    elif format == "ccda":
+        raise ValueError("a C-CDA document within another; save it as a file of its own")
     else:
         raise ValueError(f"{format}, which is not read; export its text, or save it as PDF")
     if not result.text.strip():

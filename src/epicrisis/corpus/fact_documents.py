@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +31,9 @@ from epicrisis.temporary_folders import TemporaryFolder
 from epicrisis.types import Document
 from epicrisis.ucum import to_ucum
 
+_FIELDS = tuple(field.name for field in fields(ClinicalFact))
+_FACT_VALUES = attrgetter(*_FIELDS)
+_CODES = _FIELDS.index("codes")
 _PREFIX = "epicrisis-facts-"
 _BATCH = 5_000
 """Rows written together."""
@@ -265,11 +269,10 @@ def _line_order(entry: FactEntry) -> str:
 
 
 def _pack(entry: FactEntry) -> list[Any]:
-    (row,) = write_facts([entry.fact])
-    return [row, entry.since, entry.written_unit, entry.remark, entry.written_time]
+    return [_FACT_VALUES(entry.fact), entry.since, entry.written_unit, entry.remark, entry.written_time]
 
 
 def _unpack(values: list[Any]) -> FactEntry:
     row, *texts = values
-    fact = ClinicalFact(**{**row, "codes": tuple(row.get("codes", ()))})
-    return FactEntry(fact, *texts)
+    row[_CODES] = tuple(row[_CODES])
+    return FactEntry(ClinicalFact(*row), *texts)

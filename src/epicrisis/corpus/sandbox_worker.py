@@ -96,7 +96,10 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
 
 
 def _read_embedded(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
-    return {"embedded": _guard_parser(lambda: asdict(embedded_files.read_embedded(data, request["type"])))}
+    if embedded_files.detect_embedded(data, request["type"]) != "ccda":
+        return {"embedded": _guard_parser(lambda: asdict(embedded_files.read_embedded(data, request["type"])))}
+    document = _guard_parser(lambda: ccda.read_clinical_document(data))
+    return {"embedded": {name: getattr(document, name) for name in ("text", "headings", "remarks")}}
 
 
 def _read_ccda(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:

@@ -8,23 +8,29 @@ Every step can be repeated, so a removal that was killed continues when it is ca
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE
-from epicrisis.library import library_parts
+from epicrisis.library import library_parts, word_index
+from epicrisis.library.checksums import list_current_files
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.inventory import LibraryInventory
+from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import sql_in
 from epicrisis.library.patient_identities import forget_identities
+from epicrisis.library.remote_store import is_in_database, load_database_engine
 from epicrisis.library.skipped_items import SKIPPED_FILE
 from epicrisis.privacy import open_private
 
 LINE_FILES = (REMOVAL_LOG_FILE, f"{REMOVAL_LOG_FILE}.new", f"{REMOVAL_LOG_FILE}.joined", SKIPPED_FILE)
 """Files of a library whose lines may quote or name documents."""
 _BATCH = 5_000
+_SEGMENT_DIGITS = 32
+"""Length of the id of a segment in the names of its files."""
 
 
 def find_documents(store: LibraryStore, patients: Sequence[str]) -> list[str]:
@@ -58,7 +64,37 @@ def remove_records(
         inventory.forget_traces(documents, is_theirs)
     for name in LINE_FILES:
         filter_lines(store.path / name, lambda line: not is_theirs(line))
-    store.purge(on_step)
+    if is_in_database(store.path):
+        on_step("writing the tables anew")
+        load_database_engine().rewrite_tables(store.path)
+    else:
+        store.purge(on_step)
+
+
+def find_remnants(store: LibraryStore) -> list[str]:
+    """Return what the files of a library may still hold of deleted documents, empty after `remove_records`.
+
+    The files of LanceDB and of the word index are compressed, so that a search of their bytes proves nothing.
+    """
+    if is_in_database(store.path):
+        return []
+    remnants: list[str] = []
+    table = store.open_table()
+    if isinstance(table, LanceTable):
+        if len(table.lance.list_versions()) > 1:
+            remnants.append(f"{table.name} has earlier versions")
+        data = {path.relative_to(store.path).as_posix() for path in (store.path / table.name / "data").rglob("*.lance")}
+        if data - list_current_files(store.path):
+            remnants.append(f"{table.name} has files that are not in use")
+    meta = json.loads((store.path / word_index.NAME / word_index.META).read_bytes())
+    if any(segment.get("deletes") for segment in meta["segments"]):
+        remnants.append(f"{word_index.NAME} has deleted entries")
+    segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
+    for path in (store.path / word_index.NAME).iterdir():
+        stem = path.name.partition(".")[0]
+        if len(stem) == _SEGMENT_DIGITS and stem not in segments:
+            remnants.append(f"{word_index.NAME}/{path.name} is not in use")
+    return remnants
 
 
 def filter_lines(path: Path, is_kept: Callable[[str], bool]) -> int:

@@ -11,9 +11,10 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from epicrisis.access_log import AccessLog, AccessOutcome
 from epicrisis.errors import InputError
 from epicrisis.library.patient_check import resolve_patient
-from epicrisis.server.access_log import AccessLog, AccessOutcome
+from epicrisis.record_access import find_log
 from epicrisis.server.errors import AccessDenied, NotFound
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import Caller
@@ -27,7 +28,7 @@ AccessReason = Annotated[
 
 
 class AccessControl:
-    """Checks who may read what, and writes to the access log what was read and what was refused."""
+    """Checks who may read what, and writes to the access logs of server and library what was read and refused."""
 
     def __init__(self, log: AccessLog | None = None) -> None:
         self._log = log
@@ -67,9 +68,26 @@ class AccessControl:
     ) -> None:
         """Write to the access log what was read, or refused, of a library of notes, if it is one."""
         if library.holds_patients and self._log is not None:
-            await self._log.record(
-                caller.log_name, action, library.name, patient, documents, reason, user_id=caller.owner, outcome=outcome
-            )
+            for log in (self._log, _find_library_log(library)):
+                if log is not None:
+                    await log.record(
+                        caller.log_name,
+                        action,
+                        library.name,
+                        patient,
+                        documents,
+                        reason,
+                        user_id=caller.owner,
+                        outcome=outcome,
+                    )
+
+
+def _find_library_log(library: OpenLibrary) -> AccessLog | None:
+    """Return the log that the library shares with the command line, None for a store of another package."""
+    search = library.pipeline.search
+    if search is None or search.has_own_store:
+        return None
+    return find_log(search.library.path, library.pipeline.settings.home)
 
 
 def check_access(caller: Caller, library: OpenLibrary, patient: str | None, reason: str | None = None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from epicrisis.evaluation.runs.jsonl_store import append_line, read_lines
+from epicrisis.json_lines import append_line, read_lines
 from epicrisis.privacy import open_private
 
 

@@ -12,7 +12,7 @@ from epicrisis.privacy import HAS_OWNERS, OWNER_ONLY, restrict_to_owner
 
 _LOGGER = logging.getLogger("epicrisis.server")
 _FOLDERS = frozenset({"answers", "jobs", "reviews"})
-_FILES = ("users.", "access.jsonl", "identity-provider.")
+_FILES = ("users.", "access.", "identity-provider.")
 """How the names of the server's files begin; locks and files that are being replaced have other endings."""
 
 

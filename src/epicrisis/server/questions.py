@@ -15,11 +15,12 @@ from typing import Annotated, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from epicrisis.answers import Answered, Event, ModelCalled, Retrieved, SentencesSelected
+from epicrisis.access_log import AccessLog
+from epicrisis.answers import Answered, Event, ModelCalled
 from epicrisis.api import build_question
 from epicrisis.pipeline import Pipeline
+from epicrisis.record_access import list_documents
 from epicrisis.server.access import AccessControl, AccessReason
-from epicrisis.server.access_log import AccessLog
 from epicrisis.server.errors import ServerBusy, ShuttingDown, TooManyRequests, log_failure
 from epicrisis.server.hidden_paths import hide_in_event
 from epicrisis.server.metrics import Metrics
@@ -217,15 +218,3 @@ class Questions:
     async def _record(self, inquiry: Inquiry, documents: Sequence[str]) -> None:
         patient = inquiry.question.patient
         await self.access.record(inquiry.caller, "ask", inquiry.library, patient, documents, inquiry.reason)
-
-
-def list_documents(event: Event) -> Sequence[str]:
-    """Return the documents whose text an event shows for the first time."""
-    if isinstance(event, Retrieved):
-        documents, tops = event.ranking.document_ids, event.ranking.tops
-    elif isinstance(event, SentencesSelected):
-        documents, tops = tuple(sentence.document_id for sentence in event.sentences), event.tops
-    else:
-        return ()
-    # The titles of the first documents of each search are shown, also of those that are not read.
-    return documents if tops is None else tuple(dict.fromkeys((*documents, *tops.titles)))

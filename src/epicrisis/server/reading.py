@@ -13,6 +13,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field
 
+from epicrisis.access_log import AccessLog
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.library.passage_lookup import read_document_passages
@@ -22,7 +23,6 @@ from epicrisis.passage_search import search_passages, search_sentences
 from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.record_context import rank_record, restore_notes
 from epicrisis.server.access import AccessControl, AccessReason
-from epicrisis.server.access_log import AccessLog
 from epicrisis.server.errors import NotFound
 from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, LibraryName, PatientId
 from epicrisis.server.request_body import RequestBody

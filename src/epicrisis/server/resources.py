@@ -154,7 +154,10 @@ class Resources:
                 logged = settings if not open_libraries else settings.model_copy(update={"log": None})
                 pipeline = Pipeline.open(logged, folder, strategies, notices, pool)
                 stack.push_async_callback(pipeline.aclose)
-                pipeline = replace(pipeline, settings=pipeline.settings.model_copy(update={"log": settings.log}))
+                # The server has an access log of its own, see `AccessControl`.
+                pipeline = replace(
+                    pipeline, access=None, settings=pipeline.settings.model_copy(update={"log": settings.log})
+                )
                 # Of a store of another package, literature alone is read: it cannot say which patients it holds.
                 has_notes = settings.store is None and holds_patients(folder)
                 open_libraries[name] = OpenLibrary(name, pipeline, has_notes, strategies)

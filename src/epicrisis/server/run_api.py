@@ -10,12 +10,12 @@ from fastapi import APIRouter
 from fastapi import Path as PathParameter
 from starlette.responses import HTMLResponse
 
+from epicrisis.access_log import AccessLog, AccessOutcome, build_entry
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments.run_findings import read_findings
-from epicrisis.evaluation.runs.jsonl_store import read_lines
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, RunManifest, read_manifest
+from epicrisis.json_lines import read_lines
 from epicrisis.report.page import render_page
-from epicrisis.server.access_log import AccessLog, AccessOutcome, build_entry
 from epicrisis.server.api import PREFIX, DataResponse
 from epicrisis.server.errors import NotFound
 from epicrisis.server.users import Caller, CurrentCaller

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from epicrisis.access_log import NAME as ACCESS_LOG
+from epicrisis.access_log import AccessLog
 from epicrisis.errors import InputError
 from epicrisis.remote_libraries import find_address, library_folder, parse_parameters
-from epicrisis.server.access_log import NAME as ACCESS_LOG
-from epicrisis.server.access_log import AccessLog
 from epicrisis.server.users import USERS_FILE, UserStore
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from epicrisis.corpus.reader_base import (
     check_file,
     printable_path,
 )
-from epicrisis.corpus.readers import detect_format, read_sources
+from epicrisis.corpus.readers import NOTE_FORMATS, detect_format, read_sources
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, check_vectors
 from epicrisis.library.ingest_batches import IngestProgress, IngestReport
@@ -36,7 +36,6 @@ from epicrisis.types import Document
 
 NO_NOTES = "notes of patients are not taken as uploads: add them with `epicrisis library add`"
 _PDF = ".pdf"
-_NOTE_FORMATS = frozenset({"notes", "fhir"})
 
 
 class ImportCancelled(Exception):
@@ -156,7 +155,7 @@ class UploadImport:
             path = self._find_path(file)
             try:
                 check_file(path)
-                if detect_format(path) in _NOTE_FORMATS:
+                if detect_format(path) in NOTE_FORMATS:
                     yield Skipped(file.name, "", NO_NOTES)
                     continue
                 items = read_sources([path], names={path: file.name}, with_origins=True)

@@ -22,11 +22,11 @@ from typing import Literal, TypeAlias
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from epicrisis.access_log import AccessLog
 from epicrisis.errors import EpicrisisError, StorageError
 from epicrisis.printable import printable
 from epicrisis.privacy import open_private
 from epicrisis.server.access import AccessControl
-from epicrisis.server.access_log import AccessLog
 from epicrisis.server.concurrency import finish_in_thread
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, NotFound, ServerBusy, ShuttingDown

@@ -7,7 +7,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -178,6 +178,21 @@ class UserStore:
         if name not in self.users():
             raise InputError(f"no user is called {name!a}: `epicrisis users list` lists them")
         self._change(lambda users: {other: user for other, user in users.items() if other != name})
+
+    def forget_patients(self, patients: Collection[str]) -> None:
+        """Take these patients from the lists of assigned patients. Raises StorageError."""
+
+        def change(users: Mapping[str, User]) -> Mapping[str, User]:
+            changed: dict[str, User] = {}
+            for name, user in users.items():
+                if user.patients is not None:
+                    remaining = tuple(patient for patient in user.patients if patient not in patients)
+                    user = user.model_copy(update={"patients": remaining})
+                changed[name] = user
+            return changed
+
+        if any(set(patients).intersection(user.patients or ()) for user in self.users().values()):
+            self._change(change)
 
     def _change(self, change: UserChange) -> None:
         try:

@@ -14,18 +14,12 @@ from typing import Any
 import pytest
 from pydantic import Field
 
+from epicrisis import json_lines
 from epicrisis.answers import Usage
 from epicrisis.errors import InputError, StorageError
-from epicrisis.evaluation.runs import jsonl_store
-from epicrisis.evaluation.runs.jsonl_store import (
-    JsonlStore,
-    StoredLine,
-    acquire_lock,
-    append_line,
-    read_lines,
-    read_stored_lines,
-)
+from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine, read_stored_lines
 from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.json_lines import acquire_lock, append_line, read_lines
 from epicrisis.printable import replace_surrogates
 
 
@@ -68,7 +62,7 @@ def test_append_line_after_truncation_at_any_byte_continues(tmp_path: Path) -> N
         assert path.read_bytes() == content[: ends[remaining - 1] if remaining else 0] + b'{"i": 9}\n'
 
 
-@pytest.mark.parametrize("length", [jsonl_store._BLOCK - 2, jsonl_store._BLOCK, 3 * jsonl_store._BLOCK])
+@pytest.mark.parametrize("length", [json_lines._BLOCK - 2, json_lines._BLOCK, 3 * json_lines._BLOCK])
 def test_append_line_removes_long_incomplete_line(tmp_path: Path, length: int) -> None:
     path = tmp_path / "lines.jsonl"
     append_line(path, {"name": "a"})
@@ -186,7 +180,7 @@ _IN_A_SMALL_SPACE = """
 import resource, signal, sys
 from pathlib import Path
 from epicrisis.errors import StorageError
-from epicrisis.evaluation.runs.jsonl_store import append_line
+from epicrisis.json_lines import append_line
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
 path = Path(sys.argv[1])
@@ -234,7 +228,7 @@ def test_store_file_and_folder_are_private_to_owner(tmp_path: Path) -> None:
 _HOLDS_THE_LOCK = """
 import sys
 from pathlib import Path
-from epicrisis.evaluation.runs.jsonl_store import acquire_lock
+from epicrisis.json_lines import acquire_lock
 lock = acquire_lock(Path(sys.argv[1]))
 sys.stdout.write("locked\\n")
 sys.stdout.flush()

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.fact_documents import FactEntry, FactRecord
+from epicrisis.corpus.fact_times import reported_since
 from epicrisis.corpus.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
 from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list
 from epicrisis.corpus.fhir.values import (
@@ -24,18 +25,10 @@ from epicrisis.corpus.fhir.values import (
     read_range,
     read_time,
     read_value,
-    reported_since,
 )
+from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 _ENTERED_IN_ERROR = "entered-in-error"
-_VITAL_SIGNS = frozenset(
-    f"loinc:{code}"
-    for code in (
-        *("8867-4", "9279-1", "8310-5", "8331-1", "8480-6", "8462-4", "8478-0", "85354-9", "2708-6", "59408-5"),
-        *("29463-7", "3141-9", "8302-2", "39156-5", "55284-4", "8328-7", "9843-4", "8289-1", "85353-1"),
-    )
-)
-"""Vital signs by LOINC: rates, temperature, pressures, saturation, weight, height."""
 _PAST_PROBLEM = ("resolved", "inactive", "remission")
 _TIME_FIELDS = (
     *("effectiveDateTime", "effectiveInstant", "issued", "recordedDate", "onsetDateTime", "authoredOn"),
@@ -99,7 +92,7 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
         if not value.text:
             continue
         part_name, part_codes = (name, codes) if part is resource else read_concept(part.get("code"))
-        if part is not resource and not _VITAL_SIGNS.intersection(part_codes):
+        if part is not resource and not VITAL_SIGNS.intersection(part_codes):
             part_name = f"{name}, {part_name}" if name else part_name
         fact = ClinicalFact(
             kind,
@@ -136,7 +129,7 @@ def _observation_kind(resource: Resource, codes: Sequence[str]) -> tuple[FactKin
     words = join_concepts(as_list(resource.get("category"))[:1]).replace("-", " ").lower()
     if "laboratory" in categories or words == "laboratory":
         return "laboratory", ""
-    if "vital-signs" in categories or words == "vital signs" or _VITAL_SIGNS.intersection(codes):
+    if "vital-signs" in categories or words == "vital signs" or VITAL_SIGNS.intersection(codes):
         return "vital-sign", ""
     return "observation", words
 

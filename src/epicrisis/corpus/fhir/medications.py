@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.corpus.fact_documents import FactEntry
+from epicrisis.corpus.fact_times import reported_since
 from epicrisis.corpus.fhir.resources import Resource, as_list
 from epicrisis.corpus.fhir.values import (
     dosage_end,
@@ -17,7 +18,6 @@ from epicrisis.corpus.fhir.values import (
     read_period,
     read_quantity,
     read_time,
-    reported_since,
 )
 
 NamedCodes: TypeAlias = tuple[str, tuple[str, ...]]

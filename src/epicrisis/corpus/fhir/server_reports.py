@@ -19,7 +19,7 @@ _NEXT_PAGE = "whose next page is not among the files; export all pages"
 _FAILURE = "reported by the server in OperationOutcome ({}): the export may be incomplete"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ServerReports:
     """What the bundles, outcomes and manifests of an export say."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
+from epicrisis.clinical_facts import Comparator
 from epicrisis.corpus.fhir.resources import as_list, concept_text
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.dates import first_day
 from epicrisis.ucum import to_ucum
 
 _SYSTEMS = {
@@ -29,7 +29,6 @@ _SYSTEMS = {
     "http://www.whocc.no/atc": "atc",
 }
 _UCUM = ("http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8")
-Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
 _COMPARATORS: Mapping[str, Comparator] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _INTERPRETATIONS = {
     "H": "high",
@@ -46,8 +45,6 @@ _INTERPRETATIONS = {
     "I": "intermediate",
 }
 _PERIODS = {"h": "hour", "d": "day", "wk": "week", "mo": "month", "min": "minute", "a": "year", "s": "second"}
-REPORT_DAYS = 90
-"""A result is reported within this many days. A later time is that of a transfer between systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +116,6 @@ def read_period(value: Any) -> tuple[str, str]:
     if not isinstance(value, dict):
         return "", ""
     return read_time(value.get("start")), read_time(value.get("end"))
-
-
-def reported_since(time: str, reported: str) -> str:
-    """Return when a record had a result of `time`: the day of its report, unless that is of a later transfer."""
-    if not time or reported[:10] <= time[:10]:
-        return ""
-    if _day_number(reported) - _day_number(time) > REPORT_DAYS:
-        return ""
-    return reported
-
-
-def _day_number(date: str) -> int:
-    from datetime import date as calendar_date
-
-    day = first_day(date)
-    return calendar_date(day // 10_000, day // 100 % 100, day % 100).toordinal()
 
 
 def read_number(value: Any) -> float | None:

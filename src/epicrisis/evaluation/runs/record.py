@@ -23,7 +23,8 @@ from epicrisis.answers import EVENT_NAMES, Answer, MapFinished, Retrieved, Vote,
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.case import canonical_condition
-from epicrisis.evaluation.runs.jsonl_store import StoredLine, parse_line, read_latest_lines
+from epicrisis.evaluation.runs.jsonl_store import StoredLine, parse_line
+from epicrisis.json_lines import read_latest_lines
 from epicrisis.types import Question
 
 SCHEMA_VERSION = 2

@@ -32,10 +32,11 @@ from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import SessionEnergy
-from epicrisis.evaluation.runs.jsonl_store import acquire_lock, list_changes, parse_json
+from epicrisis.evaluation.runs.jsonl_store import list_changes
 from epicrisis.evaluation.runs.record import check_recipe
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.evaluation.runs.versions import git_commit, package_versions
+from epicrisis.json_lines import acquire_lock, parse_json
 from epicrisis.library.manifest import sync_path
 from epicrisis.printable import agree, count_noun, printable_json
 from epicrisis.privacy import open_private, restrict_to_owner

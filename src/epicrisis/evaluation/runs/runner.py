@@ -18,8 +18,9 @@ from filelock import FileLock
 from epicrisis.answers import Answer, Failure, Retrieved, Usage
 from epicrisis.evaluation.runs.case import Case, Condition, case_key
 from epicrisis.evaluation.runs.concurrency import run_concurrently
-from epicrisis.evaluation.runs.jsonl_store import JsonlStore, append_lines, sort_lines
+from epicrisis.evaluation.runs.jsonl_store import JsonlStore
 from epicrisis.evaluation.runs.record import CONTENT, SCHEMA_VERSION, RunRecord
+from epicrisis.json_lines import append_lines, sort_lines
 from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.retriever import QUESTION_CUT
 from epicrisis.serialization import to_json

@@ -19,7 +19,7 @@ from epicrisis.corpus import jsonl
 from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.corpus.line_schemas import Identifier, NonBlank, NullableText, QuestionLine, describe_errors
 from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
-from epicrisis.evaluation.runs.jsonl_store import read_lines
+from epicrisis.json_lines import read_lines
 from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.examples import read_example
 from epicrisis.types import Document, Example, Passage

@@ -6,7 +6,7 @@ There are no open batches: one transaction writes passages, vectors, words and t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -153,6 +153,14 @@ class PostgresqlJournal(LibraryInventory):
 
     def forget_sources(self, sources: Sequence[IngestedFile]) -> None:
         self._write_rows("DELETE FROM sources WHERE sha256 = %s", [(source.sha256,) for source in sources])
+
+    def forget_traces(self, document_ids: Sequence[str], is_theirs: Callable[[str], bool]) -> None:
+        documents = set(document_ids)
+        deleted = [id_ for id_ in self.deletions() if id_ in documents or is_theirs(id_)]
+        self.forget_sources([source for source in self.sources() if is_theirs(source.name)])
+        with self._database.write() as connection:
+            connection.execute("DELETE FROM deleted WHERE id = ANY(%s)", (storable_ids(deleted),))
+            connection.execute("DELETE FROM marks WHERE source = ANY(%s)", (storable_ids(document_ids),))
 
     @property
     def has_statements(self) -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from epicrisis.server.access_log import START, AccessLog, hash_entry
+from epicrisis.access_log import START, AccessLog, AuditResult, verify_entries
 from epicrisis.server.shared_state.database import StateDatabase
 
 _LOCK = "SELECT pg_advisory_xact_lock('access_log'::regclass::oid::bigint)"
@@ -24,17 +24,26 @@ class AccessTable(AccessLog):
         """How messages name the log."""
         return f"{self._database.address.public}, access_log"
 
-    def append(self, entry: dict[str, Any]) -> None:
+    def verify(self, head: str | None = None) -> AuditResult:
+        """Return whether every entry fits the one before it. With `head`, its entry must exist too.
+
+        There is no `access.head`: no server process may change or delete a row.
+        """
+        return verify_entries(self.entries(), head)
+
+    def append(self, entry: Mapping[str, Any]) -> None:
         """Write an entry of `build_entry`. Blocks until it is durable. Raises StateUnavailable."""
         with self._database.transact() as connection:
             # Entries after the last one that this transaction sees would break the chain.
             connection.execute(_LOCK)
             row = connection.execute("SELECT number, hash FROM access_log ORDER BY number DESC LIMIT 1").fetchone()
             number, previous = row or (0, START)
-            entry = {"number": number + 1, **entry, "previous": previous}
-            entry["hash"] = hash_entry(entry)
-            values = number + 1, previous, entry["hash"], json.dumps(entry)
+            sealed = self.seal(entry, number + 1, previous)
+            values = number + 1, previous, sealed["hash"], json.dumps(sealed)
             connection.execute("INSERT INTO access_log(number, previous, hash, entry) VALUES (%s, %s, %s, %s)", values)
+
+    def _read_key(self) -> str:
+        return self._database.read_key("access-log")
 
     def entries(self) -> Iterator[Mapping[str, Any]]:
         """Yield the entries in order. One that is no JSON object, or does not fit its row, has an empty hash.

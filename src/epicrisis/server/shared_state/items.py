@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from epicrisis.evaluation.runs.jsonl_store import dump_line
+from epicrisis.json_lines import dump_line
 from epicrisis.server.shared_state.database import StateDatabase
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"

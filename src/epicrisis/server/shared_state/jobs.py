@@ -16,8 +16,9 @@ from pydantic import ValidationError
 
 from epicrisis.answers import Answer
 from epicrisis.errors import InputError
-from epicrisis.evaluation.runs.jsonl_store import dump_line, list_changes, parse_json
+from epicrisis.evaluation.runs.jsonl_store import list_changes
 from epicrisis.evaluation.runs.runner import build_record
+from epicrisis.json_lines import dump_line, parse_json
 from epicrisis.serialization import to_json
 from epicrisis.server.errors import NotFound
 from epicrisis.server.job_models import JobFile, JobTaken

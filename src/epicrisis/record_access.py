@@ -1,0 +1,145 @@
+"""Who reads a patient's record on this machine, and the access log of a library.
+
+    access = open_record_access("~/ward", settings.home)
+    access.record("search", "10083814", ["note:7"])
+
+On the command line and in Python the reader is the user of the operating system. The log lies in the library's folder,
+or among the data of this user if that folder is read-only. It is a record, not a lock: who owns the files can read and
+change them without this program.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from epicrisis.access_log import NAME, AccessLog, build_entry
+from epicrisis.answers import Event, Retrieved, SentencesSelected
+from epicrisis.remote_libraries import library_folder, show_library
+from epicrisis.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SystemUser:
+    """The user of the operating system."""
+
+    name: str
+    id: str
+    """`uid:1000`; empty where users have no numbers."""
+
+
+@cache
+def find_user() -> SystemUser:
+    """Return who runs this process. A number without a name is the name."""
+    number = os.getuid() if hasattr(os, "getuid") else None
+    try:
+        import pwd
+
+        name = str(number) if number is None else pwd.getpwuid(number).pw_name
+    except (ImportError, KeyError):
+        name = getpass.getuser() if number is None else str(number)
+    # Only root can set this variable for a process of root.
+    if number == 0 and (caller := os.environ.get("SUDO_USER")):
+        name = f"{name} (sudo by {caller})"
+    return SystemUser(name, "" if number is None else f"uid:{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAccess:
+    """Writes to the access log of a library what the user of this process reads."""
+
+    library: str
+    """How readers name the library."""
+    log: AccessLog
+    reason: str | None = None
+
+    def record(self, action: str, patient: str | None, documents: Sequence[str] = ()) -> None:
+        """Write an entry. It is on the disk when this returns. Raises StorageError, and nothing may be shown then."""
+        reader = find_user()
+        entry = build_entry(reader.name, action, self.library, patient, documents, self.reason, user_id=reader.id)
+        self.log.append(entry)
+
+
+@contextmanager
+def watch_reading(
+    access: RecordAccess | None, action: str, patient: str | None, emit: Callable[[Event], None]
+) -> Iterator[Callable[[Event], None]]:
+    """Yield a function that writes an entry for the documents of each event before it passes the event on.
+
+    Without access or patient it is `emit`. A reading without documents has an entry, too.
+    """
+    if access is None or patient is None:
+        yield emit
+        return
+    watched = WatchedReading(access, action, patient, emit)
+    yield watched
+    watched.close()
+
+
+class WatchedReading:
+    """Writes the documents of a question's events to the access log before anybody sees the events."""
+
+    def __init__(self, access: RecordAccess, action: str, patient: str, emit: Callable[[Event], None]) -> None:
+        self._access = access
+        self._action = action
+        self._patient = patient
+        self._emit = emit
+        self._documents: set[str] = set()
+        self._has_entry = False
+
+    def __call__(self, event: Event) -> None:
+        """Pass on an event."""
+        documents = [id_ for id_ in list_documents(event) if id_ not in self._documents]
+        if documents:
+            self._write(documents)
+        self._emit(event)
+
+    def close(self) -> None:
+        """Write an entry without documents if there was none."""
+        if not self._has_entry:
+            self._write([])
+
+    def _write(self, documents: Sequence[str]) -> None:
+        self._access.record(self._action, self._patient, documents)
+        self._documents.update(documents)
+        self._has_entry = True
+
+
+def open_record_access(library: Path | str, home: Path, break_glass: str | None = None) -> RecordAccess:
+    """Return the access to the records of a library. It writes nothing until something is read."""
+    folder = library_folder(library).absolute()
+    return RecordAccess(show_library(folder), find_log(folder, home), break_glass)
+
+
+def open_access(settings: Settings, library: Path | str | None) -> RecordAccess | None:
+    """Return where readings of patients' records in this library are recorded. None for a store of another package."""
+    if library is None or settings.store is not None:
+        return None
+    return open_record_access(library, settings.home, settings.break_glass)
+
+
+def list_documents(event: Event) -> Sequence[str]:
+    """Return the documents whose text an event shows for the first time."""
+    if isinstance(event, Retrieved):
+        documents, tops = event.ranking.document_ids, event.ranking.tops
+    elif isinstance(event, SentencesSelected):
+        documents, tops = tuple(sentence.document_id for sentence in event.sentences), event.tops
+    else:
+        return ()
+    # The titles of the first documents of each search are shown, also of those that are not read.
+    return documents if tops is None else tuple(dict.fromkeys((*documents, *tops.titles)))
+
+
+def find_log(folder: Path, home: Path) -> AccessLog:
+    """Return the access log of the library in this folder: in it, or below `home` if the folder is read-only."""
+    path = folder / NAME
+    if os.access(path if path.exists() else folder, os.W_OK):
+        return AccessLog(path)
+    digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    return AccessLog(home / "access" / digest / NAME)

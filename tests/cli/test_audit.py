@@ -1,0 +1,75 @@
+"""`epicrisis audit`: every reading of a patient's record on the command line is in the access log of the library."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_patient_forget import ward
+
+__all__ = ["ward"]
+
+PATIENT = "88120001"
+REASON = "called in at night"
+
+
+def read_entries(ward: Path, run: Run, *arguments: object) -> list[dict[str, object]]:
+    result = run("audit", "show", ward, "--json", *arguments)
+    assert result.exit_code == 0, result.stderr
+    entries: list[dict[str, object]] = json.loads(result.stdout)["entries"]
+    return entries
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments"),
+    [
+        ("ask", ("ask", "{ward}", "What hurts?", "--patient", PATIENT, "--break-glass", REASON)),
+        ("search", ("search", "{ward}", "orchard", "--patient", PATIENT, "--break-glass", REASON)),
+        ("export", ("library", "export", "{ward}", "--patient", PATIENT, "--break-glass", REASON)),
+    ],
+)
+def test_reading_is_logged_with_user_documents_and_reason(
+    action: str, arguments: tuple[str, ...], ward: Path, run: Run
+) -> None:
+    result = run(*(argument.replace("{ward}", str(ward)) for argument in arguments))
+    assert result.exit_code == 0, result.stderr
+    (entry,) = read_entries(ward, run, "--patient", PATIENT)
+    assert (entry["action"], entry["patient"], entry["reason"]) == (action, PATIENT, REASON)
+    assert getpass.getuser() in str(entry["user"])
+    assert len(entry["documents"]) == 1  # type: ignore[arg-type]
+    assert run("audit", "verify", ward).exit_code == 0
+
+
+def test_listing_and_showing_notes_is_logged(ward: Path, run: Run) -> None:
+    assert run("library", "patients", ward).exit_code == 0
+    listed = json.loads(run("library", "list", ward, "--patient", PATIENT, "--json").stdout)
+    note = listed["documents"][0]["id"]
+    assert run("library", "show", ward, note, "--patient", PATIENT).exit_code == 0
+    actions = [(entry["action"], entry["documents"]) for entry in read_entries(ward, run)]
+    assert actions == [("patients", []), ("list", [note]), ("show", [note])]
+
+
+def test_literature_is_not_logged(small_library: Path, run: Run) -> None:
+    assert run("search", small_library, "aspirin").exit_code == 0
+    assert run("ask", small_library, "Does aspirin help?").exit_code == 0
+    assert not (small_library / "access.jsonl").exists()
+    assert "nobody has read" in run("audit", "verify", small_library).stderr
+
+
+def test_forgotten_patient_is_shown_under_pseudonym(ward: Path, run: Run) -> None:
+    assert run("search", ward, "orchard", "--patient", PATIENT).exit_code == 0
+    assert run("patient", "forget", ward, PATIENT, "--yes").exit_code == 0
+    entries = read_entries(ward, run, "--patient", PATIENT)
+    assert [entry["action"] for entry in entries] == ["search", "forget"]
+    assert {entry["patient"] for entry in entries} == {None}
+    assert PATIENT not in (ward / "access.jsonl").read_text()
+
+
+def test_reason_in_settings_file_is_refused(ward: Path, run: Run) -> None:
+    result = run("search", ward, "orchard", "--patient", PATIENT, "--setting", f"break_glass={REASON}")
+    assert result.exit_code == 2
+    assert "--break-glass" in result.stderr
