@@ -48,7 +48,7 @@ from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import NO_RESTRICTION, EvidenceSearch, RemoteSearch, TimeRestriction
-from epicrisis.fact_questions.fact_evidence import NO_FACTS, FactAnswer
+from epicrisis.fact_questions.fact_evidence import NO_FACTS, find_facts
 from epicrisis.library.patient_check import check_patients, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
@@ -341,7 +341,10 @@ class Pipeline:
             return facts.cite(replace(answer, conflicts=find_conflicts(answer, passages, is_record=has_patient)))
 
         context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
-        facts = await self._compute_facts(question, context, overrides)
+        is_on = self.settings.facts if overrides.facts is None else overrides.facts
+        fetch = partial(self._search, EvidenceSearch.fetch_record, scope)
+        has_library = name not in WITHOUT_LIBRARY and self.search is not None
+        facts = await find_facts(question, context, fetch) if is_on and has_library else NO_FACTS
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -353,16 +356,6 @@ class Pipeline:
         # Both attempts share one deadline.
         again = await ask(replace(record_context, deadline=context.deadline))
         return replace(again, narrowing="lifted")
-
-    async def _compute_facts(self, question: Question, context: Context, overrides: RunOverrides) -> FactAnswer:
-        """Return what the structured entries of the patient's record say about the question."""
-        is_on = self.settings.facts if overrides.facts is None else overrides.facts
-        scope, no_library = context.scope, self._strategy(overrides) in WITHOUT_LIBRARY or self.search is None
-        if not is_on or no_library or scope.patient is None:
-            return NO_FACTS
-        from epicrisis.fact_questions.fact_answer import answer_from_facts  # its patterns compile slowly
-
-        return await answer_from_facts(question, context, lambda: self._search(EvidenceSearch.fetch_record, scope))
 
     async def _check_claims(self, answer: Answer, context: Context) -> Answer:
         """Return the answer with its claims checked, as the settings `check` and `unsupported` say."""
