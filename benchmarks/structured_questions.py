@@ -29,11 +29,11 @@ from epicrisis.answers import Answer
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.components import LibrarySearch
 from epicrisis.evaluation.analysis.statistics import wilson
+from epicrisis.evaluation.synthesis.structured_grading import grade_computed
 from epicrisis.evaluation.synthesis.structured_questions import (
     GeneratedFacts,
-    GeneratedQuestion,
+    StructuredQuestion,
     generate_record,
-    grade_computed,
 )
 from epicrisis.fact_questions.answer import compute
 from epicrisis.fact_questions.fact_conflicts import NoteSentence, find_value_conflicts
@@ -114,7 +114,7 @@ def measure_computation(library: LibrarySearch, records: list[GeneratedFacts], q
             print(f"  {category}: {dict(counts)}")
 
 
-def choose_questions(records: list[GeneratedFacts], asked: int) -> list[tuple[str, GeneratedQuestion]]:
+def choose_questions(records: list[GeneratedFacts], asked: int) -> list[tuple[str, StructuredQuestion]]:
     """Return questions spread evenly over the patients and kinds."""
     everything = [(record.patient, question) for record in records for question in record.questions]
     step = max(1, len(everything) // asked)
@@ -134,15 +134,17 @@ async def ask_model(library: LibrarySearch, records: list[GeneratedFacts], name:
     start = time.perf_counter()
     async with Pipeline.open(settings, None, strategies=("closed-book",)) as opened:
         pipeline = Pipeline(settings, opened.models, library)
-        for patient, question in choose_questions(records, asked):
+        for number, (patient, question) in enumerate(choose_questions(records, asked), 1):
             answer = await pipeline.answer(Question(question.text, patient=patient))
             counts[f"computed {grade_computed(answer.computed, question.expected)}"] += 1
             counts[f"model {answer.state}"] += 1
             counts.update(grade_wording(answer, question))
+            if number % 10 == 0:
+                print(number, dict(sorted(counts.items())), flush=True)
     print(f"{asked} questions through {name} in {time.perf_counter() - start:.0f} s: {dict(sorted(counts.items()))}")
 
 
-def grade_wording(answer: Answer, question: GeneratedQuestion) -> list[str]:
+def grade_wording(answer: Answer, question: StructuredQuestion) -> list[str]:
     """Return whether the model's words have the right value, and whether those without it are flagged."""
     if answer.state != "answered" or question.expected is None:
         return []

@@ -36,7 +36,7 @@ FLOORS = {
             ["configuration"],
             ["cluster_nodes", "logs"],
             ["corpus", "models", "testing"],
-            ["library", "literature"],
+            ["fhir_server", "library", "literature"],
             ["retrieval", "deidentification"],
             ["answering", "patient_chart"],
             [

@@ -26,6 +26,7 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.reply_parsing:TextStream.__init__": [TextStream("answer")._start],
     "answering.self_consistency:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
     "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
+    "corpus.hl7_messages:Hl7Segment.unescape": [r"\\([^\\\r\n]{1,400})\\"],
     "evaluation.synthesis.patient_records.record_questions:_RecordEvidence._is_unique": [
         r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"
     ],

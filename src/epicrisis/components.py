@@ -34,13 +34,8 @@ from epicrisis.settings import ExampleSettings, ModelsByRole, RerankSettings, Sc
 from epicrisis.types import Examples, Question, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from epicrisis.answering.confidence import ConfidenceCalibration
     from epicrisis.answering.structured_request import Sampling
-    from epicrisis.answers import Event
-    from epicrisis.deidentification.opening import LibraryDeidentification
-    from epicrisis.deidentification.spans import IdentifierKind
     from epicrisis.models.chat.cache import ReplyCache
 
 DEFAULT_ENCODER = "minilm"
@@ -336,46 +331,6 @@ def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyC
         if replay or settings.cache.path is not None:
             raise
         return None, f"replies are not cached: {error.message}"
-
-
-def open_library_deidentification(
-    settings: Settings, library: Path | str | None, search: LibrarySearch | None, rosters: Sequence[Roster]
-) -> LibraryDeidentification | None:
-    """Return the de-identification of the settings, or None if they ask for none.
-
-    Raises SettingsError and ModelMissing as `open_deidentification` does.
-    """
-    from epicrisis.deidentification.opening import open_deidentification
-
-    folder = None if library is None or settings.store is not None else library_folder(library)
-    store = None if search is None else search.store
-    return open_deidentification(settings, folder, rosters if search is None else search.rosters, store)
-
-
-def deidentify_models(
-    models: Mapping[str, ChatModel],
-    deidentification: LibraryDeidentification,
-    patient: str | None,
-    emit: Callable[[Event], None],
-) -> dict[str, ChatModel]:
-    """Return each chat model in a layer that replaces the identifiers of this patient and emits their number."""
-    from epicrisis.deidentification.model import DeidentifiedModel, describe_counts
-
-    def report(counts: Mapping[IdentifierKind, int]) -> None:
-        emit(Notice("de-identified", f"replaced before the prompt was sent: {describe_counts(counts)}"))
-
-    deidentifier = deidentification.for_patient(patient)
-    protected: dict[ChatModel, ChatModel] = {}
-    for model in models.values():
-        protected[model] = DeidentifiedModel(model, deidentifier, report)
-    return {role: protected[model] for role, model in models.items()}
-
-
-def describe_deidentification() -> str:
-    """Return the version of the recognizers, for the recipe of a run."""
-    from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION
-
-    return RECOGNIZER_VERSION
 
 
 def open_calibration(settings: Settings) -> tuple[ConfidenceCalibration | None, Sequence[Notice]]:

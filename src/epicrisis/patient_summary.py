@@ -28,7 +28,8 @@ QUESTION = (
 _NOT_PRESENT = frozenset({"refuted", "entered-in-error", "ruled-out"})
 _LISTS = (re.compile(r"diagnos[ei]s|problem list|active problems"), re.compile(r"past medical history|\bpmh\b"))
 """Titles of sections that list problems."""
-_ITEM = re.compile(r"[\s\-*•#]*(?:\d{1,2}[.)])?\s*(?P<name>[^\n]+)")
+_BULLET = re.compile(r"[\s\-*•#]*+(?:\d{1,2}[.)])?\s*+")
+_LABEL = re.compile(r"(?:primary|secondary|principal|admission|discharge|active|chronic)[^:\n]{0,60}:", re.IGNORECASE)
 _MAX_NAME = 80
 """Longer lines are sentences and not the name of a problem."""
 
@@ -86,17 +87,24 @@ def _read_lists(record: Sequence[Passage]) -> Iterator[tuple[str, str]]:
 
 
 def _read_items(text: str, titles: re.Pattern[str]) -> Iterator[str]:
-    """Yield the short lines of the sections with these titles."""
+    """Yield the short items of the sections with these titles.
+
+    Behind a label (`Secondary: T2DM, OA`) each item between commas counts, otherwise what stands before the first comma
+    (`T2DM, known since 2123`).
+    """
     for start, end, title in find_sections(text):
         if not titles.search(str(title).casefold()):
             continue
         section = text[int(start) : int(end)]
         body = section.partition(":")[2] if ":" in section.partition("\n")[0] else section.partition("\n")[2]
         for line in re.split(r"[\n;]", body):
-            match = _ITEM.fullmatch(line)
-            name = match["name"].strip(" .,") if match else ""
-            if 2 < len(name) <= _MAX_NAME:
-                yield name
+            item = line[_BULLET.match(line).end() :]  # type: ignore[union-attr]
+            label = _LABEL.match(item)
+            parts = item[label.end() :].split(",") if label else [item.partition(",")[0]]
+            for part in parts:
+                name = part.strip(" .")
+                if 1 < len(name) <= _MAX_NAME:
+                    yield name
 
 
 async def summarize(

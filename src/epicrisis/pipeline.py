@@ -48,13 +48,13 @@ from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import NO_RESTRICTION, EvidenceSearch, RemoteSearch, TimeRestriction
-from epicrisis.fact_questions.fact_evidence import NO_FACTS, FactAnswer
+from epicrisis.fact_questions.fact_evidence import NO_FACTS, find_facts
 from epicrisis.library.patient_check import check_patients, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.model_pool import ModelPool
 from epicrisis.models.chat.loading import ask_ahead
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
+from epicrisis.overrides import ANSWER_SETTINGS, NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
@@ -91,16 +91,6 @@ WITHOUT_MODEL = frozenset({"evidence"})
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 CONCURRENT_SEARCHES, CHECKED_QUESTIONS = 2, 500
-
-# fmt: off
-_ANSWER_SETTINGS = {
-    "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
-    "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
-    "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route", "map_confidence", "facts",
-    "deidentify",
-}
-# fmt: on
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -179,7 +169,10 @@ class Pipeline:
             )
             deidentification = None
             if needs_models and settings.deidentify is not None:
-                deidentification = components.open_library_deidentification(settings, library, search, rosters)
+                from epicrisis.deidentification.opening import open_deidentification
+
+                patients, store = (rosters, None) if search is None else (search.rosters, search.store)
+                deidentification = open_deidentification(settings, library, patients, store)
             calibration, remarks = components.open_calibration(settings)
             reward = components.open_reward_model(settings, pool) if "self-reflection" in needed else None
             return cls(
@@ -271,7 +264,7 @@ class Pipeline:
 
     def recipe(self) -> dict[str, Any]:
         """Return everything that influences the answers: settings, models, the library's id and size, and versions."""
-        settings = self.settings.model_dump(include=_ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
+        settings = self.settings.model_dump(include=ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
         if self.settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(describe_rules())
         recipe: dict[str, Any] = {
@@ -286,7 +279,7 @@ class Pipeline:
         if self.remote:
             recipe["remote"] = list(self.remote)
         if self.deidentification is not None:
-            recipe["deidentification"] = components.describe_deidentification()
+            recipe["deidentification"] = self.deidentification.version
         if self.examples is not None:
             recipe["examples"] = components.describe_examples(self.examples.search.library)
         if self.calibration is not None:
@@ -338,18 +331,20 @@ class Pipeline:
             emit(Notice("timeline", line))
         name = self._strategy(overrides)
         withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
-        watch, passages = watch_passages(emit)
+        (watch, passages), has_patient = watch_passages(emit), scope.patient is not None
 
         async def ask(context: Context) -> Answer:
             answer = await STRATEGIES[name](question, facts.add_to_context(context))
             answer = facts.add_statement(add_document_studies(answer, passages.values()))
             answer = withhold_unverified(answer) if withhold else answer
             answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context)
-            conflicts = find_conflicts(answer, passages, is_record=scope.patient is not None)
-            return facts.cite(replace(answer, conflicts=conflicts))
+            return facts.cite(replace(answer, conflicts=find_conflicts(answer, passages, is_record=has_patient)))
 
         context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
-        facts = await self._compute_facts(question, context, overrides)
+        is_on = self.settings.facts if overrides.facts is None else overrides.facts
+        fetch = partial(self._search, EvidenceSearch.fetch_record, scope)
+        has_library = name not in WITHOUT_LIBRARY and self.search is not None
+        facts = await find_facts(question, context, fetch) if is_on and has_library else NO_FACTS
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -361,16 +356,6 @@ class Pipeline:
         # Both attempts share one deadline.
         again = await ask(replace(record_context, deadline=context.deadline))
         return replace(again, narrowing="lifted")
-
-    async def _compute_facts(self, question: Question, context: Context, overrides: RunOverrides) -> FactAnswer:
-        """Return what the structured entries of the patient's record say about the question."""
-        is_on = self.settings.facts if overrides.facts is None else overrides.facts
-        scope, no_library = context.scope, self._strategy(overrides) in WITHOUT_LIBRARY or self.search is None
-        if not is_on or no_library or scope.patient is None:
-            return NO_FACTS
-        from epicrisis.fact_questions.fact_answer import answer_from_facts  # its patterns compile slowly
-
-        return await answer_from_facts(question, context, lambda: self._search(EvidenceSearch.fetch_record, scope))
 
     async def _check_claims(self, answer: Answer, context: Context) -> Answer:
         """Return the answer with its claims checked, as the settings `check` and `unsupported` say."""
@@ -390,14 +375,16 @@ class Pipeline:
             ranking = await self._search(EvidenceSearch.find, question.text, search_scope)
             if settings.unit == "note":
                 ranking = await evidence_selection.fit_notes(question, context, ranking, settings.note_tokens)
-            return _emit_notes(evidence_selection.order_evidence(settings, question.patient, ranking), emit)
+            return evidence_selection.emit_notes(
+                evidence_selection.order_evidence(settings, question.patient, ranking), emit
+            )
 
         async def record(question: Question) -> Ranking:
             if context.scope.patient is None:
                 raise InputError(
                     f"question {question.id}: full context reads a patient's record: say whose (--patient)"
                 )
-            return _emit_notes(await self._search(EvidenceSearch.read_record, context.scope), emit)
+            return evidence_selection.emit_notes(await self._search(EvidenceSearch.read_record, context.scope), emit)
 
         async def preflight(question: Question) -> Preflight:
             return await self._search(EvidenceSearch.check_preflight, question.text, search_scope)
@@ -448,9 +435,7 @@ class Pipeline:
 
     def protect_models(self, patient: str | None, emit: Callable[[Event], None]) -> Mapping[str, ChatModel]:
         """Return the chat model of each role for texts about this patient, with surrogates if the settings say so."""
-        if self.deidentification is None:
-            return self.models
-        return components.deidentify_models(self.models, self.deidentification, patient, emit)
+        return self.models if self.deidentification is None else self.deidentification.wrap(self.models, patient, emit)
 
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None
@@ -458,7 +443,7 @@ class Pipeline:
         """Return the best `k` sentences of the ranking, or of a search without a ranking."""
         if ranking is None:
             ranking = await self._search(EvidenceSearch.rank_passages, question.text, scope)
-            _emit_notes(ranking, emit)
+            evidence_selection.emit_notes(ranking, emit)
         return await self._search(EvidenceSearch.rank_sentences, question.text, ranking, k)
 
     async def _compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -509,9 +494,3 @@ class Pipeline:
 def is_narrowed(restriction: TimeRestriction, overrides: RunOverrides) -> bool:
     """Return whether notes are left out by time, so that an abstention leads to a second attempt."""
     return bool(restriction.hidden) or overrides.whole is not None
-
-
-def _emit_notes(ranking: Ranking, emit: Callable[[Event], None]) -> Ranking:
-    for note in ranking.notes:
-        emit(Notice("search", note))
-    return ranking

@@ -304,10 +304,7 @@ class Settings(_Table):
         True, "Restrict notes by time expressions of a question (first, latest, during the second stay).", omit=True
     )
     facts: bool = _key(
-        True,
-        "Compute answers about structured entries of a record: values, medication, problems, allergies. Experiments "
-        "leave it out unless this is set.",
-        omit=False,
+        True, "Compute answers about structured entries of a record. Experiments leave it out unless set.", omit=False
     )
     extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
     citing: CitingMode = _key(

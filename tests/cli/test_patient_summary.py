@@ -15,7 +15,7 @@ from tests.support.chart_documents import CHART_DOCUMENTS
 
 SUMMARY = Document(
     "note:5",
-    "DISCHARGE DIAGNOSES:\n1. Pneumonia of the right lower lobe.\n2. Heart failure\n\n"
+    "DISCHARGE DIAGNOSES:\n1. Pneumonia of the right lower lobe.\n2. Heart failure\nSecondary: COPD, gout.\n\n"
     "HOSPITAL COURSE:\nPneumonia of the right lower lobe was treated with ceftriaxone for seven days.",
     date="2150-03-07",
     patient="p1",
@@ -32,6 +32,8 @@ def _make_ward(path: Path) -> Path:
     assert [(problem.name, problem.origin) for problem in problems] == [
         ("Heart failure", "structured"),
         ("Pneumonia of the right lower lobe", "notes"),
+        ("COPD", "notes"),
+        ("gout", "notes"),
     ]
     return path
 
@@ -44,6 +46,8 @@ def test_summary_has_a_section_with_citations_for_each_problem(tmp_path: Path, r
     assert [section["problem"]["name"] for section in sections] == [
         "Heart failure",
         "Pneumonia of the right lower lobe",
+        "COPD",
+        "gout",
     ]
     citations = sections[1]["answer"]["citations"]
     assert any("ceftriaxone" in citation["quotation"] for citation in citations)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus import csv_rows, jsonl, medcpt, questions, reader_base, readers
+from epicrisis.corpus import csv_rows, jsonl, medcpt, plain_text, questions, reader_base, readers
 from epicrisis.corpus.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.xml_text import BrokenXML, read_records
@@ -119,7 +119,7 @@ def test_json_file_over_value_limit_is_skipped(tmp_path: Path, monkeypatch: pyte
 
 
 def test_text_file_over_size_limit_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "MAX_TEXT_BYTES", 2**20)
+    monkeypatch.setattr(plain_text, "MAX_TEXT_BYTES", 2**20)
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * (3 * 2**20))
     assert list(readers.read_sources([path])) == [Skipped(str(path), "", "larger than 1 MB; split it")]

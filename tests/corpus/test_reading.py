@@ -123,7 +123,7 @@ def test_all_paths_are_checked_before_first_document(tmp_path: Path) -> None:
         ("empty.jsonl", "", "the file is empty; leave it out"),
         ("empty.txt", "", "the file is empty; leave it out"),
         ("scan.dcm", "DICM", "its ending is not one of .jsonl, .jsonl.gz, .txt"),
-        ("plist.xml", "<plist/>", "XML of neither PubMed nor JATS"),
+        ("plist.xml", "<plist/>", "XML of neither PubMed, JATS nor C-CDA"),
         ("noending", "text", "rename it, or give its format"),
         ("broken.json", "{", "not a JSON file in UTF-8; it must map PMIDs"),
         ("deep.json", "[" * 100_000, "not a JSON file in UTF-8"),

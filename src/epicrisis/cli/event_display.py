@@ -40,7 +40,7 @@ from epicrisis.types import ArticleMark, CitationStyle, Preflight, Ranking
 
 if TYPE_CHECKING:
     from epicrisis.report.answer_content import AnswerSection
-    from epicrisis.report.computed_table import AnswerTable
+    from epicrisis.report.computed_table import ValueTable
 
 SNIPPET = 90
 MAX_IDS = 5
@@ -248,7 +248,7 @@ class EventDisplay:
         for line in section.lines:
             self._line(f"  * {line}")
 
-    def _table(self, table: AnswerTable) -> None:
+    def _table(self, table: ValueTable) -> None:
         """Show a table with aligned columns, and the line of its values. The last column is as long as it is."""
         widths = [0] * len(table.columns)
         for row in (table.columns, *table.rows):

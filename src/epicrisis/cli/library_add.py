@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from epicrisis.cli.article_options import Dois, FullText, Limit, Pmids, Searches, fetch_items, read_request
 from epicrisis.cli.command import Flags, command
+from epicrisis.cli.fhir_options import FhirCredentialsFile, FhirGroup, FhirServer, FhirSince, exported_records
 from epicrisis.cli.ingest_progress import describe_counts, show_ingest
 from epicrisis.cli.library_watch import watch_folders
 from epicrisis.cli.options import ALLOW_REMOTE, CONFIG, ENCODER, LOCAL_ONLY, SETTING, Cluster, Json, LibraryPath
@@ -22,6 +23,7 @@ from epicrisis.privacy import local_path, set_local_only
 from epicrisis.types import SplitterName
 
 if TYPE_CHECKING:
+    from epicrisis.cluster import ClusterAddress
     from epicrisis.corpus.note_tables import NoteColumns
     from epicrisis.corpus.removal_log import RemovalSummary
     from epicrisis.library.ingest_batches import IngestReport
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 _SOURCES = (
     "Files and folders: PDF, Word (docx), PowerPoint (pptx), Excel (xlsx, xls), OpenDocument (odt, odp, ods), RTF, "
     "HTML, text, Markdown, JSONL, PubMed XML, JATS (nxml), references (nbib, RIS, BibTeX, CSL-JSON), Zotero's folder, "
-    "notes as CSV, FHIR (JSON), tables of OMOP and MIMIC (CSV, Parquet), Retraction Watch's list (CSV). Word, "
-    "PowerPoint, RTF, odt, odp need the extra `office`."
+    "notes as CSV, FHIR (JSON), C-CDA, HL7 v2, tables of OMOP and MIMIC (CSV, Parquet), Retraction Watch's list (CSV). "
+    "Word, PowerPoint, RTF, odt, odp need the extra `office`."
 )
 _COLUMN_ROLES = {
     "patient": "patient",
@@ -97,6 +99,7 @@ _Watch = Annotated[
         "--column type=note_type --column text=text",
         "epicrisis library add ~/lib --pmid 12377809 --doi 10.1056/NEJMoa1715274 --search 'aspirin preeclampsia'",
         "epicrisis library add ~/lib --watch ~/papers",
+        "epicrisis library add ~/ward --fhir-server https://fhir.example.org/r4 --fhir-credentials client.json",
         "epicrisis library add ~/pubmed baseline/pubmed26n*.xml.gz --on ray://head.example.org:10001",
     ],
 )
@@ -121,6 +124,10 @@ def add(
     limit: Limit = 100,
     full_text: FullText = False,
     collection: _Collection = "",
+    fhir_server: FhirServer = "",
+    fhir_credentials: FhirCredentialsFile = None,
+    fhir_group: FhirGroup = "",
+    fhir_since: FhirSince = "",
     watch: _Watch = False,
     on: Cluster = None,
     *,
@@ -140,17 +147,8 @@ def add(
 
     settings, path = flags.settings(), local_path(library)
     request = read_request(pmid or (), doi or (), search or (), limit, full_text)
-    if not sources and request is None:
-        raise InputError("nothing to add: give files or folders, or --pmid, --doi or --search")
-    if collection and not sources:
-        raise InputError("--collection takes Zotero's folder: epicrisis library add LIBRARY ~/Zotero --collection NAME")
-    if watch and request is not None:
-        raise InputError("--watch takes folders alone: add the articles with a command of their own")
-    if watch and on is not None:
-        raise InputError("--watch adds a few files at a time: leave out --on")
+    _check_sources(sources, collection, is_fetching=request is not None or bool(fhir_server), watch=watch, on=on)
     articles = fetch_items(settings, path, request, quiet=json) if request is not None else []
-    # The sources may hold notes of patients, and adding them needs no other machine.
-    set_local_only(True)
     if time_format:
         check_time_format(time_format)
     options = AddOptions(
@@ -165,14 +163,30 @@ def add(
         cluster=on,
         cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
     )
-    if watch:
-        watch_folders(settings, path, sources or (), options, json=json)
-        return
-    with show_ingest("Adding", quiet=json) as display:
-        report = add_files(
-            settings, path, sources or (), options, display.show, files=display.files, documents=articles
-        )
+    with exported_records(settings, fhir_server, fhir_credentials, fhir_group, fhir_since) as records:
+        # The sources may hold notes of patients, and adding them needs no other machine.
+        set_local_only(True)
+        files = [*(sources or ()), *records]
+        if watch:
+            watch_folders(settings, path, files, options, json=json)
+            return
+        with show_ingest("Adding", quiet=json) as display:
+            report = add_files(settings, path, files, options, display.show, files=display.files, documents=articles)
     _show_report(report, path, json)
+
+
+def _check_sources(
+    sources: list[Path] | None, collection: str, *, is_fetching: bool, watch: bool, on: ClusterAddress | None
+) -> None:
+    """Raise InputError for sources and options that do not fit each other."""
+    if not sources and not is_fetching:
+        raise InputError("nothing to add: give files or folders, or --pmid, --doi, --search or --fhir-server")
+    if collection and not sources:
+        raise InputError("--collection takes Zotero's folder: epicrisis library add LIBRARY ~/Zotero --collection NAME")
+    if watch and is_fetching:
+        raise InputError("--watch takes folders alone: add what is fetched with a command of its own")
+    if watch and on is not None:
+        raise InputError("--watch adds a few files at a time: leave out --on")
 
 
 def _show_report(report: IngestReport, path: Path, json: bool) -> None:

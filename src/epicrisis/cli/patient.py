@@ -110,7 +110,8 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
     from epicrisis.patient_summary import ProblemName, SummarySection, list_problems, summarize
     from epicrisis.pipeline import Pipeline
 
-    settings, notices = choose_strategy(check_settings(flags.settings()))
+    # The questions name no time, and the names of problems may contain one.
+    settings, notices = choose_strategy(check_settings(flags.settings({"timeline": False})))
     record, chart, passages = _read_record(library, patient, since)
     problems = list_problems(chart, passages)
     if not problems:

@@ -73,7 +73,7 @@ class ClinicalDocument:
     type: str = ""
     title: str = ""
     time: str = ""
-    author: str = ""
+    authors: tuple[str, ...] = ()
     version_set: str = ""
     version: int = 0
     replaces: tuple[str, ...] = ()
@@ -153,7 +153,7 @@ def _read_document(root: _Element) -> ClinicalDocument:
         type=_document_type(root),
         title=_text(root.find("title")),
         time=iso_time(_attribute(root.find("effectiveTime"), "value")),
-        author="; ".join(dict.fromkeys(filter(None, map(_describe_author, root.iterfind("author"))))),
+        authors=tuple(dict.fromkeys(filter(None, map(_describe_author, root.iterfind("author"))))),
         version_set=_join_id(root.find("setId")),
         version=int(version) if version.isascii() and version.isdecimal() else 0,
         replaces=replaces,
@@ -194,7 +194,7 @@ def _person_name(name: _Element) -> str:
 
 
 def _describe_author(author: _Element) -> str:
-    """Return `Ada Byron, Cardiology`, or the name of the software."""
+    """Return `Ada Byron (Cardiology)`, or the name of the software."""
     person = author.find("assignedAuthor/assignedPerson/name")
     name = "" if person is None else _person_name(person)
     if not name:
@@ -202,7 +202,7 @@ def _describe_author(author: _Element) -> str:
         for kind in ("softwareName", "manufacturerModelName"):
             name = name or _text(None if device is None else device.find(kind))
     role = _attribute(author.find("assignedAuthor/code"), "displayName")
-    return ", ".join(filter(None, (name, role if name else "")))
+    return f"{name} ({role})" if name and role else name
 
 
 def _document_type(root: _Element) -> str:

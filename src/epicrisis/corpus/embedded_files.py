@@ -3,7 +3,7 @@
     text = read_embedded(data, "application/pdf")
 
 The beginning of the data decides on its format, because the declared type is often wrong. Call this only in the child
-process of `sandbox`; elsewhere call `sandbox.read_embedded`.
+process of `sandbox`, except for plain text; elsewhere call `sandbox.read_embedded`.
 """
 
 from __future__ import annotations

@@ -14,32 +14,29 @@ from epicrisis.corpus import (
     jsonl,
     medcpt,
     medrag,
-    mimic,
     note_tables,
     office,
-    omop,
+    plain_text,
     pubmed,
     questions,
     retractions,
     sandbox,
     zotero,
 )
-from epicrisis.corpus.encodings import decode_text, detect_file_encoding, encoding_remark
+from epicrisis.corpus.encodings import detect_file_encoding, encoding_remark
 from epicrisis.corpus.fact_tables import detect_table_format
 from epicrisis.corpus.fhir import export
 from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir
-from epicrisis.corpus.markdown import find_heading
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
+from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.reader_base import (
     CURES,
     FileDocument,
     FileFingerprint,
-    FileRemark,
     OmittedText,
     ReaderItem,
-    Skipped,
     append_fingerprint,
     check_file,
     describe_damage,
@@ -48,11 +45,11 @@ from epicrisis.corpus.reader_base import (
     is_folder,
     path_error,
     printable_path,
-    read_limited,
     real_path,
     skip,
 )
 from epicrisis.corpus.reading_progress import ReadingProgress
+from epicrisis.corpus.record_files import RECORD_FORMATS, detect_record, read_records
 from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_pubmed_export
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
@@ -60,34 +57,8 @@ from epicrisis.errors import InputError
 from epicrisis.extensions import list_extensions
 from epicrisis.types import Document, Origin
 
-MAX_TEXT_BYTES = 64 * 1024 * 1024
-
-
-def _read_text(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
-    """Yield the only document of a plain text or Markdown file, or why it was skipped.
-
-    `name` becomes the id (`file:<name>`) and the source, so no folder of this machine enters a passage. Line ends
-    become line feeds; the title is the first Markdown heading, else the file's stem.
-    """
-    try:
-        text, encoding = decode_text(read_limited(path, MAX_TEXT_BYTES))
-    except ValueError as error:
-        yield skip(path, "", str(error))
-        return
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "\0" in text:
-        yield skip(path, "", "contains a NUL character: not a text file")
-    elif not text.strip():
-        yield skip(path, "", "holds no text; leave it out")
-    else:
-        heading = find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
-        yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
-        if encoding:
-            yield encoding_remark(name, encoding)
-
-
 _READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | OmittedText]]] = {
-    "text": _read_text,
+    "text": plain_text.read_document,
     "pdf": partial(sandbox.read_file, "pdf"),
     "html": partial(sandbox.read_file, "html"),
     "nxml": partial(sandbox.read_file, "nxml"),
@@ -104,15 +75,9 @@ _READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
     "statpearls": partial(sandbox.read_file, "statpearls"),
     _RETRACTION_WATCH: retractions.read_retraction_watch,
 }
-_READERS_OF_EXPORTS: Mapping[str, Callable[[Sequence[tuple[Path, str]], NoteCleaning], Iterator[ReaderItem]]] = {
-    "fhir": export.read_files,
-    "omop": omop.read_files,
-    "mimic": mimic.read_files,
-}
-"""Formats whose files are read together, since each may describe patients of the others."""
-NOTE_FORMATS = ("notes", *_READERS_OF_EXPORTS)
+NOTE_FORMATS = ("notes", *RECORD_FORMATS)
 """Formats of patients' records."""
-FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, "notes", *_READERS_OF_EXPORTS)
+FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, *NOTE_FORMATS)
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
 FORMAT_BY_SUFFIX = {
@@ -126,6 +91,8 @@ FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
     **dict.fromkeys((".nbib", ".ris", ".bib", ".csljson"), _REFERENCES),
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
+    **dict.fromkeys((".cda", ".ccda"), "ccda"),
+    **dict.fromkeys((".hl7", ".hl7.gz"), "hl7"),
     **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
 SUFFIXES = tuple(FORMAT_BY_SUFFIX)
@@ -286,7 +253,9 @@ def _describe_file(path: Path, override: str | None, names: Mapping[Path, str]) 
     if path.suffix.lower() in CURES and format is None:
         raise path_error(path, CURES[path.suffix.lower()])
     if format is None:
-        reason = f"its ending is not one of {', '.join(FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed nor JATS"
+        reason = (
+            f"its ending is not one of {', '.join(FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed, JATS nor C-CDA"
+        )
         raise path_error(path, f"{reason}; rename it, or give its format ({', '.join(FORMATS)})")
     return _SourceFile(path, names.get(path, path.name), format)
 
@@ -310,18 +279,19 @@ def _choose_readers(
         # Attachments of patients' documents are read with these, and are no literature.
         attached = export.list_attached_files([file[:2] for file in fhir_files])
         others = [file for file in others if file.format == "fhir" or real_path(file.path) not in attached]
-    read_formats: set[str] = set()
+    record_files = _group_record_files(others)
+    numbers = PatientNumbers()
     readers: list[tuple[list[Path], _Reader]] = []
+    # Patients that FHIR describes keep their ids in the files of other formats.
+    for format in sorted(record_files, key=RECORD_FORMATS.index):
+        paths = [file.path for file in record_files[format]]
+        readers.append(
+            (paths, partial(read_records, format, [file[:2] for file in record_files[format]], cleaning, numbers))
+        )
     for format, group in itertools.groupby(others, key=lambda file: file.format):
-        if format in _READERS_OF_EXPORTS:
-            export_files = [file for file in others if file.format == format and file.path.stat().st_size]
-            if export_files and format not in read_formats:
-                paths = [file.path for file in export_files]
-                read_files = _READERS_OF_EXPORTS[format]
-                readers.append((paths, partial(read_files, [file[:2] for file in export_files], cleaning)))
+        if format in RECORD_FORMATS:
             empty = [file for file in group if not file.path.stat().st_size]
             readers += [([file.path], _reader(file, notes_reader, cleaning.removal_log)) for file in empty]
-            read_formats.add(format)
         elif format == "pubmed":
             paths = [file.path for file in group]
             readers.append((paths, partial(_read_pubmed, paths, previous)))
@@ -337,6 +307,15 @@ def _choose_readers(
         reader = partial(references.read_rest, file.path)
         readers.append(([file.path], partial(_add_origins, file, reader) if with_origins else reader))
     return readers
+
+
+def _group_record_files(files: Sequence[_SourceFile]) -> dict[str, list[_SourceFile]]:
+    """Return the files of patients' records that are not empty, by format."""
+    groups: dict[str, list[_SourceFile]] = {}
+    for file in files:
+        if file.format in RECORD_FORMATS and file.path.stat().st_size:
+            groups.setdefault(file.format, []).append(file)
+    return groups
 
 
 def _add_references(file: _SourceFile, reader: _Reader, references: ReferenceFiles) -> Iterator[ReaderItem]:
@@ -393,17 +372,24 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
                 return _REFERENCES
             return "fhir" if is_fhir(path) else defaults.get(_JSON)
         # Opening a pipe would wait for its writer.
-        if format == "text" and override is None and path.is_file() and is_pubmed_export(path):
-            return _REFERENCES
+        if format in ("text", None) and override is None and path.is_file():
+            return _detect_text(path, format)
         if format == "fhir" and override is None and not defaults:
             # In a folder, one file of another kind must not stop the reading of all others.
             return format if is_fhir(path) or not path.stat().st_size else None
-        if format is None and path.suffix.lower() in CURES and path.is_file():
-            return "office" if office.is_newer_format(path) else None
     except OSError:
         # Its reader says why it cannot be opened.
         return format if format in _READERS_WITH_NAME else None
     return format
+
+
+def _detect_text(path: Path, format: str | None) -> str | None:
+    """Return the format of a text file, or of one with an unknown ending, by its beginning. Raises OSError."""
+    if format == "text" and is_pubmed_export(path):
+        return _REFERENCES
+    if format is None and path.suffix.lower() in CURES:
+        return "office" if office.is_newer_format(path) else None
+    return detect_record(path) or format
 
 
 def _format_by_name(path: Path) -> str | None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from epicrisis.answers import Event, Notice
 from epicrisis.deidentification.deidentifier import Deidentifier, ReplacedTexts
 from epicrisis.deidentification.spans import IdentifierKind
 from epicrisis.models.chat.layers import Layer
@@ -103,3 +104,17 @@ def describe_counts(counts: Mapping[IdentifierKind, int]) -> str:
     """Return the number of replaced identifiers by kind, such as `name: 3, date: 2`."""
     ordered = sorted(Counter(counts).items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{kind}: {count}" for kind, count in ordered) or "none"
+
+
+def deidentify_models(
+    models: Mapping[str, ChatModel], deidentifier: Callable[[], Deidentifier], emit: Callable[[Event], None]
+) -> dict[str, ChatModel]:
+    """Return the chat model of each role in a layer that replaces identifiers and emits their number."""
+
+    def report(counts: Mapping[IdentifierKind, int]) -> None:
+        emit(Notice("de-identified", f"replaced before the prompt was sent: {describe_counts(counts)}"))
+
+    protected: dict[ChatModel, ChatModel] = {}
+    for model in models.values():
+        protected[model] = DeidentifiedModel(model, deidentifier, report)
+    return {role: protected[model] for role, model in models.items()}

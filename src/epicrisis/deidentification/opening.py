@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from epicrisis.deidentification.deidentifier import Deidentifier, PatientIdentifiers
+from epicrisis.answers import Event
+from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION, Deidentifier, PatientIdentifiers
 from epicrisis.deidentification.library_files import check_measured_recall, read_key
+from epicrisis.deidentification.model import deidentify_models
 from epicrisis.deidentification.names import WORD
 from epicrisis.deidentification.presidio import load_recognizers
 from epicrisis.errors import SettingsError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
-from epicrisis.protocols import PassageStore
+from epicrisis.protocols import ChatModel, PassageStore
+from epicrisis.remote_libraries import library_folder
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Scope
 
@@ -33,12 +36,21 @@ def open_for_export(library: LibraryStore, least: float) -> LibraryDeidentificat
 class LibraryDeidentification:
     """The deidentifiers of a library's patients. Each is made once, for all questions about the patient."""
 
+    version = RECOGNIZER_VERSION
+    """The version of the recognizers."""
+
     def __init__(self, key: bytes, rosters: Sequence[Roster], store: PassageStore | None) -> None:
         self._key = key
         self._rosters = rosters
         self._store = store
         self._lock = threading.Lock()
         self._deidentifiers: dict[str | None, Deidentifier] = {}
+
+    def wrap(
+        self, models: Mapping[str, ChatModel], patient: str | None, emit: Callable[[Event], None]
+    ) -> dict[str, ChatModel]:
+        """Return each chat model in a layer that replaces the identifiers of this patient."""
+        return deidentify_models(models, self.for_patient(patient), emit)
 
     def for_patient(self, patient: str | None) -> Callable[[], Deidentifier]:
         """Return what makes the deidentifier of this patient, or of questions about nobody. It reads the record."""
@@ -85,7 +97,7 @@ def _list_staff(metadata: Any) -> Sequence[str]:
 
 
 def open_deidentification(
-    settings: Settings, library: Path | None, rosters: Sequence[Roster], store: PassageStore | None
+    settings: Settings, library: Path | str | None, rosters: Sequence[Roster], store: PassageStore | None
 ) -> LibraryDeidentification | None:
     """Return the de-identification of the settings, or None if they ask for none.
 
@@ -94,7 +106,8 @@ def open_deidentification(
     """
     if settings.deidentify is None:
         return None
-    if library is None or not library.is_dir():
+    folder = None if library is None or settings.store is not None else library_folder(library)
+    if folder is None or not folder.is_dir():
         raise SettingsError("setting deidentify: it needs a library, whose key it uses: name one, or leave it out")
     for key, host in settings.remote_hosts():
         if not key.startswith("models."):
@@ -103,5 +116,5 @@ def open_deidentification(
                 "unchanged: name something on this machine, or leave one of both out"
             )
     load_recognizers()
-    check_measured_recall(library, settings.deidentify)
-    return LibraryDeidentification(read_key(library), rosters, store)
+    check_measured_recall(folder, settings.deidentify)
+    return LibraryDeidentification(read_key(folder), rosters, store)

@@ -21,7 +21,7 @@ class Computation:
     """The facts of each row."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RowList:
     """Rows with their facts while they are collected."""
 

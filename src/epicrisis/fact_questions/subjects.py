@@ -35,7 +35,7 @@ class Analyte:
     loinc: tuple[str, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ValueSeries:
     """The values of one analyte in a record."""
 
@@ -91,9 +91,9 @@ def list_series(facts: Iterable[ClinicalFact]) -> tuple[ValueSeries, ...]:
             series[key] = ValueSeries(fact.name if analyte is None else analyte.name)
         entry = series[key]
         entry.facts.append(fact)
-        entry.phrases |= _list_phrases(fact)
+        entry.phrases.update(_list_phrases(fact))
         if analyte is not None:
-            entry.phrases |= set(map(normalize, (analyte.name, *analyte.words)))
+            entry.phrases.update(map(normalize, (analyte.name, *analyte.words)))
     return tuple(series.values())
 
 

@@ -35,7 +35,7 @@ _LISTING: frozenset[FactOperation] = frozenset({"list", "trend", "value-on"})
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class BoundedValue:
     """A value as a number in the common unit, with what a comparator leaves open."""
 
     fact: ClinicalFact
@@ -135,7 +135,7 @@ def _list_rows(facts: Sequence[ClinicalFact], unit: str | None, marked: Mapping[
     return rows
 
 
-def measure(fact: ClinicalFact, unit: str) -> Measurement | None:
+def measure(fact: ClinicalFact, unit: str) -> BoundedValue | None:
     """Return the value in a unit, or None for a value without a number or with a unit that does not convert."""
     if fact.number is None:
         return None
@@ -144,7 +144,7 @@ def measure(fact: ClinicalFact, unit: str) -> Measurement | None:
         return None
     low = Decimal("-Infinity") if fact.comparator.startswith("<") else number
     high = Decimal("Infinity") if fact.comparator.startswith(">") else number
-    return Measurement(fact, low, high)
+    return BoundedValue(fact, low, high)
 
 
 def convert_number(number: Decimal, unit: str, target: str) -> Decimal | None:
@@ -369,7 +369,7 @@ def _compute_change(
     if unit is None:
         return _refuse_units(plan, facts, remarks)
     undated = count_undated(facts)
-    ends: list[Measurement] = []
+    ends: list[BoundedValue] = []
     for is_last in (False, True):
         candidates = find_extreme(facts, last=is_last)
         values = [value for fact in candidates if (value := measure(fact, unit))]

@@ -42,8 +42,8 @@ _SUFFIX_MASK = np.uint64((1 << (8 * SHORTEST)) - 1)
 _SUFFIX_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _BATCH = 1 << 18
 _LETTER = re.compile(rb"[0-9A-Za-z]")
-_BEFORE = re.compile(rb"[0-9A-Za-z](?:[-_.]?)\Z")
-_AFTER = re.compile(rb"[-_.]?[0-9A-Za-z]")
+_BEFORE = re.compile(rb"(?:[0-9A-Za-z]|[0-9]-)\Z")
+_AFTER = re.compile(rb"[0-9A-Za-z]|-[0-9]")
 """A name within a longer one is another name: P-1 in P-12 and in P-1-2."""
 
 StringKind: TypeAlias = Literal["name", "text"]

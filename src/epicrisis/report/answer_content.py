@@ -17,7 +17,7 @@ from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link
 from epicrisis.report.computed_table import (
     HEADING,
-    AnswerTable,
+    ValueTable,
     build_computed_table,
     describe_left_out,
     list_computed_numbers,
@@ -77,7 +77,7 @@ class AnswerSection:
     lines: tuple[str, ...] = ()
     lead: str = ""
     """A sentence above the table."""
-    table: AnswerTable | None = None
+    table: ValueTable | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry
-from epicrisis.report.computed_table import AnswerTable
+from epicrisis.report.computed_table import ValueTable
 from epicrisis.report.templates import build_environment
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def write_section(section: AnswerSection) -> list[str]:
     return [*lines, *_list_lines(section.lines)] if section.lines else [*lines, ""]
 
 
-def _write_table(table: AnswerTable) -> list[str]:
+def _write_table(table: ValueTable) -> list[str]:
     """Return a table as lines of Markdown, with the line of its values below."""
     lines = [_write_row(table.columns), _write_row(["---"] * len(table.columns), is_markup=True)]
     lines += map(_write_row, table.rows)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.printable import REPLACEMENT, printable
 from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry
-from epicrisis.report.computed_table import AnswerTable
+from epicrisis.report.computed_table import ValueTable
 
 if TYPE_CHECKING:
     from docx.document import Document as WordDocument
@@ -102,7 +102,7 @@ def _add_section(document: WordDocument, section: AnswerSection) -> None:
     _add_list(document, section.lines)
 
 
-def _add_table(document: WordDocument, table: AnswerTable) -> None:
+def _add_table(document: WordDocument, table: ValueTable) -> None:
     grid = document.add_table(rows=0, cols=len(table.columns), style="Light Grid")
     for number, row in enumerate((table.columns, *table.rows)):
         for cell, text in zip(grid.add_row().cells, row, strict=True):

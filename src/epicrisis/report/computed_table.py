@@ -20,7 +20,7 @@ _MIN_POINTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerTable:
+class ValueTable:
     """A table of printable cells, with a line of its values if they are a series."""
 
     columns: tuple[str, ...]
@@ -33,7 +33,7 @@ class AnswerTable:
     """The line in words."""
 
 
-def build_computed_table(answer: Answer) -> AnswerTable | None:
+def build_computed_table(answer: Answer) -> ValueTable | None:
     """Return the rows of the computed answer as a table, or None without rows. Empty columns are left out."""
     computed = answer.computed
     if computed is None or not computed.rows:
@@ -52,11 +52,11 @@ def build_computed_table(answer: Answer) -> AnswerTable | None:
     columns = tuple(_COLUMNS[place] for place in shown)
     series = _list_series(computed)
     if len(series) < _MIN_POINTS:
-        return AnswerTable(columns, rows)
+        return ValueTable(columns, rows)
     numbers = [number for _, number in series]
     span = printable(f"{min(numbers):g} to {max(numbers):g} {computed.unit}".strip())
     description = printable(f"{count_noun(len(numbers), 'value')} of {computed.subject} over time, {span}")
-    return AnswerTable(columns, rows, f"{draw_bars(numbers)}  {span}", _place_points(series), description)
+    return ValueTable(columns, rows, f"{draw_bars(numbers)}  {span}", _place_points(series), description)
 
 
 def describe_left_out(computed: ComputedAnswer) -> str:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.ccda import DocumentPatient
-from epicrisis.corpus.embedded_files import EmbeddedText, detect_embedded
+from epicrisis.corpus.embedded_files import EmbeddedText, detect_embedded, read_embedded
 from epicrisis.corpus.fhir.export_index import ExportIndex
 from epicrisis.corpus.fhir.references import FhirReferences, find_contained, find_patient, find_server, split_address
 from epicrisis.corpus.fhir.resources import Resource, list_objects
@@ -156,6 +156,12 @@ class AttachmentReader:
 
     def _read(self, data: bytes, content_type: str, patient: str) -> EmbeddedText:
         """Return the text of a file. Raises ValueError with the reason."""
+        if detect_embedded(data, content_type) == "text":
+            # Text needs no parser, and therefore no child process.
+            text = read_embedded(data, content_type)
+            if "\0" in text.text:
+                raise ValueError("its text has NUL characters: it is no text")
+            return text
         digest = hashlib.sha256(f"{patient}\0{content_type}\0".encode() + data).digest()
         stored = self.index.read_text(digest)
         if stored is None:
@@ -163,8 +169,6 @@ class AttachmentReader:
                 identity = self.references.people.get(patient, PatientIdentity(patient))
                 _check_clinical_document(data, identity)
             text = sandbox.read_embedded(data, content_type)
-            if "\0" in text.text:
-                raise ValueError("its text has NUL characters: it is no text")
             self.index.add_text(digest, asdict(text))
             return text
         return EmbeddedText(stored["text"], tuple(stored["headings"]), tuple(stored["remarks"]))

@@ -6,7 +6,7 @@ import math
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION, Deidentifier
@@ -21,7 +21,7 @@ from epicrisis.evaluation.synthesis.identified_notes import (
 
 
 @dataclass(frozen=True, slots=True)
-class Leak:
+class IdentifierLeak:
     """An identifier that was left in a note, at least in part."""
 
     identifier: PlantedIdentifier
@@ -30,17 +30,17 @@ class Leak:
     """The line of the note."""
 
 
-@dataclass(slots=True)
 class RecallCounts:
-    """Counts of found and missed identifiers."""
+    """Counts of found and missed identifiers.
 
-    notes: int = 0
-    notes_with_leak: int = 0
-    by_patient: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    """Kind or form -> (identifiers, missed) of each patient."""
-    replaced_characters: int = 0
-    right_characters: int = 0
-    leaks: list[Leak] = field(default_factory=list)
+    `by_patient` maps a kind or form to (identifiers, missed) of each patient.
+    """
+
+    def __init__(self) -> None:
+        self.notes = self.notes_with_leak = 0
+        self.by_patient: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self.replaced_characters = self.right_characters = 0
+        self.leaks: list[IdentifierLeak] = []
 
 
 def count_recall(notes: int, seed: int) -> RecallCounts:
@@ -72,7 +72,7 @@ def _labels_of(identifier: PlantedIdentifier) -> Sequence[str]:
     return ("all", identifier.kind, f"{identifier.kind}: {identifier.form}")
 
 
-def _count_note(note: IdentifiedNote, deidentifier: Deidentifier, counts: RecallCounts) -> Iterator[Leak]:
+def _count_note(note: IdentifiedNote, deidentifier: Deidentifier, counts: RecallCounts) -> Iterator[IdentifierLeak]:
     """Yield the identifiers that were not found completely, and add the characters of the note to the counts."""
     is_replaced = bytearray(len(note.text))
     for identifier in deidentifier.find(note.text):
@@ -89,7 +89,7 @@ def _count_note(note: IdentifiedNote, deidentifier: Deidentifier, counts: Recall
             start = note.text.rfind("\n", 0, planted.start) + 1
             end = note.text.find("\n", planted.end)
             context = note.text[start : None if end < 0 else end]
-            yield Leak(planted, note.text[planted.start : planted.end], context)
+            yield IdentifierLeak(planted, note.text[planted.start : planted.end], context)
     counts.replaced_characters += sum(is_replaced)
     counts.right_characters += sum(map(int.__and__, is_replaced, is_planted))
 

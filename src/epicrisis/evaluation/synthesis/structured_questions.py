@@ -9,14 +9,21 @@ date, a corrected value or a unit is found. A question without a right answer mu
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.clinical_facts import FACTS, ClinicalFact, FactEvent, FactKind, write_facts
-from epicrisis.computed_values import ComputedAnswer
+from epicrisis.evaluation.synthesis.structured_entries import (
+    ALLERGIES,
+    ANALYTES,
+    DRUGS,
+    PROBLEMS,
+    PROCEDURES,
+    AnalyteRow,
+)
 from epicrisis.types import Document
 
 Trap: TypeAlias = Literal[
@@ -37,41 +44,12 @@ TRAPS: tuple[Trap, ...] = (
     "same-moment",
     "undated",
 )
-_AnalyteRow: TypeAlias = tuple[str, str, str, float, float, int, tuple[str, float] | None, str]
-"""Name, LOINC code, unit, lowest and highest value, decimals, another unit with its factor, code of the urine value."""
-_ANALYTES: tuple[_AnalyteRow, ...] = (
-    ("Creatinine", "2160-0", "mg/dL", 0.5, 6.0, 2, ("mg/L", 10), "2161-8"),
-    ("Potassium", "2823-3", "mmol/L", 2.8, 6.5, 1, None, "2828-2"),
-    ("Sodium", "2951-2", "mmol/L", 120, 155, 0, None, "2955-3"),
-    ("Hemoglobin", "718-7", "g/dL", 6.0, 17.0, 1, ("g/L", 10), ""),
-    ("Platelets", "777-3", "10*3/uL", 20, 600, 0, ("10*9/L", 1), ""),
-    ("INR", "6301-6", "", 0.9, 6.0, 1, None, ""),
-    ("Alanine aminotransferase", "1742-6", "U/L", 5, 900, 0, None, ""),
-    ("C-reactive protein", "1988-5", "mg/L", 1, 300, 0, ("mg/dL", 0.1), ""),
-    ("Hemoglobin A1c", "4548-4", "%", 4.5, 14.0, 1, None, ""),
-    ("Ferritin", "2276-4", "ng/mL", 5, 900, 0, ("ug/L", 1), ""),
-    ("Body weight", "29463-7", "kg", 40, 140, 1, None, ""),
-    ("Heart rate", "8867-4", "/min", 40, 180, 0, None, ""),
-)
-_DRUGS = (
-    "Lisinopril 10 MG Oral Tablet",
-    "Metformin 500 MG Oral Tablet",
-    "Warfarin Sodium 5 MG Oral Tablet",
-    "Atorvastatin 40 MG Oral Tablet",
-    "Furosemide 20 MG Oral Tablet",
-    "Amlodipine 5 MG Oral Tablet",
-    "Prednisone 10 MG Oral Tablet",
-    "Omeprazole 20 MG Delayed Release Oral Capsule",
-)
-_PROBLEMS = ("Essential hypertension", "Asthma", "Hypothyroidism", "Osteoporosis", "Psoriasis", "Gout")
-_ALLERGIES = ("Penicillin G", "Latex", "Peanut", "Sulfamethoxazole", "Codeine")
-_PROCEDURES = ("Colonoscopy", "Bronchoscopy", "Coronary angiography", "Cholecystectomy")
 _ORDINALS = ("first", "second", "third", "fourth")
 _TIME = "%Y-%m-%dT%H:%M"
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedQuestion:
+class StructuredQuestion:
     """A question with its right answer."""
 
     text: str
@@ -87,7 +65,7 @@ class GeneratedFacts:
 
     patient: str
     documents: tuple[Document, ...]
-    questions: tuple[GeneratedQuestion, ...]
+    questions: tuple[StructuredQuestion, ...]
 
 
 @dataclass(slots=True)
@@ -149,8 +127,8 @@ def generate_record(seed: int) -> GeneratedFacts:
         writer.add("encounter", "Inpatient encounter", f"{start:{_TIME}}", event="start", **more)
         writer.add("encounter", "Inpatient encounter", f"{end:{_TIME}}", event="end", **more)
     last = stays[-1][1] + timedelta(days=400)
-    questions: list[GeneratedQuestion] = []
-    for analyte in draw.sample(_ANALYTES, 5):
+    questions: list[StructuredQuestion] = []
+    for analyte in draw.sample(ANALYTES, 5):
         questions += _add_analyte(draw, writer, analyte, stays, last)
     questions += _add_medication(draw, writer, begin, last)
     questions += _add_entries(draw, writer, begin, last)
@@ -170,10 +148,10 @@ def _draw_stays(draw: random.Random, begin: datetime) -> list[tuple[datetime, da
 def _add_analyte(
     draw: random.Random,
     writer: _Writer,
-    analyte: _AnalyteRow,
+    analyte: AnalyteRow,
     stays: Sequence[tuple[datetime, datetime]],
     last: datetime,
-) -> list[GeneratedQuestion]:
+) -> list[StructuredQuestion]:
     """Write the values of an analyte and return questions about them."""
     name, code, unit, low, high, decimals, other_unit, urine = analyte
     trap = draw.choice(TRAPS)
@@ -257,11 +235,11 @@ def _draw_values(
     values: list[_Value] = []
     used: set[Decimal] = set()
     for at, stay in sorted(days.values(), key=lambda day: day[0]):
-        number = Decimal(f"{draw.uniform(low, high):.{decimals}f}")
-        while number in used:
-            number += Decimal(1).scaleb(-decimals)
-        used.add(number)
-        values.append(_Value(at, number, str(number), f"{at:{_TIME}}", unit, number, stay))
+        size = Decimal(f"{draw.uniform(low, high):.{decimals}f}")
+        while size in used:
+            size += Decimal(1).scaleb(-decimals)
+        used.add(size)
+        values.append(_Value(at, size, str(size), f"{at:{_TIME}}", unit, size, stay))
     return values
 
 
@@ -296,7 +274,7 @@ def _ask_values(
     trap: Trap,
     values: Sequence[_Value],
     stays: Sequence[tuple[datetime, datetime]],
-) -> list[GeneratedQuestion]:
+) -> list[StructuredQuestion]:
     """Return questions about the values of an analyte with the answers that are right."""
     word = name.lower()
     asked = {"Alanine aminotransferase": "ALT", "C-reactive protein": "CRP", "Hemoglobin A1c": "A1c"}.get(name, word)
@@ -304,12 +282,12 @@ def _ask_values(
     if trap == "urine":
         bare = f"What is the last {word}?"
         return [
-            GeneratedQuestion(bare, "last urine", None),
-            GeneratedQuestion(f"What was the highest {word}?", "highest urine", None),
-            GeneratedQuestion(
+            StructuredQuestion(bare, "last urine", None),
+            StructuredQuestion(f"What was the highest {word}?", "highest urine", None),
+            StructuredQuestion(
                 f"What is the last urine {word}?", "last urine", frozenset({f"77 {values[-1].unit}".strip()})
             ),
-            GeneratedQuestion(f"What is the last serum {word}?", "last urine", frozenset({values[-1].result})),
+            StructuredQuestion(f"What is the last serum {word}?", "last urine", frozenset({values[-1].result})),
         ]
     dated = [value for value in values if value.time is not None]
     questions = _ask_whole(draw, word, trap, values, dated)
@@ -332,13 +310,13 @@ def _ask_values(
     text = draw.choice(
         (f"What was the {word} on {day.at:%Y-%m-%d}?", f"{word} on {day.at:%B} {day.at.day}, {day.at.year}")
     )
-    questions.append(GeneratedQuestion(text, f"day {trap}", same_day))
+    questions.append(StructuredQuestion(text, f"day {trap}", same_day))
     return questions
 
 
 def _ask_whole(
     draw: random.Random, word: str, trap: Trap, values: Sequence[_Value], dated: Sequence[_Value]
-) -> list[GeneratedQuestion]:
+) -> list[StructuredQuestion]:
     """Return questions without a time."""
     ends = frozenset(value.result for value in dated if value.at == dated[-1].at)
     last = draw.choice(
@@ -360,18 +338,18 @@ def _ask_whole(
         )
     )
     return [
-        GeneratedQuestion(last, f"last {trap}", ends),
-        GeneratedQuestion(first, f"first {trap}", frozenset({dated[0].result})),
-        GeneratedQuestion(count, f"count {trap}", frozenset({str(len(values))})),
-        GeneratedQuestion(course, f"trend {trap}", _find_course(trap, dated, len(values))),
-        GeneratedQuestion(f"How much did {word} change?", f"change {trap}", _find_change(trap, dated)),
+        StructuredQuestion(last, f"last {trap}", ends),
+        StructuredQuestion(first, f"first {trap}", frozenset({dated[0].result})),
+        StructuredQuestion(count, f"count {trap}", frozenset({str(len(values))})),
+        StructuredQuestion(course, f"trend {trap}", _find_course(trap, dated, len(values))),
+        StructuredQuestion(f"How much did {word} change?", f"change {trap}", _find_change(trap, dated)),
         *_ask_sizes(draw, word, trap, "", values),
     ]
 
 
 def _ask_sizes(
     draw: random.Random, word: str, trap: Trap, when: str, values: Sequence[_Value]
-) -> list[GeneratedQuestion]:
+) -> list[StructuredQuestion]:
     if not values:
         return []
     top = draw.choice((f"What was the highest {word}{when}?", f"peak {word}{when}", f"maximum {word}{when}"))
@@ -380,26 +358,26 @@ def _ask_sizes(
     lowest = min(values, key=lambda value: value.number)
     has_molar = trap == "molar" and any(value.unit == "umol/L" for value in values) and len(values) > 1
     return [
-        GeneratedQuestion(top, f"highest {trap}", None if has_molar else frozenset({highest.result})),
-        GeneratedQuestion(bottom, f"lowest {trap}", None if has_molar else frozenset({lowest.result})),
+        StructuredQuestion(top, f"highest {trap}", None if has_molar else frozenset({highest.result})),
+        StructuredQuestion(bottom, f"lowest {trap}", None if has_molar else frozenset({lowest.result})),
     ]
 
 
 def _ask_window(
     draw: random.Random, word: str, trap: Trap, when: str, category: str, inside: Sequence[_Value]
-) -> list[GeneratedQuestion]:
+) -> list[StructuredQuestion]:
     """Return questions about a time. Without a value in it, none may be answered."""
     last = f"What was the last {word} {when}?"
     listing = draw.choice((f"What was the {word} {when}?", f"List the {word} values {when}"))
     if not inside:
         return [
-            GeneratedQuestion(last, f"{category} {trap}", None),
-            GeneratedQuestion(listing, f"{category} {trap}", None),
+            StructuredQuestion(last, f"{category} {trap}", None),
+            StructuredQuestion(listing, f"{category} {trap}", None),
         ]
     ends = frozenset(value.result for value in inside if value.at == inside[-1].at)
     return [
-        GeneratedQuestion(last, f"{category} last {trap}", ends),
-        GeneratedQuestion(listing, f"{category} list {trap}", frozenset(value.result for value in inside)),
+        StructuredQuestion(last, f"{category} last {trap}", ends),
+        StructuredQuestion(listing, f"{category} list {trap}", frozenset(value.result for value in inside)),
         *_ask_sizes(draw, word, trap, f" {when}", inside),
     ]
 
@@ -429,11 +407,11 @@ def _plain(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _add_medication(draw: random.Random, writer: _Writer, begin: datetime, last: datetime) -> list[GeneratedQuestion]:
+def _add_medication(draw: random.Random, writer: _Writer, begin: datetime, last: datetime) -> list[StructuredQuestion]:
     """Write courses of drugs, and return questions about them."""
-    drugs = draw.sample(_DRUGS, 5)
+    drugs = draw.sample(DRUGS, 5)
     current: set[str] = set()
-    questions: list[GeneratedQuestion] = []
+    questions: list[StructuredQuestion] = []
     for number, name in enumerate(drugs[:4]):
         starts: list[datetime] = []
         ends: list[datetime] = []
@@ -454,12 +432,12 @@ def _add_medication(draw: random.Random, writer: _Writer, begin: datetime, last:
         word = name.split()[0].lower()
         began = draw.choice((f"When was {word} started?", f"When was {word} first prescribed?"))
         questions += [
-            GeneratedQuestion(
+            StructuredQuestion(
                 f"Is the patient on {word}?", "current drug", frozenset({name if name in current else "no entry"})
             ),
-            GeneratedQuestion(f"Has she ever taken {word}?", "ever", frozenset({"yes"})),
-            GeneratedQuestion(began, "started", frozenset({f"{starts[0]:%Y-%m-%d}"})),
-            GeneratedQuestion(
+            StructuredQuestion(f"Has she ever taken {word}?", "ever", frozenset({"yes"})),
+            StructuredQuestion(began, "started", frozenset({f"{starts[0]:%Y-%m-%d}"})),
+            StructuredQuestion(
                 f"When was {word} stopped?", "stopped", frozenset(f"{end:%Y-%m-%d}" for end in ends) if ends else None
             ),
         ]
@@ -474,16 +452,15 @@ def _add_medication(draw: random.Random, writer: _Writer, begin: datetime, last:
     )
     return [
         *questions,
-        GeneratedQuestion(listing, "current list", frozenset(current) or frozenset({"no entry"})),
-        GeneratedQuestion(f"Has he ever been on {absent}?", "ever absent", frozenset({"no entry"})),
+        StructuredQuestion(listing, "current list", frozenset(current) or frozenset({"no entry"})),
+        StructuredQuestion(f"Has he ever been on {absent}?", "ever absent", frozenset({"no entry"})),
     ]
 
 
-def _add_entries(draw: random.Random, writer: _Writer, begin: datetime, last: datetime) -> list[GeneratedQuestion]:
+def _add_entries(draw: random.Random, writer: _Writer, begin: datetime, last: datetime) -> list[StructuredQuestion]:
     """Write problems, allergies and procedures, and return questions about them."""
-    questions: list[GeneratedQuestion] = []
-    active: set[str] = set()
-    problems = draw.sample(_PROBLEMS, 4)
+    questions, active = list[StructuredQuestion](), set[str]()
+    problems = draw.sample(PROBLEMS, 4)
     for number, name in enumerate(problems[:3]):
         onset = begin + timedelta(days=draw.randrange(400))
         status = draw.choice(("active", "active", "resolved", "refuted"))
@@ -494,63 +471,30 @@ def _add_entries(draw: random.Random, writer: _Writer, begin: datetime, last: da
             active.add(name)
         expected = "no entry" if status == "refuted" else "yes"
         word = name.lower().split()[-1]
-        questions.append(GeneratedQuestion(f"Has the patient ever had {word}?", "ever problem", frozenset({expected})))
+        questions.append(StructuredQuestion(f"Has the patient ever had {word}?", "ever problem", frozenset({expected})))
         if status != "refuted":
             began = frozenset({f"{onset:%Y-%m}"})
-            questions.append(GeneratedQuestion(f"When was {word} diagnosed?", "diagnosed", began))
+            questions.append(StructuredQuestion(f"When was {word} diagnosed?", "diagnosed", began))
     if active:
-        questions.append(GeneratedQuestion("What are the active problems?", "current problems", frozenset(active)))
-    allergies = draw.sample(_ALLERGIES, 3)
+        questions.append(StructuredQuestion("What are the active problems?", "current problems", frozenset(active)))
+    allergies = draw.sample(ALLERGIES, 3)
     for number, name in enumerate(allergies[:2]):
         writer.add("allergy", name, f"{begin:%Y}", status="active", source=f"generated:allergy/{number}")
     questions += [
-        GeneratedQuestion("What allergies does the patient have?", "allergies", frozenset(allergies[:2])),
-        GeneratedQuestion(f"Is she allergic to {allergies[0].split()[0].lower()}?", "allergic", frozenset({"yes"})),
-        GeneratedQuestion(f"Is he allergic to {allergies[2].split()[0].lower()}?", "allergic", frozenset({"no entry"})),
+        StructuredQuestion("What allergies does the patient have?", "allergies", frozenset(allergies[:2])),
+        StructuredQuestion(f"Is she allergic to {allergies[0].split()[0].lower()}?", "allergic", frozenset({"yes"})),
+        StructuredQuestion(
+            f"Is he allergic to {allergies[2].split()[0].lower()}?", "allergic", frozenset({"no entry"})
+        ),
     ]
-    procedure = draw.choice(_PROCEDURES)
+    procedure = draw.choice(PROCEDURES)
     times = sorted({begin + timedelta(days=draw.randrange(900)) for _ in range(draw.randrange(1, 4))})
     for number, at in enumerate(times):
         source = f"generated:procedure/{number}"
         writer.add("procedure", procedure, f"{at:%Y-%m-%d}", status="completed", source=source)
     word = procedure.lower()
     questions += [
-        GeneratedQuestion(f"When was the last {word}?", "last procedure", frozenset({f"{times[-1]:%Y-%m-%d}"})),
-        GeneratedQuestion(f"How many {word} entries are there?", "count procedures", frozenset({str(len(times))})),
+        StructuredQuestion(f"When was the last {word}?", "last procedure", frozenset({f"{times[-1]:%Y-%m-%d}"})),
+        StructuredQuestion(f"How many {word} entries are there?", "count procedures", frozenset({str(len(times))})),
     ]
     return questions
-
-
-Grade: TypeAlias = Literal["exact", "abstained", "rightly-abstained", "not-understood", "wrong"]
-
-
-def grade_computed(computed: ComputedAnswer | None, expected: frozenset[str] | None) -> Grade:
-    """Return how a computed answer compares with the right one.
-
-    A list with marked rows is exact if the right answer has all others, and perhaps some of the marked.
-    """
-    if computed is None:
-        return "not-understood" if expected is not None else "rightly-abstained"
-    if computed.state == "abstained":
-        return "abstained" if expected is not None else "rightly-abstained"
-    if expected is None:
-        return "wrong"
-    if split_result(computed.result, expected) == expected:
-        return "exact"
-    if computed.result == "no direction":
-        return "abstained"
-    certain: set[str] = set()
-    marked: set[str] = set()
-    for row in computed.rows:
-        (marked if "may lie outside" in row.remark else certain).add(row.value)
-    return "exact" if marked and certain <= expected <= certain | marked else "wrong"
-
-
-def split_result(result: str, expected: Iterable[str]) -> frozenset[str]:
-    """Return the parts of a computed result. Names and values are separated by `; ` or `and`."""
-    if len(frozenset(expected)) == 1:
-        return frozenset({result})
-    parts: list[str] = []
-    for part in result.split("; "):
-        parts += part.replace(", ", " and ").split(" and ")
-    return frozenset(parts)

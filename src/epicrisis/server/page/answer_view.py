@@ -23,7 +23,7 @@ from epicrisis.report.answer_content import (
     describe_marks,
     describe_reference,
 )
-from epicrisis.report.computed_table import HEADING, AnswerTable, list_computed_numbers
+from epicrisis.report.computed_table import HEADING, ValueTable, list_computed_numbers
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
 from epicrisis.server.page.citation_cards import excerpt_passage
 from epicrisis.server.page.document_view import TextPiece
@@ -132,7 +132,7 @@ class ComputedView:
 
     statement: str
     lines: tuple[str, ...]
-    table: AnswerTable | None
+    table: ValueTable | None
     rows: tuple[ComputedRowView, ...]
 
 

@@ -1,0 +1,153 @@
+"""Read notes of patients from C-CDA files: a note for each document, with its sections.
+
+All files of an addition are read together, because a document may replace or amend one of another file. Nothing is
+fetched. What has no text is named: `FileRemark` for a part of a document, `Skipped` for a document.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TypeAlias
+
+from epicrisis.corpus import reader_base, sandbox
+from epicrisis.corpus.ccda import ClinicalDocument, describe_missing_text
+from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
+from epicrisis.corpus.patient_numbers import PatientNumbers
+from epicrisis.corpus.superseded import DocumentKey, find_replaced
+
+_Header: TypeAlias = tuple[ClinicalDocument, str]
+"""A document without its text, and its patient; the patient is empty if the document cannot be read."""
+
+
+def read_files(
+    files: Sequence[tuple[Path, str]], cleaning: NoteCleaning, numbers: PatientNumbers
+) -> Iterator[reader_base.ReaderItem]:
+    """Yield the patients and notes of all files (path, name), what was not read, and the files' fingerprints.
+
+    A damaged file is skipped completely. `numbers` are the patients of the addition.
+    """
+    headers: dict[Path, list[_Header]] = {}
+    for path, _ in files:
+        yield from _read_headers(path, headers, numbers)
+    all_headers = list(chain.from_iterable(headers.values()))
+    for document, patient in all_headers:
+        if patient:
+            person = document.patients[0]
+            yield reader_base.PatientIdentity(patient, names=person.names, born=person.born, numbers=person.numbers)
+    superseded = _find_superseded(all_headers)
+    if not cleaning.keep_superseded:
+        # An earlier addition may have contained them.
+        for patient, document_id in sorted(superseded):
+            yield reader_base.DeletedDocument(f"note:{document_id}", patient=patient)
+    for path, name in files:
+        if path in headers:
+            patients = [patient for _, patient in headers[path]]
+            items = _read_notes(path, name, patients, superseded, cleaning)
+            yield from reader_base.append_fingerprint(path, items)
+
+
+def _read_headers(
+    path: Path, headers: dict[Path, list[_Header]], numbers: PatientNumbers
+) -> Iterator[reader_base.Skipped]:
+    """Add the headers of a file that can be read. Yield what of it cannot be read."""
+    reader_base.check_file(path)
+    try:
+        documents = sandbox.read_clinical_documents(path)
+    except ValueError as error:
+        yield reader_base.skip(path, "", str(error))
+        return
+    headers[path] = []
+    for number, document in enumerate(documents, 1):
+        try:
+            headers[path].append((replace(document, text=""), _resolve_patient(document, numbers)))
+        except ValueError as error:
+            headers[path].append((document, ""))
+            yield reader_base.skip(path, _describe_place(number, len(documents)) or "document 1", str(error))
+
+
+def _describe_place(number: int, count: int) -> str:
+    return f"document {number}" if count > 1 else ""
+
+
+def _resolve_patient(document: ClinicalDocument, numbers: PatientNumbers) -> str:
+    """Return the document's patient. Raises ValueError with the reason if there is not one, or no text."""
+    if len(document.patients) > 1:
+        raise ValueError(f"names {len(document.patients)} patients; save the part of each as a file of its own")
+    if not document.patients:
+        raise ValueError("names no patient, and every note needs one; export it with its recordTarget")
+    if not document.text.strip() and not document.is_withdrawn:
+        raise ValueError(describe_missing_text(document))
+    person = document.patients[0]
+    return numbers.resolve(person.numbers, person.born)
+
+
+def _find_superseded(documents: Sequence[_Header]) -> set[DocumentKey]:
+    """Return the documents that others of the same patient replace, or of whose set there is a later version."""
+    successors: defaultdict[DocumentKey, set[DocumentKey]] = defaultdict(set)
+    versions: defaultdict[DocumentKey, list[tuple[int, str]]] = defaultdict(list)
+    for document, patient in documents:
+        if not patient or document.is_withdrawn:
+            continue
+        for earlier in document.replaces:
+            successors[patient, earlier].add((patient, document.id))
+        if document.version_set and document.version and document.id:
+            versions[patient, document.version_set].append((document.version, document.id))
+    for (patient, _), members in versions.items():
+        latest = max(members)
+        for version, document_id in members:
+            if version < latest[0]:
+                successors[patient, document_id].add((patient, latest[1]))
+    return find_replaced(successors)
+
+
+def _read_notes(
+    path: Path, name: str, patients: Sequence[str], superseded: set[DocumentKey], cleaning: NoteCleaning
+) -> Iterator[reader_base.ReaderItem]:
+    """Yield the notes of a file, and what of it was not read. `patients` are those of its documents."""
+    try:
+        documents = sandbox.read_clinical_documents(path)
+    except ValueError as error:
+        yield reader_base.skip(path, "", str(error))
+        return
+    notes: list[ClinicalNote] = []
+    for number, (document, patient) in enumerate(zip(documents, patients, strict=True), 1):
+        if patient:
+            is_superseded = (patient, document.id) in superseded
+            notes.append(_build_note(document, patient, _describe_place(number, len(documents)), is_superseded))
+    # The documents of one file are too few for recurring texts.
+    yield from build_items(path, name, partial(iter, notes), cleaning)
+    for document, patient in zip(documents, patients, strict=True):
+        for remark in document.remarks if patient else ():
+            yield reader_base.FileRemark(name, "part", f"of C-CDA documents: {remark}")
+
+
+def _build_note(document: ClinicalDocument, patient: str, where: str, is_superseded: bool) -> ClinicalNote:
+    person = document.patients[0]
+    more = {
+        "visit": "" if document.is_stay else document.encounter,
+        "authors": list(document.authors),
+        "document_title": document.title if document.title != document.type else "",
+        "amends": [f"note:{earlier}" for earlier in document.amends],
+        "status": "addendum" if document.amends else "",
+    }
+    return ClinicalNote(
+        where=where,
+        patient=patient,
+        text=document.text or "(withdrawn)",
+        times=tuple(filter(None, (document.time or document.discharged or document.admitted,))),
+        note_type=document.type,
+        encounter=document.encounter if document.is_stay else "",
+        note_id=document.id,
+        patient_name=next(iter(person.names), ""),
+        admitted=document.admitted if document.is_stay else "",
+        discharged=document.discharged if document.is_stay else "",
+        more=more,
+        is_error=document.is_withdrawn,
+        is_superseded=is_superseded,
+        headings=document.headings,
+    )

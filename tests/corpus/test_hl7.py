@@ -1,0 +1,280 @@
+"""HL7 v2 of two senders: results as notes of days, reports, documents with versions, framing, and hostile files."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from epicrisis.corpus.note_documents import NoteCleaning
+from epicrisis.corpus.reader_base import DeletedDocument, FileRemark, PatientIdentity, ReaderItem, Skipped
+from epicrisis.corpus.readers import detect_format, read_sources
+from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.types import Document
+from tests.support.hl7_messages import (
+    RADIOLOGY,
+    batch,
+    document,
+    framed,
+    message,
+    order,
+    pid,
+    result,
+    visit,
+    with_signs,
+)
+from tests.support.pdf_files import placed_pdf
+
+PATIENT = "urn:oid:1.2.3.4|4711"
+CREATININE = result("NM", "2160-0^Creatinine^LN", "1.4", "mg/dL", "0.6-1.1", "H")
+
+
+def read(folder: Path, *contents: str | bytes, cleaning: NoteCleaning | None = None) -> list[ReaderItem]:
+    for number, content in enumerate(contents):
+        data = content.encode() if isinstance(content, str) else content
+        (folder / f"{number}.hl7").write_bytes(data)
+    return list(read_sources([folder], cleaning=cleaning))
+
+
+def notes(items: Sequence[ReaderItem]) -> list[Document]:
+    return [item for item in items if isinstance(item, Document)]
+
+
+def skipped(items: Sequence[ReaderItem]) -> list[Skipped]:
+    return [item for item in items if isinstance(item, Skipped)]
+
+
+def test_results_of_a_day_are_one_note(tmp_path: Path) -> None:
+    """Values with unit, range, flag, status and comment, of every type."""
+    text = message(
+        "ORU^R01^ORU_R01",
+        pid(more="~123-45-6789^^^^SS"),
+        visit(admitted="20150301080000"),
+        order("F1", "BMP^Basic panel"),
+        CREATININE,
+        r"NTE|1||Fasting \T\ sober",
+        result("SN", "33914-3^GFR", ">^60", "mL/min"),
+        result("CWE", "600-7^Culture", "112283007^E. coli^SCT", status="P"),
+        result("ST", "5778-6^Color", "Yellow"),
+        result("NM", "2345-7^Glucose", "", status="X"),
+    )
+    items = read(tmp_path, text)
+    (note,) = notes(items)
+    assert note.text.split("\n") == [
+        "09:30 Creatinine (Basic panel): 1.4 mg/dL (high; reference 0.6-1.1) Fasting & sober",
+        "09:30 GFR (Basic panel): > 60 mL/min",
+        "09:30 Culture (Basic panel): E. coli (preliminary)",
+        "09:30 Color (Basic panel): Yellow",
+    ]
+    assert (note.patient, note.date, note.metadata["note_type"]) == (PATIENT, "2015-03-04", "laboratory results")
+    assert (note.metadata["encounter"], note.metadata["admitted"]) == ("V1", "2015-03-01T08:00")
+    identity = next(item for item in items if isinstance(item, PatientIdentity))
+    assert identity.numbers == (("urn:oid:1.2.3.4", "4711"), ("SS", "123-45-6789"))
+    assert (identity.names, identity.born) == (("Ada Byron",), "1950-12-31")
+
+
+def test_corrected_result_replaces_the_earlier_one_on_its_day(tmp_path: Path) -> None:
+    """Also in the other order of files, and without a repetition of the visit."""
+    first = message("ORU^R01", pid(), visit(), order("F1", "BMP^Basic panel"), CREATININE)
+    corrected = result("NM", "2160-0^Creatinine^LN", "1.7", "mg/dL", status="C")
+    later = message("ORU^R01", pid(), order("F1", "BMP^Basic panel"), corrected, sent="20150305080000")
+    (note,) = notes(read(tmp_path, later, first))
+    assert note.text == "09:30 Creatinine (Basic panel): 1.7 mg/dL (corrected)"
+
+
+def test_result_posted_to_the_wrong_patient_is_removed(tmp_path: Path) -> None:
+    first = message("ORU^R01", pid(), order("F1", "BMP^Basic panel"), CREATININE)
+    wrong = message("ORU^R01", pid(), order("F1", "BMP^Basic panel"), CREATININE[:-1] + "W", sent="20150305080000")
+    items = read(tmp_path, first, wrong)
+    assert not notes(items)
+    assert any(isinstance(item, DeletedDocument) for item in items)
+
+
+def test_report_has_its_names_as_sections(tmp_path: Path) -> None:
+    """Escape sequences, repetitions, author and time of the report."""
+    text = message(
+        "ORU^R01",
+        pid(),
+        visit("O", "V9"),
+        order("F2", "XR^Chest 2 views", "20150304120000", "RAD") + "|||||||77&Roe&Jane",
+        result("TX", "F^Findings", r"Lungs clear.\.br\Heart \H\normal\N\ size \X41\ 5\S\6 \Zabc\."),
+        result("TX", "I^Impression", "No acute disease~Second line"),
+        "NTE|1||Dictated by phone",
+        sender=RADIOLOGY,
+    )
+    (note,) = notes(read(tmp_path, text))
+    assert note.text.split("\n") == [
+        *("Findings", "Lungs clear.", r"Heart normal size A 5^6 \Zabc\.", "", "Impression", "No acute disease"),
+        *("Second line", "Comment: Dictated by phone"),
+    ]
+    assert [title for _, _, title in note.metadata["sections"]] == ["Findings", "Impression"]
+    assert (note.id, note.title) == ("note:COUNTY:F2:XR", "Chest 2 views, 2015-03-04")
+    assert (note.metadata["authors"], note.metadata["visit"]) == (["Jane Roe"], "V9")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (placed_pdf([[(72, 700, "Ejection fraction 35 %")]]), "^Application^PDF"),
+        (rb"{\rtf1\ansi Ejection fraction\b  35 %\b0}", "^TEXT^RTF"),
+        (b"Ejection fraction 35 %", "^TEXT^"),
+    ],
+)
+def test_encapsulated_file_is_read(tmp_path: Path, data: bytes, kind: str) -> None:
+    packed = base64.b64encode(data).decode()
+    text = message("ORU^R01", pid(), order("F3", "ECHO^Echo"), result("ED", "E^Echo", f"{kind}^Base64^{packed}"))
+    (note,) = notes(read(tmp_path, text))
+    assert "Ejection fraction 35 %" in note.text
+
+
+def test_broken_attachment_is_named_and_its_comment_read(tmp_path: Path) -> None:
+    broken = result("ED", "E^Echo", "^Application^PDF^Base64^%%%")
+    items = read(tmp_path, message("ORU^R01", pid(), order("F3", "ECHO^Echo"), broken, "NTE|1||See the scan"))
+    assert [note.text for note in notes(items)] == ["Comment: See the scan"]
+    (remark,) = [item for item in items if isinstance(item, FileRemark)]
+    assert "its base64 is broken" in remark.text
+
+
+def test_document_is_a_note_with_author_and_stay(tmp_path: Path) -> None:
+    (note,) = notes(read(tmp_path, document("DOC1", ["HOSPITAL COURSE:", "The patient did well."])))
+    assert (note.id, note.text) == ("note:TRANS:DOC1", "HOSPITAL COURSE:\nThe patient did well.")
+    assert (note.date, note.title) == ("2015-03-06T11:00", "Discharge Summary, 2015-03-06")
+    assert (note.metadata["authors"], note.metadata["encounter"]) == (["Jane Roe"], "V1")
+
+
+def test_document_events_change_earlier_documents(tmp_path: Path) -> None:
+    """T06 amends, T08 edits, T10 replaces, T11 cancels; each in a file of its own, the last first."""
+    contents = [
+        document("CANCELLED", [], event="T11", sent="20150307"),
+        document("NEW", ["Apixaban"], event="T10", parent="OLD^TRANS", sent="20150307"),
+        document("EDITED", ["Second text"], event="T08", sent="20150307"),
+        document("ADDED", ["HER2 positive"], event="T06", parent="KEPT^TRANS", sent="20150307"),
+        document("KEPT", ["Biopsy done"]),
+        document("EDITED", ["First text"]),
+        document("OLD", ["Warfarin"]),
+        document("CANCELLED", ["Meant for another patient"]),
+    ]
+    log = RemovalLog()
+    items = read(tmp_path, *contents, cleaning=NoteCleaning(removal_log=log))
+    texts = {note.id: note.text for note in notes(items)}
+    assert texts == {
+        "note:TRANS:NEW": "Apixaban",
+        "note:TRANS:EDITED": "Second text",
+        "note:TRANS:ADDED": "HER2 positive",
+        "note:TRANS:KEPT": "Biopsy done",
+    }
+    addendum = next(note for note in notes(items) if note.id == "note:TRANS:ADDED")
+    assert (addendum.metadata["status"], addendum.metadata["amends"]) == ("addendum", ["note:TRANS:KEPT"])
+    deleted = {item.id for item in items if isinstance(item, DeletedDocument)}
+    assert {"note:TRANS:OLD", "note:TRANS:CANCELLED"} <= deleted
+    assert log.summary().kinds["superseded"].notes == 3
+
+
+@pytest.mark.parametrize("line_end", ["\r", "\n", "\r\n"])
+def test_line_ends_frames_batches_and_signs_make_no_difference(tmp_path: Path, line_end: str) -> None:
+    first = message("ORU^R01", pid(), order("F1", "BMP^Basic panel"), CREATININE)
+    second = message("ORU^R01", pid(), order("F4", "K^Potassium"), result("NM", "K^Potassium", "4.1", "mmol/L"))
+    contents = {
+        "batch.hl7": batch(first, second).replace("\r", line_end).encode(),
+        "frames.dat": framed(first, second).replace(b"\r", line_end.encode()),
+        "signs.txt": (with_signs(first) + with_signs(second)).replace("\r", line_end).encode(),
+    }
+    texts = set()
+    for name, data in contents.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        assert detect_format(path) == "hl7"
+        (note,) = notes(list(read_sources([path])))
+        texts.add(note.text)
+    (text,) = texts
+    assert text.split("\n") == [
+        "09:30 Creatinine (Basic panel): 1.4 mg/dL (high; reference 0.6-1.1)",
+        "09:30 Potassium: 4.1 mmol/L",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("charset", "encoding"), [("8859/1", "latin-1"), ("UNICODE UTF-8", "utf-8"), ("", "utf-8"), ("8859/5", "iso8859-5")]
+)
+def test_charset_of_the_message_decodes_its_text(tmp_path: Path, charset: str, encoding: str) -> None:
+    words = "Жалоб нет" if encoding == "iso8859-5" else "Übelkeit seit gestern"
+    text = message("ORU^R01", pid(), order("F2", "N^Note"), result("TX", "N^Note", words), charset=charset)
+    (note,) = notes(read(tmp_path, text.encode(encoding)))
+    assert note.text == words
+
+
+def test_line_end_within_a_field_continues_it(tmp_path: Path) -> None:
+    text = message("ORU^R01", pid(), order("F2", "N^Note"), "OBX|1|TX|N^Note||First\nsecond line||||||F")
+    (note,) = notes(read(tmp_path, text))
+    assert note.text == "First\nsecond line"
+
+
+def test_patient_change_within_a_message_separates_results(tmp_path: Path) -> None:
+    text = message(
+        "ORU^R01",
+        *(pid(), visit(), order("F1", "BMP^Basic panel"), CREATININE),
+        *(pid("4712", "Lovelace^Eva", "19600101"), order("F1", "BMP^Basic panel")),
+        result("NM", "2160-0^Creatinine^LN", "9.9", "mg/dL"),
+    )
+    by_patient = {note.patient: note for note in notes(read(tmp_path, text))}
+    assert set(by_patient) == {PATIENT, "urn:oid:1.2.3.4|4712"}
+    assert "9.9" not in by_patient[PATIENT].text
+    assert "1.4" not in by_patient["urn:oid:1.2.3.4|4712"].text
+    assert "encounter" not in by_patient["urn:oid:1.2.3.4|4712"].metadata
+
+
+def test_contradictory_patient_is_skipped_and_named(tmp_path: Path) -> None:
+    other = message("ORU^R01", pid(born="19800101"), order("F9", "K^Potassium"), result("NM", "K^Potassium", "6.6"))
+    items = read(tmp_path, message("ORU^R01", pid(), order("F1", "BMP^Basic panel"), CREATININE) + other + other)
+    assert "6.6" not in "".join(note.text for note in notes(items))
+    assert ["another birth date" in item.reason for item in skipped(items)] == [True, False]
+    assert [item.where for item in skipped(items)] == ["message 2", "message 3"]
+
+
+def test_numbers_of_two_facilities_are_two_patients(tmp_path: Path) -> None:
+    """Without an authority, a number belongs to the facility that sent it."""
+    bare = "PID|1||4711||Byron^Ada||19501231"
+    first = message("ORU^R01", bare, order("F1", "BMP^Basic panel"), CREATININE)
+    second = message("ORU^R01", bare, order("F1", "BMP^Basic panel"), CREATININE, sender=RADIOLOGY)
+    assert {note.patient for note in notes(read(tmp_path, first, second))} == {"GENHOSP|4711", "COUNTY|4711"}
+
+
+def test_admission_messages_tell_the_days_of_stays(tmp_path: Path) -> None:
+    discharge = message("ADT^A03", pid(), visit("I", "V1", "20150301", "20150309"))
+    log = RemovalLog()
+    items = read(tmp_path, document("DOC1", ["Did well"]), discharge, cleaning=NoteCleaning(removal_log=log))
+    metadata = notes(items)[0].metadata
+    assert (metadata["admitted"], metadata["discharged"]) == ("2015-03-01", "2015-03-09")
+    assert log.summary().other_resources == {"ADT message": 1}
+
+
+def test_other_segments_are_counted(tmp_path: Path) -> None:
+    log = RemovalLog()
+    text = message("ORU^R01", pid(), "NTE|1||Before", order("F1", "BMP^B"), CREATININE, "ZPI|1|x", "ZPI|2|y")
+    read(tmp_path, text, cleaning=NoteCleaning(removal_log=log))
+    assert log.summary().other_resources == {"NTE before the results": 1, "ZPI segment": 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("MSH|^^^^|LAB|X\rPID|1||1\r", "names no delimiters"),
+        (message("ORU^R01", order("F1", "B^B"), CREATININE), "names no patient before its results"),
+        (message("ORU^R01", "PID|1||||Byron^Ada", order("F1", "B^B"), CREATININE), "names no patient"),
+        (message("ORU^R01", pid(), order("F1", "N^N"), result("RP", "N^N", "\\\\share\\a.pdf")), "holds no text"),
+        (message("ORU^R01", pid(), order("F1", "N^N"), "OBX|1|TX|N^N||Größe ").encode() + b"\xff\xfe\xc3", "encodings"),
+    ],
+)
+def test_unreadable_message_is_skipped_with_its_reason(tmp_path: Path, content: str | bytes, reason: str) -> None:
+    items = read(tmp_path, content, message("ORU^R01", pid("99", "Roe^Max"), order("F1", "B^B"), CREATININE))
+    assert reason in "".join(item.reason for item in skipped(items))
+    assert [note.patient for note in notes(items)] == ["urn:oid:1.2.3.4|99"]
+
+
+def test_hostile_repetition_of_layout_is_bounded(tmp_path: Path) -> None:
+    words = r"a\.sp999\b\.in+999\c" * 200
+    text = message("ORU^R01", pid(), order("F2", "N^Note"), result("FT", "N^Note", words))
+    (note,) = notes(read(tmp_path, text))
+    assert len(note.text) < 10_000
