@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from epicrisis.answers import Answer, Citation
+from epicrisis.answers import Answer, Citation, Event, Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError
 from epicrisis.library.word_index import analyze_words
@@ -258,3 +258,10 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
     )
     parameters = {**ranking.parameters, "left_out": left_out}
     return replace(ranking, hits=ranking.hits[:n], parameters=parameters, notes=(*ranking.notes, remark))
+
+
+def emit_notes(ranking: Ranking, emit: Callable[[Event], None]) -> Ranking:
+    """Emit the remarks of the search, and return the ranking."""
+    for note in ranking.notes:
+        emit(Notice("search", note))
+    return ranking

@@ -155,3 +155,14 @@ def _return_value(value: T) -> Callable[[Question], Awaitable[T]]:
         return value
 
     return give
+
+
+# fmt: off
+ANSWER_SETTINGS = {
+    "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
+    "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
+    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
+    "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route", "map_confidence", "facts",
+    "deidentify",
+}
+# fmt: on

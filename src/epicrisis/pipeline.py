@@ -54,7 +54,7 @@ from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.model_pool import ModelPool
 from epicrisis.models.chat.loading import ask_ahead
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
+from epicrisis.overrides import ANSWER_SETTINGS, NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
 from epicrisis.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy import silence_dependency_logs
 from epicrisis.prompts import TIME_ORDER_STATEMENT, hash_prompts
@@ -91,16 +91,6 @@ WITHOUT_MODEL = frozenset({"evidence"})
 WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 CONCURRENT_SEARCHES, CHECKED_QUESTIONS = 2, 500
-
-# fmt: off
-_ANSWER_SETTINGS = {
-    "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
-    "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
-    "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route", "map_confidence", "facts",
-    "deidentify",
-}
-# fmt: on
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -274,7 +264,7 @@ class Pipeline:
 
     def recipe(self) -> dict[str, Any]:
         """Return everything that influences the answers: settings, models, the library's id and size, and versions."""
-        settings = self.settings.model_dump(include=_ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
+        settings = self.settings.model_dump(include=ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
         if self.settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(describe_rules())
         recipe: dict[str, Any] = {
@@ -385,14 +375,16 @@ class Pipeline:
             ranking = await self._search(EvidenceSearch.find, question.text, search_scope)
             if settings.unit == "note":
                 ranking = await evidence_selection.fit_notes(question, context, ranking, settings.note_tokens)
-            return _emit_notes(evidence_selection.order_evidence(settings, question.patient, ranking), emit)
+            return evidence_selection.emit_notes(
+                evidence_selection.order_evidence(settings, question.patient, ranking), emit
+            )
 
         async def record(question: Question) -> Ranking:
             if context.scope.patient is None:
                 raise InputError(
                     f"question {question.id}: full context reads a patient's record: say whose (--patient)"
                 )
-            return _emit_notes(await self._search(EvidenceSearch.read_record, context.scope), emit)
+            return evidence_selection.emit_notes(await self._search(EvidenceSearch.read_record, context.scope), emit)
 
         async def preflight(question: Question) -> Preflight:
             return await self._search(EvidenceSearch.check_preflight, question.text, search_scope)
@@ -443,11 +435,7 @@ class Pipeline:
 
     def protect_models(self, patient: str | None, emit: Callable[[Event], None]) -> Mapping[str, ChatModel]:
         """Return the chat model of each role for texts about this patient, with surrogates if the settings say so."""
-        if self.deidentification is None:
-            return self.models
-        from epicrisis.deidentification.model import deidentify_models
-
-        return deidentify_models(self.models, self.deidentification.for_patient(patient), emit)
+        return self.models if self.deidentification is None else self.deidentification.wrap(self.models, patient, emit)
 
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None
@@ -455,7 +443,7 @@ class Pipeline:
         """Return the best `k` sentences of the ranking, or of a search without a ranking."""
         if ranking is None:
             ranking = await self._search(EvidenceSearch.rank_passages, question.text, scope)
-            _emit_notes(ranking, emit)
+            evidence_selection.emit_notes(ranking, emit)
         return await self._search(EvidenceSearch.rank_sentences, question.text, ranking, k)
 
     async def _compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -506,9 +494,3 @@ class Pipeline:
 def is_narrowed(restriction: TimeRestriction, overrides: RunOverrides) -> bool:
     """Return whether notes are left out by time, so that an abstention leads to a second attempt."""
     return bool(restriction.hidden) or overrides.whole is not None
-
-
-def _emit_notes(ranking: Ranking, emit: Callable[[Event], None]) -> Ranking:
-    for note in ranking.notes:
-        emit(Notice("search", note))
-    return ranking

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answers import Event
 from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION, Deidentifier, PatientIdentifiers
 from epicrisis.deidentification.library_files import check_measured_recall, read_key
+from epicrisis.deidentification.model import deidentify_models
 from epicrisis.deidentification.names import WORD
 from epicrisis.deidentification.presidio import load_recognizers
 from epicrisis.errors import SettingsError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
-from epicrisis.protocols import PassageStore
+from epicrisis.protocols import ChatModel, PassageStore
 from epicrisis.remote_libraries import library_folder
 from epicrisis.settings import Settings
 from epicrisis.types import Passage, Scope
@@ -43,6 +45,12 @@ class LibraryDeidentification:
         self._store = store
         self._lock = threading.Lock()
         self._deidentifiers: dict[str | None, Deidentifier] = {}
+
+    def wrap(
+        self, models: Mapping[str, ChatModel], patient: str | None, emit: Callable[[Event], None]
+    ) -> dict[str, ChatModel]:
+        """Return each chat model in a layer that replaces the identifiers of this patient."""
+        return deidentify_models(models, self.for_patient(patient), emit)
 
     def for_patient(self, patient: str | None) -> Callable[[], Deidentifier]:
         """Return what makes the deidentifier of this patient, or of questions about nobody. It reads the record."""
