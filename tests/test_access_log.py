@@ -177,6 +177,12 @@ def test_log_of_first_version_cannot_be_changed_by_forgetting(tmp_path: Path) ->
     assert log.verify().fault is None
 
 
+def test_id_that_is_no_text_has_a_pseudonym(tmp_path: Path) -> None:
+    log = AccessLog(tmp_path / NAME)
+    log.append(build_entry("otto", "ask", "ward", "1\0\ud800", ["note:1"]))
+    assert log.verify().fault is None
+
+
 def test_restored_copy_of_log_with_its_neighbours_is_continued(tmp_path: Path) -> None:
     write_log(tmp_path / "a", 3)
     shutil.copytree(tmp_path / "a", tmp_path / "b")

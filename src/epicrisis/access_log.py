@@ -157,7 +157,8 @@ class AccessLog:
 
     def pseudonym(self, patient: str) -> str:
         """Return what stands for the patient in the chain: a hash under the secret of this log. Raises OSError."""
-        return hmac.new(bytes.fromhex(self._read_key()), patient.encode(), hashlib.sha256).hexdigest()[:32]
+        key = bytes.fromhex(self._read_key())
+        return hmac.new(key, patient.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:32]
 
     def seal(self, entry: Mapping[str, Any], number: int, previous: str) -> dict[str, Any]:
         """Return the entry with pseudonym, place in the chain and hash. An entry of FORGET names nobody."""

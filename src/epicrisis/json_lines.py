@@ -146,7 +146,7 @@ def acquire_lock(path: Path, lock: FileLock | None = None) -> FileLock:
     InputError if another process holds it, and StorageError if it cannot be created.
     """
     lock_path = path.with_name(f".{path.name}.lock")
-    lock = lock or FileLock(lock_path, timeout=0, thread_local=False, is_singleton=True)
+    lock = lock or FileLock(lock_path, timeout=0, thread_local=False, is_singleton=True, mode=0o600)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock.acquire()

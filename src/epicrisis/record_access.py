@@ -141,5 +141,10 @@ def find_log(folder: Path, home: Path) -> AccessLog:
     path = folder / NAME
     if os.access(path if path.exists() else folder, os.W_OK):
         return AccessLog(path)
+    return AccessLog(locate_outside_log(folder, home))
+
+
+def locate_outside_log(folder: Path, home: Path) -> Path:
+    """Return the file of the access log of a library whose folder is read-only."""
     digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    return AccessLog(home / "access" / digest / NAME)
+    return home / "access" / digest / NAME

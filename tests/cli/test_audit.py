@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.access_log import verify_log
 from tests.cli.conftest import Run
 from tests.cli.test_patient_forget import ward
 
@@ -51,6 +52,35 @@ def test_listing_and_showing_notes_is_logged(ward: Path, run: Run) -> None:
     assert run("library", "show", ward, note, "--patient", PATIENT).exit_code == 0
     actions = [(entry["action"], entry["documents"]) for entry in read_entries(ward, run)]
     assert actions == [("patients", []), ("list", [note]), ("show", [note])]
+
+
+def test_copy_of_all_records_is_logged(ward: Path, tmp_path: Path, run: Run) -> None:
+    assert run("library", "copy", ward, tmp_path / "copy").exit_code == 0
+    assert [(entry["action"], entry["patient"]) for entry in read_entries(ward, run)] == [("copy", None)]
+
+
+def test_summary_is_logged_before_problems_are_shown(ward: Path, run: Run) -> None:
+    assert run("patient", "summary", ward, PATIENT).exit_code == 2, "the record names no problem"
+    (entry,) = read_entries(ward, run)
+    assert (entry["action"], entry["patient"]) == ("summary", PATIENT)
+
+
+def test_log_of_read_only_library_forgets_too(
+    ward: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, model_home: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "models").symlink_to(model_home / "models")
+    monkeypatch.setenv("EPICRISIS_HOME", str(home))
+    # The user of the tests may write to every folder.
+    with monkeypatch.context() as patch:
+        patch.setattr("epicrisis.record_access.os.access", lambda path, mode: False)
+        assert run("search", ward, "orchard", "--patient", PATIENT).exit_code == 0
+    (log,) = home.glob("access/*/access.jsonl")
+    assert PATIENT in log.read_text()
+    assert run("patient", "forget", ward, PATIENT, "--yes").exit_code == 0
+    assert PATIENT not in log.read_text()
+    assert verify_log(log).fault is None
 
 
 def test_literature_is_not_logged(small_library: Path, run: Run) -> None:

@@ -295,7 +295,7 @@ def test_entry_that_is_no_json_is_a_fault_of_the_log(
         command = "INSERT INTO access_log(number, previous, hash, entry) VALUES (%s, %s, %s, %s)"
         two[0].rows(command, number, head, str(number), text)
         result, head = log.verify(), str(number)
-        assert (result.entries, result.fault) == (1, "entry 2: has other fields than an entry")
+        assert (result.entries, result.fault) == (1, "entry 2: is no entry, or has other fields")
     owner.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import filterfalse
@@ -23,6 +23,7 @@ from epicrisis.privacy import local_path
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore
+    from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
     from epicrisis.settings import Settings
 
     class Graded(Protocol):
@@ -182,6 +183,7 @@ async def _measure_by_judge(
         client = await stack.enter_async_context(open_model_client(settings))
         measurers = [rubric_measurer(client)]
         if library is not None:
+            _record_grading(library, read_answers(run))
             store = stack.enter_context(LibraryStore.open(local_path(library)))
             measurers.append(notes_measurer(client, NoteTexts(store, describe_library(store))))
         if not yes:
@@ -193,6 +195,15 @@ async def _measure_by_judge(
             confirm(await cost_question(client, settings, settings.model_for("writer"), *remaining))
         with grading_progress(quiet) as start:
             return await _measure(run, measurers, start)
+
+
+def _record_grading(library: Path, answers: Iterable[ScoredAnswer]) -> None:
+    """Write to the access log of the library whose notes a judge reads. Raises StorageError."""
+    from epicrisis.cli.library_documents import record_reading
+
+    patients = {answer.patient for answer in answers if answer.measurable and answer.patient is not None}
+    for patient in sorted(patients):
+        record_reading(library, "grade", patient)
 
 
 _Start = Callable[[str, int, int], Callable[..., None]]

@@ -241,7 +241,10 @@ def copy(
     After an interruption, run the same command again: it continues. Later calls bring the copy up to date.
     """
     from epicrisis.library.copying import copy_library
+    from epicrisis.library.patients import holds_patients
 
+    if holds_patients(source):
+        record_reading(source, "copy", None)
     with open_progress("step", quiet=json, transient=True) as progress:
         task = progress.add_task("Copying", total=None, step="")
         report = copy_library(

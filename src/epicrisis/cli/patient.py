@@ -113,6 +113,7 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
     # The questions name no time, and the names of problems may contain one.
     settings, notices = choose_strategy(check_settings(flags.settings({"timeline": False})))
     record, chart, passages = _read_record(library, patient, since)
+    record_reading(library, "summary", record.id, sorted({passage.document_id for passage in passages}))
     problems = list_problems(chart, passages)
     if not problems:
         raise InputError(

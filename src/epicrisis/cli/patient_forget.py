@@ -50,7 +50,7 @@ def forget(
     from epicrisis.forgetting.forgetting import find_plan, forget_patients
     from epicrisis.record_access import find_user
 
-    places = _list_places(flags.settings(), runs, folder)
+    places = _list_places(library, flags.settings(), runs, folder)
     if find_plan(library) is None:
         names = ", ".join(str(place) for place in places.all) or "no folder of runs or of a server"
         question = f"forget {count_noun(len(set(patients)), 'patient')} in {library} for good (also in: {names})?"
@@ -70,16 +70,18 @@ def forget(
         )
 
 
-def _list_places(settings: Settings, runs: list[Path] | None, folder: Path | None) -> Places:
+def _list_places(library: Path, settings: Settings, runs: list[Path] | None, folder: Path | None) -> Places:
     """Return the folders and files to clean beside the library."""
     from epicrisis.forgetting.forgetting import Places
     from epicrisis.library.library_parts import REPLIES
+    from epicrisis.record_access import locate_outside_log
 
     paths = [Path("runs")] if runs is None else runs
     paths += [path for path in (settings.log, settings.record, settings.cache.path, settings.home / REPLIES) if path]
     existing = [path.expanduser() for path in paths if path.expanduser().exists()]
     server = settings.home / "server" if folder is None else folder.expanduser()
-    return Places(tuple(existing), server if server.is_dir() else None)
+    log = locate_outside_log(library.absolute(), settings.home)
+    return Places(tuple(existing), server if server.is_dir() else None, log if log.is_file() else None)
 
 
 def _show(report: ForgetReport) -> None:

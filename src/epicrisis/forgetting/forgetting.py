@@ -29,6 +29,7 @@ from epicrisis.errors import InputError
 from epicrisis.forgetting.file_scan import FileMatch, list_files, scan_files
 from epicrisis.forgetting.patient_strings import PatientStrings
 from epicrisis.forgetting.places import PlaceRemoval, clean_place
+from epicrisis.forgetting.server_items import clean_server_items
 from epicrisis.library.inventory import LibraryInventory
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import sql_in
@@ -55,10 +56,12 @@ class Places:
     """Folders of runs, and files of answers, logs and recorded calls."""
     server: Path | None = None
     """The folder of a server."""
+    log: Path | None = None
+    """The access log outside of the library, from the time when its folder was read-only."""
 
     @property
     def all(self) -> tuple[Path, ...]:
-        """All folders and files."""
+        """All folders and files that are cleaned."""
         return self.runs if self.server is None else (*self.runs, self.server)
 
 
@@ -137,8 +140,11 @@ def forget_patients(
         _log_forgetting(logs, plan, reader, show_library(folder))
         on_step("cleaning runs, answers and logs")
         removal = PlaceRemoval()
+        names = {*plan.patients, *strings.texts_of_names}
+        if places.server is not None:
+            removal += clean_server_items(places.server, names, strings)
         for place in places.all:
-            removal += clean_place(place, plan.patients, strings)
+            removal += clean_place(place, names, strings)
         if places.server is not None and (places.server / USERS_FILE).is_file():
             UserStore(places.server / USERS_FILE).forget_patients(plan.patients)
         documents = sorted({*plan.documents, *find_documents(store, plan.patients)})
@@ -224,8 +230,9 @@ def _list_metadata_names(metadata: str) -> list[str]:
 def _open_logs(folder: Path, places: Places) -> list[AccessLog]:
     """Return the access logs of the library and of the server. The library has one from now on."""
     logs = [AccessLog(folder / NAME)]
-    if places.server is not None and (places.server / NAME).is_file():
-        logs.append(AccessLog(places.server / NAME))
+    for path in (places.log, None if places.server is None else places.server / NAME):
+        if path is not None and path.is_file():
+            logs.append(AccessLog(path))
     return logs
 
 
@@ -254,7 +261,8 @@ def _prove(
         problems += [f"{show_library(folder)}: {problem}" for problem in find_remnants(store)]
     if read_identities(folder, plan.patients):
         problems.append("the list of patients still has an identity")
-    files = list_files([folder, *places.all], left_out=(folder / FOLDER,))
+    searched = [folder, *places.all] if places.log is None else [folder, *places.all, places.log.parent]
+    files = list_files(searched, left_out=(folder / FOLDER,))
     remaining = tuple(scan_files(files, strings))
     return ForgetReport(
         patients=len(plan.patients),

@@ -68,6 +68,11 @@ class PatientStrings:
         self.shared = shared
         """Names and windows that other records contain too. They are not searched for."""
 
+    @property
+    def texts_of_names(self) -> frozenset[str]:
+        """The names as text."""
+        return frozenset(name.decode("utf-8", "surrogatepass") for name in self.names)
+
     @classmethod
     def collect(cls, texts: Iterable[str], names: Iterable[str]) -> PatientStrings:
         """Return the strings of patients with these texts and names."""

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from epicrisis.errors import InputError, StorageError
 from epicrisis.server.errors import AccessDenied, KeyRequired, UsersUnreadable
+from epicrisis.server.private_folder import make_private_folder
 
 Role: TypeAlias = Literal["literature-reader", "patient-reader", "administrator"]
 """What a user may do. A patient reader also reads literature, an administrator also reads patients' records."""
@@ -196,8 +197,8 @@ class UserStore:
 
     def _change(self, change: UserChange) -> None:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with FileLock(f"{self.path}.lock"):
+            make_private_folder(self.path.parent)
+            with FileLock(f"{self.path}.lock", mode=0o600):
                 content = _USERS.dump_json(check_users(change(self.users())), indent=2)
                 new = self.path.with_suffix(".new")
                 with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
