@@ -309,7 +309,7 @@ def remove_names(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def hash_entry(entry: Mapping[str, Any]) -> str:
     """Return the hash of an entry with the hash of the one before it."""
-    fields = _FIELDS
+    fields: tuple[str, ...] = _FIELDS
     if "commitment" not in entry:
         fields = _SECOND_FIELDS if "outcome" in entry else _FIRST_FIELDS
     return _hash([entry.get(name) for name in fields])

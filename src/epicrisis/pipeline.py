@@ -48,7 +48,8 @@ from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import NO_RESTRICTION, EvidenceSearch, RemoteSearch, TimeRestriction
-from epicrisis.fact_questions.fact_evidence import NO_FACTS, find_facts
+from epicrisis.fact_questions.fact_evidence import NO_FACTS
+from epicrisis.fact_questions.finding import find_facts
 from epicrisis.library.patient_check import check_patients, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log

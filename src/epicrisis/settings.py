@@ -25,6 +25,7 @@ from epicrisis.settings_tables import (
     NameOrPath,
     NameOrUrl,
     PlanSettings,
+    PreflightSettings,
     RefineSettings,
     VariableName,
     VoteSettings,
@@ -41,9 +42,7 @@ from epicrisis.types import (
     LongQuestionPolicy,
     PreferenceMode,
     RouteTarget,
-    RuleName,
     SearchMode,
-    SignalKind,
     StrategyName,
     SupportCheck,
     UnsupportedPolicy,
@@ -138,35 +137,6 @@ class ModelsByRole(_Table):
     reduce: ModelSettings | None = _key(None, "Combines the findings.")
     judge: ModelSettings | None = _key(None, "Judges the answers of finished runs.")
     reward: ModelSettings | None = _key(None, "Scores drafts if refine.reward_model is not set.")
-
-
-class PreflightSettings(_Table):
-    """The preflight check. With signal, n or threshold set, the others default to the paper's: overlap, 3, 0.2
-    (errata B2). `epicrisis preflight calibrate` fits them to a library."""
-
-    enabled: bool = _key(True, "Check before map-reduce whether one prompt is enough.")
-    rule: RuleName = _key(
-        "fitted",
-        "Rule if signal, n and threshold are not set: fitted to the library's encoder, or the paper's. A notice names "
-        "the rule used for records, passages and encoders without a fitted one.",
-    )
-    signal: SignalKind | None = _key(None, "Signal of the check. Default: of the rule.", omit=None)
-    n: int | None = _key(
-        None, "Length of the compared lists. Default: of the rule.", "documents or passages", ge=1, omit=None
-    )
-    threshold: float | None = _key(
-        None,
-        "One prompt is enough if the signal is greater: below 1 for an overlap, in the ranker's scores for a gap. "
-        "Default: of the rule.",
-        ge=0,
-        omit=None,
-    )
-    depth: int = _key(16, "How much of the dense ranking is ranked again.", "documents or passages", ge=1)
-
-    @property
-    def uses_named_rule(self) -> bool:
-        """Whether `rule` decides, as signal, n and threshold are not set."""
-        return self.signal is None and self.n is None and self.threshold is None
 
 
 class RerankSettings(_Table):

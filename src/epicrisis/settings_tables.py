@@ -14,7 +14,7 @@ from epicrisis.errors import InputError
 from epicrisis.model_services import expand_model_name
 from epicrisis.privacy import local_path, parse_host, split_addresses, strip_secrets
 from epicrisis.remote_libraries import library_folder
-from epicrisis.types import DraftSelection, TieRule
+from epicrisis.types import DraftSelection, RuleName, SignalKind, TieRule
 
 
 def _check_date(date: str) -> str:
@@ -217,3 +217,32 @@ class CacheSettings(SettingsTable):
         "it is always in the library.",
         "path",
     )
+
+
+class PreflightSettings(SettingsTable):
+    """The preflight check. With signal, n or threshold set, the others default to the paper's: overlap, 3, 0.2
+    (errata B2). `epicrisis preflight calibrate` fits them to a library."""
+
+    enabled: bool = define_key(True, "Check before map-reduce whether one prompt is enough.")
+    rule: RuleName = define_key(
+        "fitted",
+        "Rule if signal, n and threshold are not set: fitted to the library's encoder, or the paper's. A notice names "
+        "the rule used for records, passages and encoders without a fitted one.",
+    )
+    signal: SignalKind | None = define_key(None, "Signal of the check. Default: of the rule.", omit=None)
+    n: int | None = define_key(
+        None, "Length of the compared lists. Default: of the rule.", "documents or passages", ge=1, omit=None
+    )
+    threshold: float | None = define_key(
+        None,
+        "One prompt is enough if the signal is greater: below 1 for an overlap, in the ranker's scores for a gap. "
+        "Default: of the rule.",
+        ge=0,
+        omit=None,
+    )
+    depth: int = define_key(16, "How much of the dense ranking is ranked again.", "documents or passages", ge=1)
+
+    @property
+    def uses_named_rule(self) -> bool:
+        """Whether `rule` decides, as signal, n and threshold are not set."""
+        return self.signal is None and self.n is None and self.threshold is None

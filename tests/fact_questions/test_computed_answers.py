@@ -159,7 +159,7 @@ def test_several_values_at_the_last_moment_are_all_stated() -> None:
 
 
 def medication(time: str, event: str, source: str = "m/1", name: str = "Lisinopril 10 MG", **more: Any) -> Chart:
-    return Chart().add("medication", name, time, event=event, source=source, **more)  # type: ignore[arg-type]
+    return Chart().add("medication", name, time, event=event, source=source, **more)
 
 
 def test_medication_that_ended_is_not_current() -> None:

@@ -17,8 +17,8 @@ from epicrisis.answers import (
     Retrieved,
     SentencesSelected,
 )
+from epicrisis.record_access import list_documents
 from epicrisis.server.page.evidence_map import PartVerdict, build_evidence_map
-from epicrisis.server.questions import list_documents
 from epicrisis.types import Hit, Preflight, Question, Ranking, SearchTops
 from tests.support.strategies import passages
 

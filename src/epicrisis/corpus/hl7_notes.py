@@ -73,7 +73,7 @@ class Hl7Person:
     born: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Hl7Group:
     """The results of one order, or a document, with its patient and visit."""
 

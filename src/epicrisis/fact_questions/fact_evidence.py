@@ -5,7 +5,7 @@ answer = facts.cite(await strategy(question, facts.add_to_context(context)))
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -95,18 +95,6 @@ class FactAnswer:
 
 
 NO_FACTS = FactAnswer()
-
-
-async def find_facts(
-    question: Question, context: Context, fetch: Callable[[], Awaitable[Sequence[Passage]]]
-) -> FactAnswer:
-    """Return what the structured facts say about a question. Without a patient, nothing is read or imported."""
-    if context.scope.patient is None:
-        return NO_FACTS
-    # Its patterns take a tenth of a second to compile.
-    from epicrisis.fact_questions.fact_answer import answer_from_facts
-
-    return await answer_from_facts(question, context, fetch)
 
 
 class _Numbering:

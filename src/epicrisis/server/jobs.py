@@ -24,6 +24,7 @@ from epicrisis.answers import Answer, Answered
 from epicrisis.errors import EpicrisisError, InputError, StorageError
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.record_access import list_documents
 from epicrisis.server.concurrency import finish_in_thread
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import (
@@ -37,7 +38,7 @@ from epicrisis.server.errors import (
 from epicrisis.server.identity_provider import IdentityProvider
 from epicrisis.server.job_folder import JobFolder
 from epicrisis.server.job_models import JobBody, JobFile, JobStatus, JobTaken
-from epicrisis.server.questions import Inquiry, Questions, list_documents
+from epicrisis.server.questions import Inquiry, Questions
 from epicrisis.server.state import ServerState
 from epicrisis.server.users import LOCAL, Caller
 

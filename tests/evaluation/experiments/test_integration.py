@@ -32,7 +32,8 @@ from epicrisis.prompts import unfence
 from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import PreflightSettings, Settings
+from epicrisis.settings import Settings
+from epicrisis.settings_tables import PreflightSettings
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.reader import u_curve
 from epicrisis.testing.scorers import TermOverlapReranker

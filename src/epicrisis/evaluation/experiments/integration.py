@@ -33,7 +33,7 @@ from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
 from epicrisis.retrieval.rankings import rerank, take_first
-from epicrisis.settings import PreflightSettings
+from epicrisis.settings_tables import PreflightSettings
 from epicrisis.types import Preflight, Question, Ranking
 
 NAME = "integration"

@@ -14,7 +14,7 @@ from epicrisis.answering.paper_prompts import GPT_35, LLAMA_2, LLAMA_3, MIXTRAL,
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_as_coded, sample_at_random
 from epicrisis.evaluation.experiments.passage_source import WordStatistics
-from epicrisis.settings import PreflightSettings
+from epicrisis.settings_tables import PreflightSettings
 from epicrisis.types import CountUnit, SearchMode
 
 _COMMON = (
