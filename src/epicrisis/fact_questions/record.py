@@ -116,6 +116,11 @@ def is_withdrawn(fact: ClinicalFact) -> bool:
     return not _WITHDRAWN.isdisjoint(list_statuses(fact))
 
 
+def is_planned_end(fact: ClinicalFact) -> bool:
+    """Return whether a fact is an end that was planned and of which nothing says that it happened."""
+    return fact.event == "end" and "planned" in list_statuses(fact)
+
+
 def list_statuses(fact: ClinicalFact) -> frozenset[str]:
     """Return the statuses of a fact in lower case. A source may give several: `active, confirmed`."""
     return frozenset(re.split(r"[\s,;/]+", fact.status.lower().replace("_", "-"))) - {""}
@@ -133,7 +138,7 @@ def _find_replaced(versions: Sequence[ClinicalFact]) -> list[ClinicalFact]:
 def _find_last(passages: Iterable[Passage], facts: Iterable[ClinicalFact], as_of: str | None) -> datetime | None:
     """Return the latest minute of the record's dates, but no later than the as-of date."""
     dates = [passage.date for passage in passages]
-    dates += [fact.time for fact in facts]
+    dates += [fact.time for fact in facts if not is_planned_end(fact)]
     times = [time[1] for time in map(read_date, dates) if time is not None]
     limit = read_date(as_of)
     if limit is not None:

@@ -1,0 +1,99 @@
+"""Questions whose words look like ones about facts and mean something else, and entries that do not mean yes."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.fact_questions.question_rules import draft_plan, plan_by_rules
+from tests.fact_questions.test_computed_answers import Chart
+
+CHART = (
+    Chart()
+    .lab("2150-01-02", "1.1")
+    .lab("2150-03-05", "1.9")
+    .add("laboratory", "Potassium", "2150-03-04T08:00", "4.1", "mmol/L", codes=("loinc:2823-3",))
+    .add("laboratory", "Lithium", "2150-03-04T08:00", "0.7", "mmol/L")
+    .add("medication", "Metformin 500 MG", "2150-01-03", event="start", source="m/1", status="active")
+    .add("medication", "Metformin 500 MG", "2151-12-31", event="end", source="m/1", status="planned")
+    .add("medication", "Metoprolol 50 MG", "2150-01-03", event="start", source="m/2", status="active")
+    .add("medication", "Aspirin 81 MG", "2150-03", event="start", source="m/3", status="active")
+    .add("problem", "Family history of diabetes mellitus", "2150-01-03", source="c/1", status="active, confirmed")
+    .add("problem", "Hypertension", "2149-01-03", source="c/2", status="active, confirmed")
+    .add("allergy", "Penicillin", "2149-01-03", source="a/2", status="inactive")
+    .add("procedure", "Colonoscopy", "2150-02-03", source="p/1", status="completed")
+)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Did she never take metformin?",
+        "Which medications are not active?",
+        "Is she on warfarin or metformin?",
+        "Has she ever taken warfarin or metformin?",
+        "Is she on metoprolol and metformin?",
+        "Is she on a beta blocker?",
+        "What dose of metoprolol does she take?",
+        "What medications does she take for hypertension?",
+        "Is she on dialysis?",
+        "What are her mother's medications?",
+        "Is her husband allergic to penicillin?",
+        "When can metformin be started?",
+        "What would her creatinine be?",
+        "Why does she take metoprolol?",
+        "When was potassium last given?",
+        "How much potassium did she get on 2150-03-04?",
+        "What lithium is she on?",
+        "What surgery did she have on her knee?",
+        "Show creatinine for all patients",
+    ],
+)
+def test_question_that_means_something_else_is_left_to_the_notes(question: str) -> None:
+    assert CHART.ask(question) is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Compare the last creatinine with the last potassium",
+        "Was her creatinine worse after the colonoscopy?",
+        "What is the target creatinine?",
+        "Why is creatinine so bad?",
+    ],
+)
+def test_question_with_a_second_half_is_not_planned_by_a_model(question: str) -> None:
+    record = CHART.record()
+    assert plan_by_rules(question, record) is None
+    assert draft_plan(question, record) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "statement"),
+    [
+        ("Does she have diabetes?", "No entry named “diabetes” is certain"),
+        ("Is she allergic to penicillin?", "Entries name “penicillin”, but"),
+        ("When was metformin stopped?", "No structured entry says when"),
+        ("Has she taken metoprolol since 2150-02-01?", "may lie outside the time"),
+        ("Was she taking aspirin on 2150-03-04?", "may lie outside the time"),
+    ],
+)
+def test_entry_that_leaves_the_answer_open_makes_an_abstention(question: str, statement: str) -> None:
+    computed = CHART.ask(question)
+    assert computed is not None
+    assert computed.state == "abstained"
+    assert statement in computed.statement
+
+
+def test_planned_end_does_not_move_the_last_day_of_the_record() -> None:
+    computed = CHART.ask("current medications")
+    assert computed is not None
+    assert "as of 2150-06-01: Metformin 500 MG; Metoprolol 50 MG; Aspirin 81 MG" in computed.statement
+
+
+def test_no_known_allergy_is_not_counted_as_an_allergy() -> None:
+    chart = Chart().add("allergy", "No known allergy", "2150-01-01", status="active")
+    counted, listed = chart.ask("How many allergies does she have?"), chart.ask("What allergies does she have?")
+    assert counted is not None
+    assert counted.result == "0"
+    assert listed is not None
+    assert listed.statement == "Structured entries say “No known allergy” as of 2150-06-01."
