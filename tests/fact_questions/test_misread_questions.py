@@ -41,6 +41,7 @@ CHART = (
         "Is she on dialysis?",
         "What are her mother's medications?",
         "Is her husband allergic to penicillin?",
+        "Is she allergic to anything?",
         "When can metformin be started?",
         "What would her creatinine be?",
         "Why does she take metoprolol?",
@@ -175,3 +176,12 @@ def test_document_of_a_planned_end_does_not_move_the_last_day_of_the_record() ->
     plan = plan_by_rules("current medications", record)
     assert isinstance(plan, FactQuestion)
     assert "as of 2150-03-02: Metformin" in compute(plan, record).answer.statement
+
+
+def test_allergy_that_no_entry_names_lists_the_other_allergies() -> None:
+    computed = (
+        Chart().add("allergy", "Amoxicillin", "2150-02-01", status="active").ask("Is she allergic to penicillin?")
+    )
+    assert computed is not None
+    assert computed.result == "no entry"
+    assert [row.name for row in computed.rows] == ["Amoxicillin"]

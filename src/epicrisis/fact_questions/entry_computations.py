@@ -162,7 +162,6 @@ def _compute_ever(
         why = "their dates may lie outside the time" if unclear else "they are uncertain, or name it among other words"
         rows = _list_facts([*unclear, *doubtful])
         return abstain(plan, f"Entries name “{plan.subject}”{when}, but {why}; read them", rows)
-    denials = [fact for fact in facts if denies_allergy(fact)]
     denied = [
         fact
         for fact in match_entries(plan.words, record.withdrawn).certain
@@ -179,7 +178,9 @@ def _compute_ever(
         f"No structured entry names “{plan.subject}”{when}; this does not show that there was none. {scope}. Brand "
         "names and other words for it are not compared"
     )
-    return finish(plan, statement, result="no entry", rows=_list_facts(denials))
+    # Another allergy may be of the same class.
+    listed = facts if plan.topic == "allergy" else ()
+    return finish(plan, statement, result="no entry", rows=_list_facts(listed))
 
 
 def _list_ongoing(window: TimeWindow, facts: Sequence[ClinicalFact]) -> list[ClinicalFact]:

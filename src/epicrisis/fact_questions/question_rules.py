@@ -127,7 +127,7 @@ _GROUP = re.compile(
     r"nsaids?|ss?ris?|snris?|ppis?|acei?|arbs?|[dn]oacs?|\w*diazepines?|painkillers?|analgesics?|thinners?|sedatives?|"
     r"laxatives?|inhalers?|supplements?|vitamins?|chemo\w*|dialysis|oxygen|ventilator|\w*pressors?|hormones?|"
     r"contraceptives?|immunosuppress\w*|insulins?|\w*quinolones?|macrolides?|cephalosporins?|\w*ureas?|food|drugs?|"
-    r"seasonal|environmental|dose|doses|dosage|twice|daily|diet)\b"
+    r"seasonal|environmental|anything|something|else|dose|doses|dosage|twice|daily|diet)\b"
 )
 """Words that name no single drug, so that a record without them in a name shows nothing."""
 _ALTERNATIVES = re.compile(r"\b(?:and|or)\b|[,;/&]")
