@@ -24,11 +24,12 @@ from epicrisis.fact_questions.computation import (
     join_words,
     sort_facts,
 )
-from epicrisis.fact_questions.question_rules import FactQuestion, Topic, select_facts
+from epicrisis.fact_questions.question_rules import TOPIC_KINDS, FactQuestion, Topic, select_facts
 from epicrisis.fact_questions.record import PatientFacts, is_planned_end, list_statuses, read_time
 from epicrisis.fact_questions.subjects import EntryMatch, drug_key, match_entries, normalize
 from epicrisis.fact_questions.time_windows import TimeWindow
 from epicrisis.fact_questions.value_computations import format_value
+from epicrisis.printable import agree
 
 STALE_MONTHS = 12
 """Months without a sign of an entry from which a current one is marked."""
@@ -39,6 +40,8 @@ _ENDED = frozenset(
 _UNCERTAIN = frozenset(
     {"draft", "unconfirmed", "provisional", "differential", "preparation", "planned", "proposed", "intended", "unknown"}
 )
+_PROPOSED = frozenset({"proposal", "plan", "option"})
+"""Categories of orders that were never placed."""
 _PAUSED = frozenset({"on-hold", "suspended"})
 _NO_ALLERGY = ("no known", "no allerg", "nkda", "nka", "none")
 _NAMES: Mapping[Topic, tuple[str, str]] = {
@@ -93,7 +96,7 @@ def list_courses(facts: Sequence[ClinicalFact]) -> list[Course]:
 
 
 def _is_uncertain(fact: ClinicalFact) -> bool:
-    return not list_statuses(fact).isdisjoint(_UNCERTAIN)
+    return not list_statuses(fact).isdisjoint(_UNCERTAIN) or fact.category in _PROPOSED
 
 
 def denies_allergy(fact: ClinicalFact) -> bool:
@@ -160,6 +163,17 @@ def _compute_ever(
         rows = _list_facts([*unclear, *doubtful])
         return abstain(plan, f"Entries name “{plan.subject}”{when}, but {why}; read them", rows)
     denials = [fact for fact in facts if denies_allergy(fact)]
+    denied = [
+        fact
+        for fact in match_entries(plan.words, record.withdrawn).certain
+        if fact.kind in TOPIC_KINDS[plan.topic] and "entered-in-error" not in list_statuses(fact)
+    ]
+    if denied:
+        statement = (
+            f"No structured entry says that there was “{plan.subject}”{when}; {count_entries(len(denied))} "
+            f"{agree(len(denied), 'names', 'name')} it as not taken, not done, refuted or withdrawn"
+        )
+        return finish(plan, statement, result="no entry", rows=_list_facts(denied))
     scope = f"The record has {_describe_span(facts)} for {_NAMES[plan.topic][1]}"
     statement = (
         f"No structured entry names “{plan.subject}”{when}; this does not show that there was none. {scope}. Brand "
@@ -271,8 +285,8 @@ def _judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[str, 
     statuses = frozenset[str]().union(*(list_statuses(fact) for fact in course.facts))
     if statuses & _ENDED:
         return ("uncertain", f"status {head.status}, at an unknown time") if is_past else ("ended", "")
-    if statuses & (_UNCERTAIN | _PAUSED):
-        return "uncertain", f"status {head.status}"
+    if statuses & (_UNCERTAIN | _PAUSED) or _is_uncertain(head):
+        return "uncertain", f"only a {head.category}" if head.category in _PROPOSED else f"status {head.status}"
     if start is None:
         return ("uncertain" if is_past else "current"), "no date"
     if start[1] > at:

@@ -17,6 +17,7 @@ from epicrisis.corpus.reader_base import ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
 from epicrisis.evaluation.synthesis.structured_grading import grade_computed
 from epicrisis.fact_questions.answer import compute
@@ -161,6 +162,13 @@ def test_structured_entries_agree_with_the_notes(records: Path) -> None:
         elif entry["kind"] in ("problem", "procedure") and entry["encounter"]:
             name = entry["name"].lower()
             assert any(name in note["text"].lower() for note in mine if note["hadm_id"] == entry["encounter"])
+
+
+def test_question_set_of_the_folder_has_notes_and_entries_of_fhir(records: Path) -> None:
+    documents = documents_of(load_records(records).notes())
+    with_facts = [document for document in documents if FACTS in document.metadata]
+    assert read_rows(with_facts) == known_rows(records)
+    assert len(documents) > len(with_facts)
 
 
 def test_unknown_format_of_structured_entries_is_refused(tmp_path: Path) -> None:

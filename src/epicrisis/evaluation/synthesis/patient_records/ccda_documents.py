@@ -54,7 +54,8 @@ def build_document(patient: FictionalPatient, entries: Sequence[ChartEntry]) -> 
         _add(section, "title").text = title
         _add_table(_add(section, "text"), columns, rows)
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    data: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return data
 
 
 def write_row(entry: ChartEntry) -> tuple[str, ...]:
