@@ -33,6 +33,8 @@ _VERBS = {
     ("encounter", "end"): "discharged",
 }
 _KINDS = {"laboratory": "laboratory value", "vital-sign": "vital sign", "observation": "observation"}
+_PROPOSED = frozenset({"proposal", "plan", "option"})
+"""Categories of orders that were never placed."""
 _COURSE: TypeAlias = tuple[FactKind, str]
 
 
@@ -127,6 +129,11 @@ def _find_last_visit(record: Sequence[Passage], stays: Sequence[HospitalStay]) -
     return max(days)
 
 
+def _is_planned(fact: ClinicalFact) -> bool:
+    """Return whether a fact is an end that was planned. Whether it came is not known."""
+    return fact.event == "end" and "planned" in fact.status
+
+
 def _list_stays(stays: Iterable[HospitalStay]) -> tuple[ChartStay, ...]:
     rows: list[ChartStay] = []
     for stay in stays:
@@ -152,8 +159,8 @@ def _list_courses(facts: Iterable[ClinicalFact]) -> tuple[ChartCourse, ...]:
                 last.kind,
                 last.name,
                 next((fact.time for fact in ordered if fact.time), None),
-                last.time if last.event == "end" else None,
-                last.status,
+                last.time if last.event == "end" and not _is_planned(last) else None,
+                ", ".join(filter(None, (last.category if last.category in _PROPOSED else "", last.status))),
                 details,
                 len(ordered),
                 tuple(dict.fromkeys(fact.document_id for fact in ordered)),
@@ -171,7 +178,7 @@ def _list_events(facts: Iterable[ClinicalFact], notes: Iterable[NoteTime]) -> li
     for fact in facts:
         fact_documents.add(fact.document_id)
         if fact.kind in _EVENTS and fact.event != "given":
-            verb = _VERBS.get((fact.kind, fact.event), fact.kind)
+            verb = "planned end of" if _is_planned(fact) else _VERBS.get((fact.kind, fact.event), fact.kind)
             details = f" {fact.value}" if fact.value else ""
             status = f" ({fact.status})" if fact.status else ""
             events.append(ChartEvent(fact.time, f"{verb} {fact.name}{details}{status}", (fact.document_id,)))

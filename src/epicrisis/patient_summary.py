@@ -64,7 +64,7 @@ def list_problems(chart: PatientChart, record: Sequence[Passage]) -> tuple[Probl
         if course.kind != "problem":
             continue
         key = course.name.casefold()
-        if course.status in _NOT_PRESENT:
+        if not _NOT_PRESENT.isdisjoint(re.split(r"[\s,]+", course.status.casefold())):
             refuted.add(key)
         else:
             problems[key] = ProblemName(course.name, "structured", course.status, course.documents)

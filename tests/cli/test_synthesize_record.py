@@ -35,9 +35,21 @@ def test_synthesize_record_with_too_few_questions_has_note(run: Run, tmp_path: P
     assert "fewer than 500 questions" in result.output
 
 
+def test_synthesize_record_with_structured_formats_writes_their_folders(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "records"
+    arguments = ("-o", folder, "--patients", 1, "--tokens", 4000, "--structured", "fhir,omop,ccda")
+    result = run("synthesize-record", *arguments)
+    assert result.exit_code == 0, result.output
+    assert "structured entries" in result.output
+    names = ["README.md", "ccda", "fact_questions.jsonl", "facts.jsonl", "fhir", "notes.csv", "omop", "questions.jsonl"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert [path.name for path in (folder / "fhir").iterdir()] == ["fict0-001.json"]
+
+
 @pytest.mark.parametrize(
     ("options", "output"),
     [
+        (("--tokens", "4000", "--structured", "fhir,hl7"), "choose from fhir, omop, ccda"),
         (("--tokens", "100"), "at least 4000"),
         (("--tokens", "4000,many"), "write numbers separated by commas"),
         (("--tokens", "6000", "--stays", "9"), "fewer --stays"),

@@ -390,3 +390,11 @@ def test_values_of_wrong_types_are_reported_or_read_as_text(tmp_path: Path, kind
     documents = [item for item in items if isinstance(item, Document)]
     assert any("Lactate" in document.text for document in documents)
     assert all(is_fact_list(document.metadata[FACTS]) for document in documents)
+
+
+def test_death_of_a_patient_is_counted_as_not_read(tmp_path: Path) -> None:
+    log = RemovalLog()
+    dead = {"resourceType": "Patient", "id": "p1", "deceasedDateTime": "2150-03-04"}
+    alive = {"resourceType": "Patient", "id": "p2", "deceasedBoolean": False}
+    read_items(tmp_path, dead, alive, condition(), log=log)
+    assert log.summary().fact_problems["death of a Patient, which is not read"] == 1

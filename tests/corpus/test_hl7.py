@@ -1,4 +1,4 @@
-"""HL7 v2 of two senders: results as notes of days, reports, documents with versions, framing, and hostile files."""
+"""HL7 v2 of two senders: results as facts, reports, documents with versions, framing, and hostile files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.clinical_facts import FACTS, ClinicalFact
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import DeletedDocument, FileRemark, PatientIdentity, ReaderItem, Skipped
 from epicrisis.corpus.readers import detect_format, read_sources
@@ -46,8 +47,15 @@ def skipped(items: Sequence[ReaderItem]) -> list[Skipped]:
     return [item for item in items if isinstance(item, Skipped)]
 
 
-def test_results_of_a_day_are_one_note(tmp_path: Path) -> None:
-    """Values with unit, range, flag, status and comment, of every type."""
+def fact(note: Document) -> ClinicalFact:
+    """Return the only fact of a document, whose line is its text."""
+    (row,) = note.metadata[FACTS]
+    assert note.text == note.text[row["start"] : row["end"]]
+    return ClinicalFact(**{**row, "codes": tuple(row.get("codes", ()))})
+
+
+def test_results_are_facts_with_unit_range_flag_and_comment(tmp_path: Path) -> None:
+    """Of every type of value; a cancelled one is no fact."""
     text = message(
         "ORU^R01^ORU_R01",
         pid(more="~123-45-6789^^^^SS"),
@@ -55,19 +63,32 @@ def test_results_of_a_day_are_one_note(tmp_path: Path) -> None:
         order("F1", "BMP^Basic panel"),
         CREATININE,
         r"NTE|1||Fasting \T\ sober",
-        result("SN", "33914-3^GFR", ">^60", "mL/min"),
-        result("CWE", "600-7^Culture", "112283007^E. coli^SCT", status="P"),
+        result("SN", "33914-3^GFR^LN", ">^60", "mL/min"),
+        result("CWE", "600-7^Culture^LN", "112283007^E. coli^SCT", status="P"),
         result("ST", "5778-6^Color", "Yellow"),
+        result("ST", "777-3^Platelets^LN", "85", "K/uL"),
         result("NM", "2345-7^Glucose", "", status="X"),
+        result("NM", "2823-3^Potassium^LN", ""),
     )
     items = read(tmp_path, text)
-    (note,) = notes(items)
-    assert note.text.split("\n") == [
-        "09:30 Creatinine (Basic panel): 1.4 mg/dL (high; reference 0.6-1.1) Fasting & sober",
-        "09:30 GFR (Basic panel): > 60 mL/min",
-        "09:30 Culture (Basic panel): E. coli (preliminary)",
-        "09:30 Color (Basic panel): Yellow",
-    ]
+    by_name = {fact(note).name: note for note in notes(items)}
+    assert {name: note.text for name, note in by_name.items()} == {
+        "Creatinine": "09:30 Creatinine: 1.4 mg/dL (high; reference 0.6-1.1) Order: Basic panel. Fasting & sober",
+        "GFR": "09:30 GFR: > 60 mL/min Order: Basic panel.",
+        "Culture": "09:30 Culture: E. coli (preliminary) Order: Basic panel.",
+        "Color": "09:30 Color: Yellow Order: Basic panel.",
+        "Platelets": "09:30 Platelets: 85 K/uL Order: Basic panel.",
+        "Potassium": "09:30 Not done: Potassium: no value (not-done) Order: Basic panel.",
+    }
+    values = {name: fact(note) for name, note in by_name.items()}
+    assert values["Creatinine"] == ClinicalFact(
+        "laboratory", "Creatinine", 0, len(by_name["Creatinine"].text), time="2015-03-04T09:30",
+        codes=("loinc:2160-0",), value="1.4", number=1.4, unit="mg/dL", reference_range="0.6-1.1",
+        interpretation="high", encounter="V1", source="hl7:GENHOSP:F1:BMP:2160-0",
+    )  # fmt: skip
+    assert (values["GFR"].number, values["GFR"].comparator) == (60, ">")
+    assert (values["Platelets"].number, values["Platelets"].unit) == (85, "10*3/uL")
+    note = by_name["Creatinine"]
     assert (note.patient, note.date, note.metadata["note_type"]) == (PATIENT, "2015-03-04", "laboratory results")
     assert (note.metadata["encounter"], note.metadata["admitted"]) == ("V1", "2015-03-01T08:00")
     identity = next(item for item in items if isinstance(item, PatientIdentity))
@@ -81,7 +102,53 @@ def test_corrected_result_replaces_the_earlier_one_on_its_day(tmp_path: Path) ->
     corrected = result("NM", "2160-0^Creatinine^LN", "1.7", "mg/dL", status="C")
     later = message("ORU^R01", pid(), order("F1", "BMP^Basic panel"), corrected, sent="20150305080000")
     (note,) = notes(read(tmp_path, later, first))
-    assert note.text == "09:30 Creatinine (Basic panel): 1.7 mg/dL (corrected)"
+    assert note.text == "09:30 Creatinine: 1.7 mg/dL (corrected) Order: Basic panel."
+    assert note.metadata["encounter"] == "V1"
+
+
+def test_message_of_a_later_addition_replaces_only_the_results_that_it_repeats(tmp_path: Path) -> None:
+    """The ids decide, because the reader does not have the earlier addition: by order, code and number."""
+    panel = order("F1", "BMP^Basic panel")
+    potassium = result("NM", "2823-3^Potassium^LN", "4.1", "mmol/L")
+    (tmp_path / "1").mkdir()
+    first = notes(read(tmp_path / "1", message("ORU^R01", pid(), panel, CREATININE, potassium)))
+    (tmp_path / "2").mkdir()
+    corrected = order("F1", "BMP^Basic panel", "20150305070000"), CREATININE.replace("1.4", "1.7")
+    evening = order("F2", "BMP^Basic panel", "20150304180000"), CREATININE.replace("1.4", "1.5")
+    second = notes(read(tmp_path / "2", message("ORU^R01", pid(), *corrected, *evening, sent="20150305")))
+    library = {note.id: fact(note) for note in (*first, *second)}
+    assert {(value.name, value.number) for value in library.values()} == {
+        ("Creatinine", 1.7),
+        ("Creatinine", 1.5),
+        ("Potassium", 4.1),
+    }
+
+
+def test_result_that_occurs_twice_in_an_order_is_read_twice(tmp_path: Path) -> None:
+    """Without an order number the message identifies its results, so that its repetition adds nothing."""
+    glucose = [result("NM", "2345-7^Glucose^LN", value, "mg/dL") for value in ("91", "140")]
+    text = message("ORU^R01", pid(), "OBR|1|||GTT^Tolerance test|||20150304093000", *glucose)
+    values = [fact(note) for note in notes(read(tmp_path, text, text))]
+    assert sorted(value.value for value in values) == ["140", "91"]
+    assert {value.source for value in values} == {"hl7:GENHOSP:M1:2345-7", "hl7:GENHOSP:M1:2345-7#2"}
+
+
+def test_result_of_urine_is_no_value_of_blood(tmp_path: Path) -> None:
+    urine = message("ORU^R01", pid(), order("F5", "UA^Urinalysis"), result("NM", "CREA^Creatinine", "90", "mg/dL"))
+    assert [fact(note).name for note in notes(read(tmp_path, urine))] == ["Creatinine (Urine)"]
+
+
+def test_result_reported_on_a_later_day_is_in_a_document_of_that_day(tmp_path: Path) -> None:
+    late = order("F1", "TSH^TSH").replace("20150304093000||LAB", "20150306120000||LAB")
+    (note,) = notes(read(tmp_path, message("ORU^R01", pid(), late, result("NM", "3016-3^TSH^LN", "2.1", "mIU/L"))))
+    assert (note.date, fact(note).time) == ("2015-03-06", "2015-03-04T09:30")
+
+
+def test_visits_of_two_patients_with_one_number_stay_apart(tmp_path: Path) -> None:
+    first = message("ORU^R01", pid(), visit(admitted="20150301"), order("F1", "BMP^B"), CREATININE)
+    second = message("ORU^R01", pid("99", "Roe^Max"), visit(admitted="20150201"), order("F2", "BMP^B"), CREATININE)
+    stays = {note.patient: note.metadata["admitted"] for note in notes(read(tmp_path, first, second))}
+    assert stays == {PATIENT: "2015-03-01", "urn:oid:1.2.3.4|99": "2015-02-01"}
 
 
 def test_result_posted_to_the_wrong_patient_is_removed(tmp_path: Path) -> None:
@@ -186,13 +253,13 @@ def test_line_ends_frames_batches_and_signs_make_no_difference(tmp_path: Path, l
         path = tmp_path / name
         path.write_bytes(data)
         assert detect_format(path) == "hl7"
-        (note,) = notes(list(read_sources([path])))
-        texts.add(note.text)
-    (text,) = texts
-    assert text.split("\n") == [
-        "09:30 Creatinine (Basic panel): 1.4 mg/dL (high; reference 0.6-1.1)",
-        "09:30 Potassium: 4.1 mmol/L",
-    ]
+        texts.add(tuple(note.text for note in notes(list(read_sources([path])))))
+    assert texts == {
+        (
+            "09:30 Creatinine: 1.4 mg/dL (high; reference 0.6-1.1) Order: Basic panel.",
+            "09:30 Potassium: 4.1 mmol/L",
+        )
+    }
 
 
 @pytest.mark.parametrize(

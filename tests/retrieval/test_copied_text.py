@@ -44,6 +44,18 @@ def test_paragraph_with_another_negation_or_side_is_no_copy() -> None:
         assert find_copied_text([*_note(1, "2150-03-04", text), *_note(2, "2150-03-05", other)]) == {}
 
 
+def test_paragraph_with_a_contracted_negation_or_another_number_word_is_no_copy() -> None:
+    first = "She is taking two tablets of metformin every morning and is able to walk around the ward."
+    for one, other in (
+        ("is taking", "isn't taking"),
+        ("two", "three"),
+        ("is able", "is unable"),
+        ("taking", "refusing"),
+    ):
+        later = first.replace(one, other)
+        assert not find_copied_text((*_note(1, "2150-01-01", first), *_note(2, "2150-01-02", later)))
+
+
 def test_same_day_undated_and_short_texts_are_no_copies() -> None:
     record = [
         *_note(1, "2150-03-04T08:00", PLAN, "No known drug allergies."),

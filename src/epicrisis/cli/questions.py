@@ -164,6 +164,7 @@ def generate(
     examples=[
         "epicrisis synthesize-record -o records/ --patients 10 --tokens 128000",
         "epicrisis synthesize-record -o records/ --patients 25 --tokens 4000,8000,16000,32000,128000",
+        "epicrisis synthesize-record -o records/ --structured fhir,omop,ccda",
     ]
 )
 def synthesize_record(
@@ -182,6 +183,13 @@ def synthesize_record(
     questions_each: Annotated[
         int, Option("--questions-each", min=0, help="Questions per patient; kinds and forms alternate.")
     ] = 21,
+    structured: Annotated[
+        str,
+        Option(
+            "--structured",
+            help="Formats of structured entries, with commas: fhir, omop, ccda. Adds facts.jsonl and questions.",
+        ),
+    ] = "",
     seed: Annotated[int, Option("--seed", help="Seed of the records.")] = 0,
     json: Json = False,
 ) -> None:
@@ -196,7 +204,8 @@ def synthesize_record(
         lengths = list(map(int, tokens.split(",")))
     except ValueError:
         raise InputError(f"--tokens {tokens}: write numbers separated by commas, such as 4000,8000,16000") from None
-    records = write_records(output, patients, lengths, stays, seed, questions_each)
+    formats = structured.split(",") if structured else []
+    records = write_records(output, patients, lengths, stays, seed, questions_each, formats)
     if json:
         show_json({"output": str(output), "seed": seed, "records": records})
         return
@@ -205,6 +214,7 @@ def synthesize_record(
             f"{record.patient}: {count_noun(record.stays, 'stay')}, {count_noun(record.notes, 'note')}, "
             f"{record.characters:,} characters, about {count_noun(record.tokens, 'token')}, "
             f"{count_noun(record.questions, 'question')}"
+            + (f", {record.entries:,} structured entries" if formats else "")
         )
     short = sum(record.questions < questions_each for record in records)
     if short:
@@ -213,4 +223,5 @@ def synthesize_record(
             f"{count_noun(short, 'record')} {have} fewer than {questions_each} questions with a known answer; "
             "longer ones have more"
         )
-    say(f"in {output}: notes.csv, questions.jsonl, README.md (all fictional)")
+    more = f", facts.jsonl, fact_questions.jsonl, {', '.join(formats)}" if formats else ""
+    say(f"in {output}: notes.csv, questions.jsonl, README.md{more} (all fictional)")

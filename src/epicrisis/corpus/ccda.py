@@ -1,10 +1,10 @@
-"""Read C-CDA documents (R1.1, R2.1; CCD, discharge summaries, notes): the header, and the sections' narrative text.
+"""Read C-CDA documents (R1.1, R2.1; CCD, discharge summaries, notes): header, narrative text and coded entries.
 
     document = read_clinical_document(data)
     document.text, document.headings, document.patients
 
-Coded entries are not read here: `parse_clinical_documents` returns the tree for readers of them. Call both only in the
-child process of `sandbox`; elsewhere call `sandbox.read_clinical_documents`.
+Coded entries are read by `ccda_facts`. Call this only in the child process of `sandbox`; elsewhere call
+`sandbox.read_clinical_documents`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import binascii
 import io
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.corpus.ccda_facts import CodedFacts, read_entries
 from epicrisis.corpus.ccda_narrative import narrative_lines
 from epicrisis.corpus.embedded_files import read_embedded
 from epicrisis.corpus.hl7_values import format_identifier, identifier_system, iso_time
@@ -85,6 +86,7 @@ class ClinicalDocument:
     is_withdrawn: bool = False
     remarks: tuple[str, ...] = ()
     """What was not read: `a picture (image/png)`."""
+    coded: CodedFacts = field(default_factory=CodedFacts)
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> ClinicalDocument:
@@ -96,7 +98,8 @@ class ClinicalDocument:
         for patient in fields.pop("patients"):
             numbers = tuple((system, value) for system, value in patient["numbers"])
             patients.append(DocumentPatient(numbers, tuple(patient["names"]), patient["born"]))
-        return ClinicalDocument(patients=tuple(patients), **fields)
+        coded = CodedFacts.from_json(fields.pop("coded"))
+        return ClinicalDocument(patients=tuple(patients), coded=coded, **fields)
 
 
 def parse_clinical_documents(data: bytes) -> list[_Element]:
@@ -166,6 +169,7 @@ def _read_document(root: _Element) -> ClinicalDocument:
             status.get("code") in ("nullified", "aborted", "cancelled") for status in root.iterchildren("{*}statusCode")
         ),
         remarks=tuple(text.remarks),
+        coded=read_entries(root),
     )
 
 

@@ -1,4 +1,4 @@
-"""Read notes of patients from C-CDA files: a note for each document, with its sections.
+"""Read patients' C-CDA files: a note for each document, with its sections, and the facts of its coded entries.
 
 All files of an addition are read together, because a document may replace or amend one of another file. Nothing is
 fetched. What has no text is named: `FileRemark` for a part of a document, `Skipped` for a document.
@@ -16,6 +16,8 @@ from typing import TypeAlias
 
 from epicrisis.corpus import reader_base, sandbox
 from epicrisis.corpus.ccda import ClinicalDocument, describe_missing_text
+from epicrisis.corpus.ccda_facts import CodedFacts
+from epicrisis.corpus.fact_documents import FactEntry, FactRecord, FactSpool, Stay
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.superseded import DocumentKey, find_replaced
@@ -44,11 +46,20 @@ def read_files(
         # An earlier addition may have contained them.
         for patient, document_id in sorted(superseded):
             yield reader_base.DeletedDocument(f"note:{document_id}", patient=patient)
-    for path, name in files:
-        if path in headers:
+    with FactSpool() as spool:
+        fingerprints: list[reader_base.ReaderItem] = []
+        for path, name in files:
+            if path not in headers:
+                continue
             patients = [patient for _, patient in headers[path]]
-            items = _read_notes(path, name, patients, superseded, cleaning)
-            yield from reader_base.append_fingerprint(path, items)
+            items = _read_notes(path, name, patients, superseded, cleaning, spool)
+            for item in reader_base.append_fingerprint(path, items):
+                if isinstance(item, reader_base.FileFingerprint):
+                    fingerprints.append(item)
+                else:
+                    yield item
+        yield from spool.documents(cleaning.removal_log)
+        yield from fingerprints
 
 
 def _read_headers(
@@ -64,7 +75,7 @@ def _read_headers(
     headers[path] = []
     for number, document in enumerate(documents, 1):
         try:
-            headers[path].append((replace(document, text=""), _resolve_patient(document, numbers)))
+            headers[path].append((replace(document, text="", coded=CodedFacts()), _resolve_patient(document, numbers)))
         except ValueError as error:
             headers[path].append((document, ""))
             yield reader_base.skip(path, _describe_place(number, len(documents)) or "document 1", str(error))
@@ -106,9 +117,17 @@ def _find_superseded(documents: Sequence[_Header]) -> set[DocumentKey]:
 
 
 def _read_notes(
-    path: Path, name: str, patients: Sequence[str], superseded: set[DocumentKey], cleaning: NoteCleaning
+    path: Path,
+    name: str,
+    patients: Sequence[str],
+    superseded: set[DocumentKey],
+    cleaning: NoteCleaning,
+    spool: FactSpool,
 ) -> Iterator[reader_base.ReaderItem]:
-    """Yield the notes of a file, and what of it was not read. `patients` are those of its documents."""
+    """Yield the notes of a file, and what of it was not read. `patients` are those of its documents.
+
+    The facts are stored in `spool`.
+    """
     try:
         documents = sandbox.read_clinical_documents(path)
     except ValueError as error:
@@ -119,11 +138,37 @@ def _read_notes(
         if patient:
             is_superseded = (patient, document.id) in superseded
             notes.append(_build_note(document, patient, _describe_place(number, len(documents)), is_superseded))
+            is_left_out = document.is_withdrawn or (is_superseded and not cleaning.keep_superseded)
+            _add_facts(document, patient, spool, is_left_out=is_left_out)
+            cleaning.removal_log.fact_problems.update(document.coded.problems)
     # The documents of one file are too few for recurring texts.
     yield from build_items(path, name, partial(iter, notes), cleaning)
     for document, patient in zip(documents, patients, strict=True):
         for remark in document.remarks if patient else ():
             yield reader_base.FileRemark(name, "part", f"of C-CDA documents: {remark}")
+
+
+def _add_facts(document: ClinicalDocument, patient: str, spool: FactSpool, *, is_left_out: bool) -> None:
+    """Store the facts of a document. Those of a withdrawn or superseded one hold only if another document has them."""
+    spool.add_name(patient, next(iter(document.patients[0].names), ""))
+    if document.encounter:
+        stay = Stay(document.admitted, document.discharged, is_visit=not document.is_stay)
+        spool.add_stay(document.encounter, stay, patient)
+    # The earliest version of all.
+    version = "0" if is_left_out else document.time or "1"
+    for row in document.coded.entries:
+        entries = tuple(_place_in_stay(entry, document) for entry in row)
+        source = entries[0].fact.source
+        spool.add(FactRecord(patient, source, entries, version, is_left_out, is_separate=True))
+
+
+def _place_in_stay(entry: FactEntry, document: ClinicalDocument) -> FactEntry:
+    """Return the fact as one of the document's encounter if it happened in it. Documents also list earlier facts."""
+    day = (entry.fact.time or "")[:10]
+    first, last = document.admitted[:10], document.discharged[:10]
+    if document.encounter and first and last and first <= day <= last:
+        return replace(entry, fact=replace(entry.fact, encounter=document.encounter))
+    return entry
 
 
 def _build_note(document: ClinicalDocument, patient: str, where: str, is_superseded: bool) -> ClinicalNote:

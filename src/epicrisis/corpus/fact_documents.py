@@ -5,7 +5,8 @@ with FactSpool() as spool:
     for document in spool.documents(log): ...
 
 A document has the facts of one patient, day, kind and encounter. A single fact has too few words to be found by
-meaning. The id does not depend on the text, so that a later export of the day replaces the document.
+meaning. The id does not depend on the text, so that a later export of the day replaces the document. Sources that do
+not export days completely have a document for each fact instead, see `FactRecord.is_separate`.
 
 The facts of all files are stored in a private temporary file until the last one is read, since the facts of one day
 can be anywhere in an export. Memory holds the facts of one patient at a time.
@@ -39,8 +40,12 @@ _BATCH = 5_000
 """Rows written together."""
 _SCHEMA = """
 PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
-CREATE TABLE record(patient TEXT, source TEXT, version TEXT, is_withdrawn INTEGER, entries TEXT);
-CREATE TABLE stay(encounter TEXT PRIMARY KEY, admitted TEXT, discharged TEXT, is_visit INTEGER) WITHOUT ROWID;
+CREATE TABLE record(
+    patient TEXT, source TEXT, version TEXT, is_withdrawn INTEGER, is_separate INTEGER, entries TEXT
+);
+CREATE TABLE stay(
+    encounter TEXT, patient TEXT, admitted TEXT, discharged TEXT, is_visit INTEGER, PRIMARY KEY(encounter, patient)
+) WITHOUT ROWID;
 CREATE TABLE name(patient TEXT PRIMARY KEY, name TEXT) WITHOUT ROWID;
 """
 
@@ -73,6 +78,9 @@ class FactRecord:
     are all used, except for repetitions."""
     is_withdrawn: bool = False
     """Whether the source was entered in error: its facts are removed from the documents they would be in."""
+    is_separate: bool = False
+    """Whether each fact has a document of its own, which only a later version of the source replaces. Senders of
+    messages and of documents do not repeat all facts of a day, so a later file must not replace the day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +98,13 @@ class _DocumentKey:
     day: str
     encounter: str
     label: str
+    source: str = ""
+    """Of a fact that has a document of its own."""
 
     @property
     def document_id(self) -> str:
+        if self.source:
+            return f"note:{self.patient}:{self.source}"
         return f"note:{self.patient}:{self.day}:{self.encounter}:{self.label}"
 
 
@@ -114,7 +126,7 @@ class FactSpool:
         # Sorting uses files of SQLite's own, which it removes from the folder when it opens them.
         self._database = sqlite3.connect(self._folder.path / "facts", isolation_level=None, check_same_thread=False)
         self._database.executescript(_SCHEMA)
-        self._rows: list[tuple[str, str, str | None, bool, str]] = []
+        self._rows: list[tuple[str, str, str | None, bool, bool, str]] = []
         self._database.execute("BEGIN")
 
     def __enter__(self) -> FactSpool:
@@ -133,23 +145,30 @@ class FactSpool:
     def add(self, record: FactRecord) -> None:
         """Store the facts of a record."""
         entries = json.dumps([_pack(entry) for entry in record.entries], ensure_ascii=False)
-        self._rows.append((record.patient, record.source, record.version, record.is_withdrawn, entries))
+        flags = (record.is_withdrawn, record.is_separate)
+        self._rows.append((record.patient, record.source, record.version, *flags, entries))
         if len(self._rows) >= _BATCH:
             self._write()
 
-    def add_stay(self, encounter: str, stay: Stay) -> None:
-        """Store the days of a stay for the documents of its encounter."""
+    def add_stay(self, encounter: str, stay: Stay, patient: str = "") -> None:
+        """Store the days of a stay for the documents of its encounter.
+
+        `patient` is needed for encounters that are unique within a patient only.
+        """
         days = []
         for time in (stay.admitted, stay.discharged):
             parsed = parse_note_time(time)
             days.append(parsed[0] if parsed else "")
-        values = (encounter, *days, stay.is_visit)
-        self._database.execute("INSERT OR REPLACE INTO stay VALUES (?, ?, ?, ?)", values)
+        values = (encounter, patient, *days, stay.is_visit)
+        self._database.execute("INSERT OR REPLACE INTO stay VALUES (?, ?, ?, ?, ?)", values)
 
-    def find_stay(self, encounter: str) -> Stay | None:
+    def find_stay(self, encounter: str, patient: str = "") -> Stay | None:
         """Return the days of an encounter, or None if no file describes it."""
-        query = "SELECT admitted, discharged, is_visit FROM stay WHERE encounter = ?"
-        row = self._database.execute(query, (encounter,)).fetchone()
+        query = (
+            "SELECT admitted, discharged, is_visit FROM stay WHERE encounter = ? AND patient IN ('', ?) "
+            "ORDER BY patient DESC"
+        )
+        row = self._database.execute(query, (encounter, patient)).fetchone()
         return None if row is None else Stay(row[0], row[1], bool(row[2]))
 
     def add_name(self, patient: str, name: str) -> None:
@@ -162,19 +181,23 @@ class FactSpool:
         Facts are counted in the log by kind.
         """
         self._write()
-        query = "SELECT patient, source, version, is_withdrawn, entries FROM record ORDER BY patient, rowid"
+        query = (
+            "SELECT patient, source, version, is_withdrawn, is_separate, entries FROM record ORDER BY patient, rowid"
+        )
         patient: str | None = None
         records: list[FactRecord] = []
-        for patient_id, source, version, is_withdrawn, entries in self._database.execute(query):
+        for patient_id, source, version, is_withdrawn, is_separate, entries in self._database.execute(query):
             if patient_id != patient:
                 yield from self._build_documents(records, log)
                 patient, records = patient_id, []
             unpacked = tuple(map(_unpack, json.loads(entries)))
-            records.append(FactRecord(patient_id, source, unpacked, version, bool(is_withdrawn)))
+            records.append(
+                FactRecord(patient_id, source, unpacked, version, bool(is_withdrawn), is_separate=bool(is_separate))
+            )
         yield from self._build_documents(records, log)
 
     def _write(self) -> None:
-        self._database.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?)", self._rows)
+        self._database.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", self._rows)
         self._rows.clear()
 
     def _build_documents(self, records: Iterable[FactRecord], log: RemovalLog) -> Iterator[Document | DeletedDocument]:
@@ -183,13 +206,14 @@ class FactSpool:
         latest = _select_latest(records)
         for record in records:
             for entry in record.entries:
-                group = groups.setdefault(_find_key(record.patient, entry), _Group())
+                group = groups.setdefault(_find_key(record, entry), _Group())
                 if latest.get(_identify(record)) is record and not record.is_withdrawn:
                     group.entries.append(entry)
+        current = {key.document_id for key, group in groups.items() if group.entries}
         for key, group in sorted(groups.items(), key=lambda item: item[0]):
             if group.entries:
                 yield self._build_document(key, group, log)
-            else:
+            elif key.document_id not in current:
                 yield DeletedDocument(key.document_id, patient=key.patient)
 
     def _build_document(self, key: _DocumentKey, group: _Group, log: RemovalLog) -> Document:
@@ -201,7 +225,7 @@ class FactSpool:
             facts.append(replace(entry.fact, start=offset, end=offset + len(line)))
             offset += len(line) + 1
             _count_fact(entry, log)
-        stay = self.find_stay(key.encounter) or Stay()
+        stay = self.find_stay(key.encounter, key.patient) or Stay()
         name = self._database.execute("SELECT name FROM name WHERE patient = ?", (key.patient,)).fetchone()
         metadata: dict[str, Any] = {
             "note_type": key.label,
@@ -258,10 +282,11 @@ def _select_latest(records: Iterable[FactRecord]) -> Mapping[tuple[str, str], Fa
     return latest
 
 
-def _find_key(patient: str, entry: FactEntry) -> _DocumentKey:
+def _find_key(record: FactRecord, entry: FactEntry) -> _DocumentKey:
     fact = entry.fact
     day = max((entry.since or "")[:10], (fact.time or "")[:10])
-    return _DocumentKey(patient, day, fact.encounter, group_label(fact))
+    source = f"{record.source}:end" if fact.event == "end" else record.source
+    return _DocumentKey(record.patient, day, fact.encounter, group_label(fact), source if record.is_separate else "")
 
 
 def _line_order(entry: FactEntry) -> str:

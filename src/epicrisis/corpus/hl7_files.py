@@ -1,4 +1,4 @@
-"""Read notes of patients from files of HL7 v2: reports (ORU), documents (MDM), and results as notes of days.
+"""Read notes of patients from files of HL7 v2: reports (ORU) and documents (MDM), and results as structured facts.
 
 All files of an addition are read together: a later message may correct, replace or cancel what an earlier one said, and
 PV1 segments of any message tell the days of stays.
@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus import reader_base
+from epicrisis.corpus.fact_documents import FactSpool, Stay
+from epicrisis.corpus.hl7_facts import build_fact_records
 from epicrisis.corpus.hl7_messages import Hl7Message, Hl7Segment, read_messages
 from epicrisis.corpus.hl7_notes import (
     TEXT_KINDS,
     Hl7Group,
     Hl7Person,
     Hl7Visit,
-    build_observations,
     concept_name,
     is_report,
     order_id,
@@ -32,10 +33,10 @@ from epicrisis.corpus.hl7_notes import (
 )
 from epicrisis.corpus.hl7_values import iso_time
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
-from epicrisis.corpus.observation_days import ObservationDays
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.superseded import DocumentKey, find_replaced
+from epicrisis.types import Document
 
 _CANCELLED = ("CA", "CANCELED", "CANCELLED")
 _OBSOLETE = "OB"
@@ -69,7 +70,7 @@ class _Feed:
 def read_files(
     files: Sequence[tuple[Path, str]], cleaning: NoteCleaning, numbers: PatientNumbers
 ) -> Iterator[reader_base.ReaderItem]:
-    """Yield the patients, then the notes file by file, the days of results, and the files' fingerprints.
+    """Yield the patients, then the notes file by file, the results as facts, and the files' fingerprints.
 
     A message whose patient contradicts an earlier one is skipped. `numbers` are the patients of the addition.
     """
@@ -91,10 +92,7 @@ def read_files(
                 fingerprints.append(item)
             else:
                 yield item
-    if readable:
-        days = partial(_read_days, [path for path, _ in readable], feed)
-        # Lines of values have no template, so they need no counting of recurring texts.
-        yield from build_items(*readable[-1], days, replace(cleaning, keep_boilerplate=True))
+    yield from _read_fact_documents([path for path, _ in readable], feed, cleaning.removal_log)
     yield from fingerprints
 
 
@@ -286,39 +284,33 @@ def _interpreter(order: Hl7Segment) -> str:
     return " ".join(filter(None, (parts[2], parts[1])))
 
 
-def _read_days(paths: Sequence[Path], feed: _Feed) -> Iterator[ClinicalNote | reader_base.Skipped]:
-    """Yield the results of each patient, day, category and stay as a note."""
-    days = ObservationDays()
-    names: dict[str, str] = {}
-    for path in paths:
-        for place, message in read_messages(path):
-            if isinstance(message, reader_base.Skipped) or message.kind not in TEXT_KINDS:
-                continue
-            try:
-                groups, _ = read_groups(message)
-            except ValueError:
-                continue
-            for group in groups:
-                patient = feed.patients.get(group.person, "")
-                if not patient or is_report(group) or (group.order is not None and group.order.name == "TXA"):
-                    continue
-                names.update(dict.fromkeys([patient], next(iter(group.person.names), "")))
-                for observation in build_observations(group, message.header):
-                    days.add(observation, place, patient, feed.find_visit(patient, group, message.header).id)
-    for where, (patient, date, category, encounter), text in days.all():
-        visit = feed.visits.get((patient, encounter), Hl7Visit(encounter))
-        yield ClinicalNote(
-            where=where,
-            patient=patient,
-            text=text,
-            times=(date,),
-            note_type=category,
-            encounter=encounter if visit.is_stay else "",
-            # Independent of the text, so that a later export of the day replaces it.
-            note_id=":".join((patient, date, encounter, category)),
-            patient_name=names[patient],
-            admitted=visit.admitted if visit.is_stay else "",
-            discharged=visit.discharged if visit.is_stay else "",
-            more={"visit": "" if visit.is_stay else encounter},
-            is_error=not text,
-        )
+def _read_fact_documents(
+    paths: Sequence[Path], feed: _Feed, log: RemovalLog
+) -> Iterator[Document | reader_base.DeletedDocument]:
+    """Yield the results of all files as documents of facts."""
+    with FactSpool() as spool:
+        for person, patient in feed.patients.items():
+            if patient and person.names:
+                spool.add_name(patient, person.names[0])
+        for (patient, visit_id), visit in feed.visits.items():
+            spool.add_stay(visit_id, Stay(visit.admitted, visit.discharged, is_visit=not visit.is_stay), patient)
+        for path in paths:
+            for _, message in read_messages(path):
+                if not isinstance(message, reader_base.Skipped) and message.kind in TEXT_KINDS:
+                    _add_facts(message, feed, spool)
+        yield from spool.documents(log)
+
+
+def _add_facts(message: Hl7Message, feed: _Feed, spool: FactSpool) -> None:
+    """Store the results of a message. One that cannot be read has been reported."""
+    try:
+        groups, _ = read_groups(message)
+    except ValueError:
+        return
+    for group in groups:
+        patient = feed.patients.get(group.person, "")
+        if not patient or is_report(group) or (group.order is not None and group.order.name == "TXA"):
+            continue
+        encounter = feed.find_visit(patient, group, message.header).id
+        for record in build_fact_records(group, message.header, patient, encounter):
+            spool.add(record)

@@ -1,24 +1,21 @@
 """Take patients, stays, texts and results from messages of HL7 v2: ORU (results and reports) and MDM (documents).
 
-A group of results with texts and no numbers is a report. Other results are written as FHIR's Observations, so that the
-same code makes the notes of days from them.
+A group of results with texts and no numbers is a report. Other results are structured facts, see `hl7_facts`.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.embedded_files import EmbeddedText
+from epicrisis.corpus.fact_values import FactValue, parse_value
 from epicrisis.corpus.hl7_messages import Hl7Message, Hl7Segment
 from epicrisis.corpus.hl7_values import identifier_system, iso_time
 
 TEXT_KINDS = ("ORU", "OUL", "MDM")
-_LABORATORY = frozenset("LAB CH HM MB SR BLB CG IMM TX VR CP SP OSL GE MCB MYC PHR".split())  # noqa: SIM905
 _STATUSES = {
     "C": "corrected",
     "A": "amended",
@@ -31,26 +28,13 @@ _STATUSES = {
     "X": "cancelled",
 }
 """OBX-11 and OBR-25 in FHIR's words; others are final."""
-_FLAGS = {
-    "H": "high",
-    "HH": "critically high",
-    "L": "low",
-    "LL": "critically low",
-    "N": "normal",
-    "A": "abnormal",
-    "AA": "critically abnormal",
-    "S": "susceptible",
-    "I": "intermediate",
-    "R": "resistant",
-    "POS": "positive",
-    "NEG": "negative",
-}
 _STAY_CLASSES = frozenset("IEB")
 _VISIT_CLASSES = frozenset("OPRCNU")
 _TEXT_TYPES = ("TX", "FT", "ED", "RP")
 _NUMBER_TYPES = ("NM", "SN")
 _CODED_TYPES = ("CE", "CWE", "CNE", "CF", "IS", "ID")
-_WITHDRAWN = ("entered-in-error", "cancelled")
+WITHDRAWN = ("entered-in-error", "cancelled")
+"""Statuses of results that state nothing."""
 _READ_SEGMENTS = frozenset("MSH PID PV1 OBR OBX NTE TXA EVN ORC PD1 PV2 SFT UAC SPM TQ1 TQ2 CTI PRT ROL".split())  # noqa: SIM905
 
 
@@ -182,63 +166,22 @@ def person_name(segment: Hl7Segment, field_number: int) -> str:
     return " ".join(filter(None, (segment.text(field_number, 3), family)))
 
 
-def build_observations(group: Hl7Group, header: Hl7Segment) -> Iterator[Mapping[str, Any]]:
-    """Yield the results of a group as FHIR's Observations. Those without a value and not withdrawn are left out."""
-    order, key = group.order, order_id(group.order, header)
-    service = order.text(24).upper() if order is not None and order.name == "OBR" else ""
-    panel = concept_name(order, 4) if order is not None and order.name == "OBR" else ""
-    updated = iso_time(header.text(7))
-    order_time = "" if order is None else iso_time(order.text(7)) or iso_time(order.text(22))
-    for result, comments in group.results:
-        name = concept_name(result, 3) or "Result"
-        value, status = _format_value(result), result_status(result, 11)
-        if not value and status not in _WITHDRAWN:
-            status_word = "in progress" if status in ("registered", "preliminary") else "no value"
-            value = {"valueString": status_word}
-        notes = [{"text": " ".join(comment.free_text(3).split())} for comment in comments]
-        yield {
-            "id": ":".join((key, result.text(3) or name, result.text(4))) if key else None,
-            "meta": {"lastUpdated": updated},
-            "status": status,
-            "category": [{"text": "laboratory" if service in _LABORATORY else service.lower() or "observations"}],
-            "code": {"text": f"{name} ({panel})" if panel and panel.lower() != name.lower() else name},
-            "effectiveDateTime": iso_time(result.text(14)) or order_time or updated,
-            "interpretation": [{"text": _FLAGS.get(flag[0].upper(), flag[0])} for flag in result.repetitions(8)],
-            "referenceRange": [{"text": result.text(7)}] if result.text(7) else [],
-            "note": notes,
-            **value,
-        }
-    for number, comment in enumerate(group.comments):
-        yield {
-            "id": f"{key}:comment:{number}" if key else None,
-            "meta": {"lastUpdated": updated},
-            "category": [{"text": "laboratory" if service in _LABORATORY else service.lower() or "observations"}],
-            "code": {"text": f"Comment ({panel})" if panel else "Comment"},
-            "effectiveDateTime": order_time or updated,
-            "valueString": " ".join(comment.free_text(3).split()),
-        }
-
-
-def _format_value(result: Hl7Segment) -> dict[str, Any]:
-    """Return the value of a result as an element of an Observation, empty without one."""
-    kind, unit = result.text(2).upper(), result.text(6)
+def read_value(result: Hl7Segment) -> FactValue:
+    """Return the value of a result of any type, without a text if it has none."""
+    kind, unit = result.text(2).upper(), result.text(6) or result.text(6, 2)
     rows = result.repetitions(5)
     if not rows or not any(map(str.strip, rows[0])):
-        return {}
-    if kind == "NM" and len(rows) == 1:
-        return {"valueQuantity": {"value": rows[0][0].strip(), "unit": unit}}
+        return FactValue()
     if kind == "SN":
         parts = [*map(str.strip, rows[0]), "", "", "", ""]
-        joined = f"{parts[0]}{' ' if parts[0] else ''}{parts[1]}{parts[2]}{parts[3]}"
-        return {"valueString": " ".join(filter(None, (joined, unit)))}
+        return parse_value(f"{parts[0]}{' ' if parts[0] else ''}{parts[1]}{parts[2]}{parts[3]}", unit)
     if kind in _CODED_TYPES:
         words = [next(filter(None, (*row[1:2], *row[8:9], *row[:1])), "") for row in rows]
-    elif kind in ("DT", "TS", "DTM"):
+        return parse_value("; ".join(filter(None, words)), unit)
+    if kind in ("DT", "TS", "DTM"):
         words = [iso_time(row[0]).removesuffix(":00").replace("T", " ") for row in rows]
-    else:
-        words = [" ".join(result.free_text(5).split())]
-    text = "; ".join(filter(None, words))
-    return {"valueString": " ".join(filter(None, (text, unit)))} if text else {}
+        return FactValue("; ".join(filter(None, words)))
+    return parse_value(result.free_text(5), unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +201,7 @@ def report_text(group: Hl7Group) -> ReportText:
     remarks: list[str] = []
     previous = ""
     for result, comments in group.results:
-        if result_status(result, 11) in _WITHDRAWN:
+        if result_status(result, 11) in WITHDRAWN:
             continue
         content = _result_text(result)
         remarks += content.remarks
@@ -280,9 +223,7 @@ def _result_text(result: Hl7Segment) -> EmbeddedText:
     if kind == "RP":
         return EmbeddedText("", remarks=("a result that is only named (RP), and nothing is fetched",))
     if kind != "ED":
-        value = _format_value(result) if kind in (*_NUMBER_TYPES, *_CODED_TYPES) else {}
-        quantity = value.get("valueQuantity", {})
-        words = value.get("valueString", "") or " ".join(filter(None, map(str, quantity.values())))
+        words = read_value(result).with_unit if kind in (*_NUMBER_TYPES, *_CODED_TYPES) else ""
         return EmbeddedText(words or result.free_text(5))
     components = result.raw(5).split(result.delimiters.component)
     data, packing = (components[4], components[3].upper()) if len(components) > 4 else ("", "")

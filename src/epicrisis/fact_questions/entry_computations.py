@@ -24,11 +24,12 @@ from epicrisis.fact_questions.computation import (
     join_words,
     sort_facts,
 )
-from epicrisis.fact_questions.question_rules import FactQuestion, Topic, select_facts
-from epicrisis.fact_questions.record import PatientFacts, list_statuses, read_time
+from epicrisis.fact_questions.question_rules import TOPIC_KINDS, FactQuestion, Topic, select_facts
+from epicrisis.fact_questions.record import PatientFacts, is_planned_end, list_statuses, read_time
 from epicrisis.fact_questions.subjects import EntryMatch, drug_key, match_entries, normalize
 from epicrisis.fact_questions.time_windows import TimeWindow
 from epicrisis.fact_questions.value_computations import format_value
+from epicrisis.printable import agree
 
 STALE_MONTHS = 12
 """Months without a sign of an entry from which a current one is marked."""
@@ -39,6 +40,8 @@ _ENDED = frozenset(
 _UNCERTAIN = frozenset(
     {"draft", "unconfirmed", "provisional", "differential", "preparation", "planned", "proposed", "intended", "unknown"}
 )
+_PROPOSED = frozenset({"proposal", "plan", "option"})
+"""Categories of orders that were never placed."""
 _PAUSED = frozenset({"on-hold", "suspended"})
 _NO_ALLERGY = ("no known", "no allerg", "nkda", "nka", "none")
 _NAMES: Mapping[Topic, tuple[str, str]] = {
@@ -80,7 +83,7 @@ def compute_entries(plan: FactQuestion, record: PatientFacts) -> Computation:
     if not facts:
         plural = _NAMES[plan.topic][1]
         return abstain(plan, f"The record has no structured {plural}; only its notes can answer")
-    match = match_entries(plan.words, facts)
+    match = match_entries(plan.words, facts) if plan.words else EntryMatch(tuple(facts), ())
     return _COMPUTE[plan.operation](plan, record, match, facts)
 
 
@@ -93,7 +96,7 @@ def list_courses(facts: Sequence[ClinicalFact]) -> list[Course]:
 
 
 def _is_uncertain(fact: ClinicalFact) -> bool:
-    return not list_statuses(fact).isdisjoint(_UNCERTAIN)
+    return not list_statuses(fact).isdisjoint(_UNCERTAIN) or fact.category in _PROPOSED
 
 
 def denies_allergy(fact: ClinicalFact) -> bool:
@@ -103,6 +106,8 @@ def denies_allergy(fact: ClinicalFact) -> bool:
 
 def _row(fact: ClinicalFact, remark: str = "") -> ComputedRow:
     event = {"start": "started", "end": "ended", "given": "given", "state": ""}[fact.event]
+    if is_planned_end(fact):
+        event = "end"
     status = ", ".join(filter(None, (event, fact.category.replace("-", " "), fact.status)))
     return ComputedRow(fact.name, fact.time, format_value(fact), status, fact.source, remark)
 
@@ -134,8 +139,13 @@ def _compute_ever(
     plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
 ) -> Computation:
     """Return whether any entry names it. None shows nothing, and the statement says so."""
-    certain = [fact for fact in match.certain if not _is_uncertain(fact) and not denies_allergy(fact)]
-    doubtful = [*match.doubtful, *(fact for fact in match.certain if _is_uncertain(fact))]
+    certain: list[ClinicalFact] = []
+    doubtful = list(match.doubtful)
+    for fact in match.certain:
+        if _is_uncertain(fact) or (fact.kind == "allergy" and list_statuses(fact) & _ENDED):
+            doubtful.append(fact)
+        elif not denies_allergy(fact):
+            certain.append(fact)
     if not plan.words:
         return abstain(plan, f"Name the {_NAMES[plan.topic][0]} to look for")
     inside, unclear = _place(plan, certain)
@@ -147,17 +157,43 @@ def _compute_ever(
         date = f", first {format_time(first[0].time)}" if first else ", without a date"
         statement = f"Yes, structured entries name “{plan.subject}”{when}: {'; '.join(names[:3])}{more}{date}"
         return finish(plan, statement, result="yes", rows=_list_facts(inside))
+    unclear += _list_ongoing(plan.window, certain)
     if unclear or doubtful:
         why = "their dates may lie outside the time" if unclear else "they are uncertain, or name it among other words"
         rows = _list_facts([*unclear, *doubtful])
         return abstain(plan, f"Entries name “{plan.subject}”{when}, but {why}; read them", rows)
-    denials = [fact for fact in facts if denies_allergy(fact)]
+    denied = [
+        fact
+        for fact in match_entries(plan.words, record.withdrawn).certain
+        if fact.kind in TOPIC_KINDS[plan.topic] and "entered-in-error" not in list_statuses(fact)
+    ]
+    if denied:
+        statement = (
+            f"No structured entry says that there was “{plan.subject}”{when}; {count_entries(len(denied))} "
+            f"{agree(len(denied), 'names', 'name')} it as not taken, not done, refuted or withdrawn"
+        )
+        return finish(plan, statement, result="no entry", rows=_list_facts(denied))
     scope = f"The record has {_describe_span(facts)} for {_NAMES[plan.topic][1]}"
     statement = (
         f"No structured entry names “{plan.subject}”{when}; this does not show that there was none. {scope}. Brand "
         "names and other words for it are not compared"
     )
-    return finish(plan, statement, result="no entry", rows=_list_facts(denials))
+    # Another allergy may be of the same class.
+    listed = facts if plan.topic == "allergy" else ()
+    return finish(plan, statement, result="no entry", rows=_list_facts(listed))
+
+
+def _list_ongoing(window: TimeWindow, facts: Sequence[ClinicalFact]) -> list[ClinicalFact]:
+    """Return the heads of the courses that began before a time and may have gone on into it."""
+    ongoing: list[ClinicalFact] = []
+    for course in list_courses(facts):
+        start, end = read_time(course.head), course.end
+        end_time = None if end is None or is_planned_end(end) else read_time(end)
+        is_over = end_time is not None and end_time[1] < window.since[0]
+        lasts = course.head.kind in ("medication", "problem", "allergy") and course.head.event != "given"
+        if window.is_restricted and lasts and not is_over and (start is None or start[0] <= window.until[1]):
+            ongoing.append(course.head)
+    return ongoing
 
 
 def _compute_current(
@@ -179,6 +215,8 @@ def _compute_current(
         if (time := read_time(course.head)) and time[0] > at:
             continue
         state, remark = _judge_course(course, at, is_past=plan.window.is_restricted)
+        if state == "current" and plan.words and course.head not in match.certain:
+            state, remark = "uncertain", "its name may mean something else"
         if state == "given":
             administered.add(course.head.name)
         key = normalize(course.head.name), format_value(course.head)
@@ -212,6 +250,10 @@ def _state_current(
         remarks.append(f"not certain to be current, see the remarks: {doubtful}")
     stale = sum("no sign" in row.remark for row in rows.rows)
     stale_note = f" ({stale} without a sign for {STALE_MONTHS} months or more)" if stale else ""
+    denials = [row.name for row in rows.rows if plan.topic == "allergy" and row.name.lower().startswith(_NO_ALLERGY)]
+    if denials and len(denials) == len(rows.rows):
+        statement = f"Structured entries say “{join_words(denials)}” as of {day}"
+        return finish(plan, statement, result="; ".join(denials), rows=all_rows, remarks=remarks)
     if not names:
         if uncertain.rows:
             reason = f"No {one}{asked} is certain to be current as of {day}; the uncertain ones are listed"
@@ -220,6 +262,8 @@ def _state_current(
             f"No structured {one}{asked} is current as of {day}, of {_describe_span(facts)}; this does not show that "
             "there was none"
         )
+        if plan.words:
+            statement += ". Brand names and other words for it are not compared"
         return finish(plan, statement, result="no entry", remarks=remarks)
     number = len(rows.rows)
     statement = (
@@ -232,6 +276,9 @@ def _state_current(
 def _judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[str, str]:
     """Return whether a course is `current` at a time, `ended`, `given` only or `uncertain`, and a remark."""
     head, end = course.head, course.end
+    start = read_time(head)
+    if head.kind in ("procedure", "immunization"):
+        return "uncertain", "done at that time"
     if all(fact.event == "given" or "administration" in fact.category for fact in course.facts):
         return ("given" if head.kind == "medication" else "current"), ""
     if end is not None:
@@ -239,10 +286,12 @@ def _judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[str, 
     statuses = frozenset[str]().union(*(list_statuses(fact) for fact in course.facts))
     if statuses & _ENDED:
         return ("uncertain", f"status {head.status}, at an unknown time") if is_past else ("ended", "")
-    if statuses & (_UNCERTAIN | _PAUSED):
-        return "uncertain", f"status {head.status}"
-    if read_time(head) is None:
-        return "current", "no date"
+    if statuses & (_UNCERTAIN | _PAUSED) or _is_uncertain(head):
+        return "uncertain", f"only a {head.category}" if head.category in _PROPOSED else f"status {head.status}"
+    if start is None:
+        return ("uncertain" if is_past else "current"), "no date"
+    if start[1] > at:
+        return "uncertain", f"began at an unknown time of {format_time(head.time)}"
     months = _months_between(course, at)
     if head.kind == "medication" and months >= STALE_MONTHS:
         return "current", f"no sign of it for {months} months"
@@ -295,7 +344,7 @@ def _compute_list(
             continue
         unclear += place == "unclear"
         end = course.end
-        remark = f"ended {format_time(end.time)}" if end is not None and end is not course.head else ""
+        remark = _describe_end(course)
         if place == "unclear":
             remark = "; ".join(filter(None, (remark, "may lie outside the time asked for")))
         cited = (course.head,) if end is None or end is course.head else (course.head, end)
@@ -314,18 +363,26 @@ def _compute_list(
     return finish(plan, statement, result="; ".join(names), rows=rows)
 
 
+def _describe_end(course: Course) -> str:
+    """Return when a course ended, or was planned to end, in words."""
+    end = course.end
+    if end is None or end is course.head:
+        return ""
+    return f"{'planned end' if is_planned_end(end) else 'ended'} {format_time(end.time)}"
+
+
 def _place_course(course: Course, window: TimeWindow) -> str:
     """Return whether a course overlaps the window. A medication without an end goes on; others count by their date."""
     if not window.is_restricted:
         return "inside"
-    places = {window.place(fact) for fact in course.facts}
+    places = {window.place(fact) for fact in course.facts if not is_planned_end(fact)}
     if "inside" in places:
         return "inside"
     if course.head.kind == "medication" and course.head.event in ("start", "state"):
         start, end = read_time(course.head), course.end
         end_time = read_time(end) if end is not None else None
         if start is not None and start[1] < window.since[0]:
-            goes_on = end is None and not list_statuses(course.head) & _ENDED
+            goes_on = (end is None or is_planned_end(end)) and not list_statuses(course.head) & _ENDED
             if goes_on or (end_time is not None and end_time[0] > window.until[1]):
                 return "unclear" if goes_on else "inside"
     return "unclear" if "unclear" in places else "outside"
@@ -366,7 +423,7 @@ def _compute_stopped(
     plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
 ) -> Computation:
     """Return when it ended, every time if it ended several times."""
-    ends = [fact for fact in match.certain if fact.event == "end"]
+    ends = [fact for fact in match.certain if fact.event == "end" and not is_planned_end(fact)]
     inside, unclear = _place(plan, ends)
     if unclear or not inside:
         reason = (
@@ -374,7 +431,7 @@ def _compute_stopped(
         )
         return abstain(plan, f"{reason}; its entries are listed", _list_facts(list(match.certain)))
     dates = list(dict.fromkeys(format_time(fact.time) for fact in inside))
-    later = [course for course in list_courses(match.certain) if course.end is None]
+    later = [course for course in list_courses(match.certain) if course.end is None or is_planned_end(course.end)]
     remarks = []
     if later:
         remarks.append(f"another entry has no end: {later[-1].head.name}, {format_time(later[-1].head.time)}")
@@ -393,7 +450,7 @@ def _compute_count(
     if unclear or match.doubtful:
         reason = "Some entries may lie outside the time, or name it among other words, so they are not counted"
         return abstain(plan, f"{reason}; they are listed", _list_facts([*inside, *unclear, *match.doubtful]))
-    courses = list_courses(inside)
+    courses = [course for course in list_courses(inside) if not denies_allergy(course.head)]
     asked = f" of “{plan.subject}”" if plan.words else f" of {_NAMES[plan.topic][1]}"
     when = f" ({plan.window.text})" if plan.window.is_restricted else ""
     number = count_entries(len(courses))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Notice
@@ -31,6 +32,9 @@ from epicrisis.types import Passage, Question
 PLANNER = "writer"
 """The role of the chat model that reads a question which the rules do not understand."""
 
+_NEEDS_EARLIER = frozenset({"current", "first", "started"})
+"""Operations whose answer an entry of any earlier day may change."""
+
 
 async def answer_from_facts(
     question: Question, context: Context, fetch: Callable[[], Awaitable[Sequence[Passage]]]
@@ -52,12 +56,24 @@ async def answer_from_facts(
     if plan is None:
         return NO_FACTS
     computation = compute(plan, record)
+    if context.scope.since is not None:
+        computation = _limit_to_scope(computation, context.scope.since)
     if computation.answer.state == "abstained":
         context.emit(Notice("facts", f"structured entries give no answer: {computation.answer.statement}"))
     conflicts: tuple[FactConflict, ...] = ()
     if isinstance(plan, FactQuestion):
         conflicts = tuple(_find_conflicts(plan, record, computation, passages, context.split_sentences))
     return FactAnswer(computation, record, conflicts)
+
+
+def _limit_to_scope(computation: Computation, since: str) -> Computation:
+    """Return the computation with the limit of its scope, as an abstention where earlier entries decide."""
+    answer = computation.answer
+    limit = f"Only entries since {since} are in the scope"
+    if answer.state == "answered" and (answer.operation in _NEEDS_EARLIER or answer.result == "no entry"):
+        reason = f"{limit}, and earlier ones may change the answer: leave out the setting scope.since"
+        return replace(computation, answer=replace(answer, state="abstained", statement=f"{reason}.", result=""))
+    return replace(computation, answer=replace(answer, remarks=(*answer.remarks, limit)))
 
 
 def _find_conflicts(

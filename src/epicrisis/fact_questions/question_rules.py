@@ -66,135 +66,16 @@ class UnclearQuestion:
     reason: str
 
 
-_FILLER = frozenset(
-    [
-        "a",
-        "about",
-        "according",
-        "all",
-        "also",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "available",
-        "be",
-        "been",
-        "by",
-        "can",
-        "chart",
-        "could",
-        "data",
-        "date",
-        "dates",
-        "day",
-        "did",
-        "do",
-        "documented",
-        "documents",
-        "does",
-        "during",
-        "entries",
-        "entry",
-        "ever",
-        "far",
-        "find",
-        "for",
-        "from",
-        "get",
-        "give",
-        "given",
-        "had",
-        "has",
-        "have",
-        "he",
-        "her",
-        "here",
-        "him",
-        "his",
-        "hospital",
-        "how",
-        "i",
-        "in",
-        "information",
-        "into",
-        "is",
-        "it",
-        "its",
-        "lab",
-        "laboratory",
-        "labs",
-        "level",
-        "levels",
-        "like",
-        "list",
-        "look",
-        "many",
-        "me",
-        "measured",
-        "measurement",
-        "measurements",
-        "mr",
-        "mrs",
-        "ms",
-        "much",
-        "my",
-        "now",
-        "of",
-        "on",
-        "or",
-        "our",
-        "over",
-        "patient",
-        "patients",
-        "please",
-        "reading",
-        "readings",
-        "record",
-        "recorded",
-        "records",
-        "report",
-        "reported",
-        "result",
-        "results",
-        "s",
-        "see",
-        "she",
-        "show",
-        "shown",
-        "so",
-        "structured",
-        "tell",
-        "test",
-        "tests",
-        "that",
-        "the",
-        "their",
-        "them",
-        "there",
-        "these",
-        "they",
-        "this",
-        "time",
-        "times",
-        "to",
-        "value",
-        "values",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "which",
-        "whole",
-        "with",
-        "within",
-        "would",
-        "you",
-    ]
+_FILLER_WORDS = (
+    "a about according all also an and any are as at available be been by can chart could data date dates day did do "
+    "documented documents does during entries entry ever far find for from get give given had has have he her "
+    "here him his hospital how i in information into is it its lab laboratory labs level levels like list look "
+    "many me measured measurement measurements mr mrs ms much my now of on or our over patient patients please "
+    "reading readings record recorded records report reported result results s see she show shown so structured "
+    "tell test tests that the their them there these they this time times to value values was we were what when "
+    "which whole with within would you"
 )
+_FILLER = frozenset(_FILLER_WORDS.split())
 """Words that change nothing about what a question asks for."""
 
 _CUE_WORDS: dict[FactOperation, str] = {
@@ -226,7 +107,30 @@ _TOPIC_WORDS: dict[Topic, str] = {
 _TOPICS = {topic: re.compile(rf"\b(?:{words})\b") for topic, words in _TOPIC_WORDS.items()}
 _LEADS_TIME = re.compile(r"\b(?:in|on|at|during|from|of|for|throughout|within|over)\s*$")
 _TREND_WORDS = re.compile(r"trend|over time|over the|chronolog|time ?line")
+_DONE: frozenset[Topic] = frozenset({"procedure", "immunization"})
+"""Topics of what is done at a time, so that nothing of them is current."""
 _TIMELESS = frozenset({"item", "all", "compared"})
+_POLITE = re.compile(r"\b(?:can|could|would|will) you\b|\b(?:can|could|may) (?:i|we) (?:see|have|get)\b|\bwould like\b")
+_OTHER_MEANING = re.compile(
+    r"\b(?:never|not|no|none|cannot|\w+n't|without|except|excluding|unless|neither|nor|but|only|instead|"
+    r"should|will|shall|must|may|might|can|could|would|ought|why|who|whose|where|because|"
+    r"planned|target|goal|recommended|normal|abnormal|"
+    r"mother|father|parents?|brothers?|sisters?|siblings?|sons?|daughters?|child|children|husband|wife|partner|spouse|"
+    r"aunt|uncle|cousin|grand\w+|relatives?|(?:all|other|these) patients)\b"
+)
+"""Words that make a question something else: a negation, a plan, a reason, another person."""
+_NOT_MEASURED = re.compile(r"\b(?:given|got|get|on|into)\b|\bhow much\b")
+"""Words that make the name of a value one of a drug: `How much potassium was given?`"""
+_LEADING_REQUEST = re.compile(r"^\s*(?:please )?get\b|\bon (?:the |her |his )?(?:record|chart)\b")
+_GROUP = re.compile(
+    r"\b(?:\w*blockers?|inhibitors?|\w*agonists?|statins?|\w*steroids?|anti\w+|diuretics?|opioids?|opiates?|narcotics?|"
+    r"nsaids?|ss?ris?|snris?|ppis?|acei?|arbs?|[dn]oacs?|\w*diazepines?|painkillers?|analgesics?|thinners?|sedatives?|"
+    r"laxatives?|inhalers?|supplements?|vitamins?|chemo\w*|dialysis|oxygen|ventilator|\w*pressors?|hormones?|"
+    r"contraceptives?|immunosuppress\w*|insulins?|\w*quinolones?|macrolides?|cephalosporins?|\w*ureas?|food|drugs?|"
+    r"seasonal|environmental|anything|something|else|dose|doses|dosage|twice|daily|diet)\b"
+)
+"""Words that name no single drug, so that a record without them in a name shows nothing."""
+_ALTERNATIVES = re.compile(r"\b(?:and|or)\b|[,;/&]")
 _OPEN = frozenset({"leftover", "neutral", "bare", "open"})
 """Kinds of time expressions that are not looked up."""
 _NOW = re.compile(r"\b(?:current|currently|now|today)\b")
@@ -253,6 +157,8 @@ def may_ask_for_facts(text: str) -> bool:
 def plan_by_rules(text: str, record: PatientFacts) -> FactQuestion | UnclearQuestion | None:
     """Return what a question asks to compute, why that is unclear, or None if it is not understood completely."""
     question = _read_words(text)
+    if _has_other_meaning(question.rest):
+        return None
     plan = _plan_words(question.rest, record, has_time=bool(question.times))
     if plan is None:
         return None
@@ -268,17 +174,31 @@ def plan_by_rules(text: str, record: PatientFacts) -> FactQuestion | UnclearQues
 def draft_plan(text: str, record: PatientFacts) -> FactQuestion | None:
     """Return what a question that the rules do not understand is about, for a chat model to complete, or None.
 
-    A question with a time that is not understood has no draft.
+    A question with a time other than dates, of two values, or with a word that makes it something else has no draft.
     """
     question = _read_words(text)
-    if question.has_open_time:
+    if question.has_open_time or _has_other_meaning(question.rest) or not all(map(_is_dated, question.times)):
         return None
     words = split_words(question.rest)
     match = find_series(words, list_series(record.values))
     if match is not None:
+        if find_known_phrase(split_words(" ".join(words).replace(match.phrase, " ", 1))):
+            return None
         return FactQuestion("list", "values", series=match)
     topics = [topic for topic, pattern in _TOPICS.items() if pattern.search(" ".join(words))]
     return FactQuestion("list", topics[0]) if len(topics) == 1 else None
+
+
+def _is_dated(expression: TimeExpression) -> bool:
+    """Return whether a time is a day, or a range of days."""
+    return expression.kind == "day" or (
+        expression.kind == "range" and all(anchor.kind == "day" for anchor in expression.anchors)
+    )
+
+
+def _has_other_meaning(text: str) -> bool:
+    """Return whether a word makes a question something else than what its other words ask."""
+    return bool(_OTHER_MEANING.search(_POLITE.sub(" ", text.replace("’", "'"))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +249,8 @@ def _plan_values(text: str, words: Sequence[str], match: SeriesMatch, has_time: 
     rest = " ".join(words).replace(match.phrase, " ", 1)
     operations, rest = _take_cues(rest, exclude=("ever", "started", "stopped", "current"))
     rest = _NOW.sub(" ", rest)
+    if "change" not in operations and _NOT_MEASURED.search(_LEADING_REQUEST.sub(" ", _POLITE.sub(" ", text))):
+        return None
     if set(rest.split()) - _FILLER or not (operations or has_time or _ASKS_VALUE.search(text)):
         return None
     if len(operations) > 1:
@@ -369,7 +291,7 @@ def _plan_entries(text: str, record: PatientFacts) -> FactQuestion | None:
     if operation is None:
         return None
     plan = FactQuestion(operation, topic, subject)
-    return plan if _is_plausible(plan, topics, record) else None
+    return plan if _is_plausible(plan, topics, record, text) else None
 
 
 def _choose_operation(
@@ -399,7 +321,7 @@ def _adapt_operation(
     operation: FactOperation, topic: Topic, *, is_when: bool, is_current: bool
 ) -> FactOperation | None:
     """Return what an operation means for entries, or None if it means nothing."""
-    if operation in ("highest", "lowest", "change"):
+    if operation in ("highest", "lowest", "change") or (operation == "current" and topic in _DONE):
         return None
     if operation in ("started", "stopped") and not is_when:
         return None
@@ -423,18 +345,31 @@ def _choose_by_topic(topic: Topic, words: str, has_subject: bool, is_current: bo
     return "list"
 
 
-def _is_plausible(plan: FactQuestion, topics: Sequence[Topic], record: PatientFacts) -> bool:
+def _is_plausible(plan: FactQuestion, topics: Sequence[Topic], record: PatientFacts, text: str) -> bool:
     """Return whether the subject names entries of the record, or the words say what kind of thing it is."""
+    has_alternatives = len(plan.words) > 1 and bool(_ALTERNATIVES.search(text))
+    if has_alternatives and re.search(r"\bor\b", text):
+        return False
     facts = select_facts(plan.topic, record)
     if not plan.words:
         return bool(topics)
     match = match_entries(plan.words, facts)
     if match.certain or match.doubtful:
         return True
+    if has_alternatives or _is_described(plan, record, text):
+        return False
     is_value = bool(find_known_phrase(plan.words))
     if plan.operation == "ever" and plan.topic == "entries":
         return not is_value and len(plan.words) <= _MAX_UNKNOWN_WORDS
     return bool(topics) and plan.operation in ("ever", "current") and not is_value
+
+
+def _is_described(plan: FactQuestion, record: PatientFacts, text: str) -> bool:
+    """Return whether the subject may describe entries without being in their names: a group, a purpose, a dose."""
+    if _GROUP.search(plan.subject) or (plan.topic == "medication" and re.search(r"\bfor\b", text)):
+        return True
+    entries = [fact for fact in record.facts if fact.kind not in VALUE_KINDS]
+    return len(plan.words) > 1 and any(match_entries((word,), entries).certain for word in plan.words)
 
 
 def select_facts(topic: Topic, record: PatientFacts) -> list[ClinicalFact]:

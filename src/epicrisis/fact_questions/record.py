@@ -18,6 +18,7 @@ _WITHDRAWN = frozenset(
 """Statuses of entries that state nothing about the patient."""
 _CORRECTING = ("corrected", "amended")
 _PRELIMINARY = frozenset({"preliminary", "partial"})
+_FUTURE = frozenset({"planned", "proposed", "pending"})
 _INPATIENT = re.compile(r"inpatient|hospital|admission|admitted|acute|short stay|emergency|\bimp\b|\bacute\b|icu", re.I)
 VALUE_KINDS: frozenset[FactKind] = frozenset({"laboratory", "vital-sign", "observation"})
 
@@ -116,6 +117,11 @@ def is_withdrawn(fact: ClinicalFact) -> bool:
     return not _WITHDRAWN.isdisjoint(list_statuses(fact))
 
 
+def is_planned_end(fact: ClinicalFact) -> bool:
+    """Return whether a fact is an end that was planned and of which nothing says that it happened."""
+    return fact.event == "end" and "planned" in list_statuses(fact)
+
+
 def list_statuses(fact: ClinicalFact) -> frozenset[str]:
     """Return the statuses of a fact in lower case. A source may give several: `active, confirmed`."""
     return frozenset(re.split(r"[\s,;/]+", fact.status.lower().replace("_", "-"))) - {""}
@@ -132,8 +138,12 @@ def _find_replaced(versions: Sequence[ClinicalFact]) -> list[ClinicalFact]:
 
 def _find_last(passages: Iterable[Passage], facts: Iterable[ClinicalFact], as_of: str | None) -> datetime | None:
     """Return the latest minute of the record's dates, but no later than the as-of date."""
-    dates = [passage.date for passage in passages]
-    dates += [fact.time for fact in facts]
+    facts = list(facts)
+    happened = [fact for fact in facts if not is_planned_end(fact)]
+    # A planned end is in a document of its own day, which may never come.
+    planned = {fact.document_id for fact in facts} - {fact.document_id for fact in happened}
+    dates = [passage.date for passage in passages if passage.document_id not in planned]
+    dates += [fact.time for fact in happened]
     times = [time[1] for time in map(read_date, dates) if time is not None]
     limit = read_date(as_of)
     if limit is not None:
@@ -145,7 +155,11 @@ def _find_stays(passages: Sequence[Passage], facts: Sequence[ClinicalFact]) -> t
     """Return the hospital stays by time: those of encounter facts if any is an inpatient one, else those of notes."""
     notes: dict[str, NoteTime] = {}
     for fact in facts:
-        if fact.kind != "encounter" or not _INPATIENT.search(f"{fact.name} {fact.category}"):
+        if (
+            fact.kind != "encounter"
+            or list_statuses(fact) & _FUTURE
+            or not _INPATIENT.search(f"{fact.name} {fact.category}")
+        ):
             continue
         id_ = fact.encounter or fact.source or fact.document_id
         note = notes.get(id_, NoteTime(f"{id_}", encounter=id_))

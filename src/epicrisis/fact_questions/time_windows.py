@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +19,14 @@ Place: TypeAlias = Literal["inside", "outside", "unclear"]
 _MINUTE = timedelta(minutes=1)
 _FIRST, _LAST = datetime.min, datetime.max
 _EVENT_FILLER = frozenset({"the", "his", "her", "their", "this", "that", "of", "a", "an", "patient", "last", "first"})
+_PART = re.compile(
+    r"\b(?:early|late|mid|middle|beginning|start|end|half|quarter|about|around|approximately|shortly|"
+    r"right|just|immediately|soon|directly|morning|afternoon|evening|night)\b"
+)
+"""Words that make a time a part of the one that its date names."""
+_DISTANCE = re.compile(r"\b(?:minute|hour|day|night|week|fortnight|month|quarter|year)s?\b")
+"""Words that make `before` and `after` a distance: `the week before 2150-03-04`."""
+_SHORT_STAY = timedelta(days=1)
 
 
 class UnclearTime(Exception):
@@ -65,6 +74,9 @@ def resolve_window(expressions: Sequence[TimeExpression], record: PatientFacts) 
     window = ANY_TIME
     for expression in expressions:
         window = _intersect(window, _resolve(expression, record))
+    if len(expressions) > 1 and window.since[1] > window.until[0]:
+        times = " and ".join(f"“{expression.text}”" for expression in expressions)
+        raise UnclearTime(f"{times} have no time in common; ask about one of them")
     return window
 
 
@@ -77,6 +89,9 @@ def _intersect(one: TimeWindow, two: TimeWindow) -> TimeWindow:
 
 
 def _resolve(expression: TimeExpression, record: PatientFacts) -> TimeWindow:
+    words = expression.text.lower()
+    if _PART.search(words) or (expression.kind == "range" and _DISTANCE.search(words)):
+        raise UnclearTime(f"the exact time of “{expression.text}” is not looked up; give a range of dates")
     match expression.kind:
         case "day":
             time = _read_readings(expression)
@@ -134,7 +149,7 @@ def _resolve_discharge(anchor: TimeExpression, record: PatientFacts) -> TimeWind
         raise UnclearTime(f"“{anchor.text}” can mean several times; give a date")
     if abs(anchor.which) > len(stays):
         raise UnclearTime(f"the record has {len(stays)} discharges with a date; give a date")
-    stay = stays[anchor.which - 1 if anchor.which > 0 else anchor.which]
+    stay = _choose_stay(stays, anchor)
     assert stay.end is not None
     return TimeWindow(f"{anchor.text}: {stay}", stay.end, stay.end)
 
@@ -188,7 +203,7 @@ def _find_stay(expression: TimeExpression, record: PatientFacts) -> HospitalStay
         if abs(expression.which) > len(stays):
             number = "1 hospital stay" if len(stays) == 1 else f"{len(stays)} hospital stays"
             raise UnclearTime(f"the record has {number} with dates, so there is no “{expression.text}”")
-        return stays[expression.which - 1 if expression.which > 0 else expression.which]
+        return _choose_stay(stays, expression)
     time = _read_readings(expression)
     matches = [stay for stay in stays if stay.covers(time)]
     edge = [stay for stay in stays if stay.start and stay.start[0].date() == time[0].date()]
@@ -199,6 +214,20 @@ def _find_stay(expression: TimeExpression, record: PatientFacts) -> HospitalStay
     if len(matches) != 1:
         raise UnclearTime(f"{len(matches)} hospital stays fit “{expression.text}”; give the day of admission")
     return matches[0]
+
+
+def _choose_stay(stays: Sequence[HospitalStay], expression: TimeExpression) -> HospitalStay:
+    """Return the stay with a number. Raises UnclearTime if a stay of hours, maybe an emergency visit, changes it."""
+    index = expression.which - 1 if expression.which > 0 else expression.which
+    longer = [stay for stay in stays if stay.start and stay.end and stay.end[1] - stay.start[0] >= _SHORT_STAY]
+    chosen = stays[index]
+    if longer and (abs(expression.which) > len(longer) or longer[index] is not chosen):
+        days = ", ".join(str(stay.start[0].date()) for stay in stays if stay.start and stay not in longer)
+        raise UnclearTime(
+            f"a stay of less than a day ({days}) may be an emergency visit, so “{expression.text}” may count it; "
+            "give a date"
+        )
+    return chosen
 
 
 def _window_of_stay(text: str, stay: HospitalStay) -> TimeWindow:

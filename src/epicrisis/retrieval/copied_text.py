@@ -26,9 +26,12 @@ _MAX_PLACES = 40
 """Earliest paragraphs remembered for each sequence. More would cost time quadratic in the number of copies."""
 _WORD = re.compile(r"\w+(?:[.,/:-]\d+)*")
 
+# The words of `isn't` are `isn` and `t`.
 _DECIDING_WORDS = re.compile(
     r"no|not|never|none|without|den(?:y|ies|ied|ying)|negative|positive|absent|present|stopped|discontinued|held|"
-    r"started|resumed|(?:in|de)creased|improved|better|worse(?:ned|ning)?|resolved|stable|left|right|bilateral"
+    r"started|resumed|(?:in|de)creased|improved|better|worse(?:ned|ning)?|resolved|stable|left|right|bilateral|"
+    r"(?:is|are|was|were|does|did|do|has|have|had|can|could|will|would)n|cannot|unable|refus(?:es|ed|ing)|"
+    r"declin(?:es|ed|ing)|once|twice|one|two|three|four|five|six|seven|eight|nine|ten"
 )
 
 _Sequence: TypeAlias = tuple[tuple[str, ...], str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -169,6 +170,28 @@ def test_record_arm_modifiers_set_search_mode_and_timeline() -> None:
     assert {passage.document_id for passage in case.treatment.whole.passages} == {"n0", "n1", "n2", "n3"}
     assert case.treatment.about is not None
     assert any("2150-04-01" in line for line in case.treatment.about)
+
+
+def test_record_arms_read_structured_entries_only_with_facts() -> None:
+    chart = replace(CHART, facts=frozenset({"n3"}))
+    assert chart.length == 9_000
+    assert list_documents(build_case("full-context", chart)) == ["n0", "n1", "n2"]
+    assert list_documents(build_case("full-context+facts", chart)) == ["n0", "n1", "n2", "n3"]
+    assert build_case("full-context", chart).treatment.facts is False
+    assert build_case("full-context+facts", chart).treatment.facts is True
+    for arm, hidden in (
+        ("rag-5", frozenset({"n3"})),
+        ("rag-5+bm25+facts", frozenset[str]()),
+        ("brief-context", {"n3"}),
+    ):
+        finder = Finder()
+        build_case(arm, chart, finder)
+        assert [asked[2] for asked in finder.asked] == [hidden]
+
+
+def test_closed_book_arm_with_facts_is_unknown() -> None:
+    with pytest.raises(InputError, match=r"no arm is called exclude-all\+facts"):
+        record_arms.check_arms(["exclude-all+facts"])
 
 
 def test_record_brief_context_reads_chunks_or_whole_record() -> None:

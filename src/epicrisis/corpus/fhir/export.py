@@ -210,6 +210,8 @@ def _count_resource(kind: str, resource: Resource, log: RemovalLog) -> None:
         log.other_resources[f"older version of {resource['target']}"] += 1
     elif kind in _IDENTITY_KINDS:
         log.identity_resources[kind] += 1
+        if resource.get("deceasedDateTime") or resource.get("deceasedBoolean") is True:
+            log.fact_problems["death of a Patient, which is not read"] += 1
     elif kind not in _SILENT_KINDS and kind not in FACT_TYPES:
         log.other_resources[kind] += 1
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.clinical_facts import Comparator
+from epicrisis.corpus.fact_values import COMPARATORS, INTERPRETATIONS, FactValue
 from epicrisis.corpus.fhir.resources import as_list, concept_text
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.ucum import to_ucum
@@ -29,38 +29,7 @@ _SYSTEMS = {
     "http://www.whocc.no/atc": "atc",
 }
 _UCUM = ("http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8")
-_COMPARATORS: Mapping[str, Comparator] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_INTERPRETATIONS = {
-    "H": "high",
-    "HH": "critically high",
-    "L": "low",
-    "LL": "critically low",
-    "A": "abnormal",
-    "AA": "critically abnormal",
-    "N": "normal",
-    "POS": "positive",
-    "NEG": "negative",
-    "R": "resistant",
-    "S": "susceptible",
-    "I": "intermediate",
-}
 _PERIODS = {"h": "hour", "d": "day", "wk": "week", "mo": "month", "min": "minute", "a": "year", "s": "second"}
-
-
-@dataclass(frozen=True, slots=True)
-class FactValue:
-    """A value as the fields of a fact."""
-
-    text: str = ""
-    number: float | None = None
-    comparator: Comparator = ""
-    unit: str = ""
-    written_unit: str = ""
-
-    @property
-    def with_unit(self) -> str:
-        """The value with its unit as written."""
-        return " ".join(filter(None, (self.text, self.written_unit)))
 
 
 def read_concept(value: Any) -> tuple[str, tuple[str, ...]]:
@@ -100,7 +69,7 @@ def join_concepts(values: Any) -> str:
 def read_interpretation(values: Any) -> str:
     """Return what a source says of a value in words: `high`."""
     words = (read_concept(value)[0] for value in as_list(values))
-    return ", ".join(filter(None, (_INTERPRETATIONS.get(word, word[:1].lower() + word[1:]) for word in words)))
+    return ", ".join(filter(None, (INTERPRETATIONS.get(word, word[:1].lower() + word[1:]) for word in words)))
 
 
 def read_time(*values: Any) -> str:
@@ -138,7 +107,7 @@ def read_quantity(quantity: Any) -> FactValue:
         unit = str(quantity["code"]).strip()
     else:
         unit = to_ucum(written) or to_ucum(str(quantity.get("code") or "")) or written
-    comparator: Comparator = _COMPARATORS.get(str(quantity.get("comparator") or ""), "")
+    comparator: Comparator = COMPARATORS.get(str(quantity.get("comparator") or ""), "")
     text = " ".join(filter(None, (comparator, str(quantity["value"]))))
     return FactValue(text, read_number(quantity["value"]), comparator, unit, written)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from epicrisis.answering.paper_prompts import PaperPrompts
 from epicrisis.errors import InputError
@@ -38,6 +37,8 @@ RETRIEVAL_ARMS = (FULL, *_RAG_CHUNKS, *map("rag-notes-{}".format, NOTES), BRIEF,
 EXTRACTIVE_ARMS = (NONE, FULL, *_RAG_CHUNKS, BRIEF)
 BY = ("hybrid", "bm25", "dense", "splade")
 TIMELINE, RANKED = "timeline", "rank"
+WITH_FACTS = "+facts"
+"""The end of the names of arms that read structured entries and compute answers from them."""
 _RAG = re.compile(r"rag-(?P<notes>notes-)?(?P<n>[1-9]\d{0,2})(?P<modifiers>(?:\+[a-z0-9]+)*)")
 
 
@@ -52,11 +53,20 @@ class Chart:
     """Ids of the notes that the set marks as holding the answer."""
     tokens: Mapping[str, int]
     """Tokens of each note, by the answering model's tokenizer."""
+    facts: frozenset[str] = frozenset()
+    """Ids of the documents of structured entries, which only arms with WITH_FACTS read."""
 
     @property
     def length(self) -> int:
-        """Tokens of all notes: of Include All."""
-        return sum(map(self.tokens.__getitem__, map(attrgetter("document_id"), self.notes)))
+        """Tokens of all notes: of Include All, without structured entries."""
+        notes = {note.document_id for note in self.notes} - self.facts
+        return sum(map(self.tokens.__getitem__, notes))
+
+    def without_facts(self) -> Chart:
+        """Return the chart without the documents of structured entries."""
+        notes = tuple(note for note in self.notes if note.document_id not in self.facts)
+        tokens = {name: count for name, count in self.tokens.items() if name not in self.facts}
+        return replace(self, notes=notes, tokens=tokens)
 
     def ranking(self, keep: Callable[[str], bool], name: str) -> Ranking:
         """Return the notes whose id is to be kept, oldest first."""
@@ -123,7 +133,7 @@ def build_record_cases(
 def check_arms(arms: Iterable[str]) -> None:
     """Raise InputError for an unknown arm."""
     names = {*SETTINGS, FULL, BRIEF, BRIEF_RECORD}
-    for arm in arms:
+    for arm in map(_remove_facts, arms):
         match = _RAG.fullmatch(arm)
         modifiers = _split_modifiers(match["modifiers"]) if match else []
         searches = list(filter(BY.__contains__, modifiers))
@@ -131,8 +141,15 @@ def check_arms(arms: Iterable[str]) -> None:
         if (arm not in names and match is None) or unknown or len(searches) > 1:
             raise InputError(
                 f"no arm is called {arm}: known are {', '.join(sorted(names))}, rag-N and rag-notes-N, each with one "
-                f"of +{', +'.join(BY[1:])}, with +{TIMELINE} and with +{RANKED} behind it"
+                f"of +{', +'.join(BY[1:])}, with +{TIMELINE} and with +{RANKED} behind it; each but {NONE} with "
+                f"{WITH_FACTS} at the end"
             )
+
+
+def _remove_facts(arm: str) -> str:
+    """Return the arm without WITH_FACTS. An arm that reads nothing keeps it, and is unknown."""
+    base = arm.removesuffix(WITH_FACTS)
+    return arm if base == NONE else base
 
 
 def _split_modifiers(text: str) -> list[str]:
@@ -141,6 +158,10 @@ def _split_modifiers(text: str) -> list[str]:
 
 def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides | None:
     """Return the overrides of an arm, or None where it would repeat the prompt of another."""
+    has_facts, arm = arm.endswith(WITH_FACTS), _remove_facts(arm)
+    hidden = frozenset[str]() if has_facts else chart.facts
+    if not has_facts:
+        chart = chart.without_facts()
     common = RunOverrides(
         extract=study.extract,
         preflight=False,
@@ -148,6 +169,7 @@ def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides |
         count="passages",
         about=(TIME_ORDER_STATEMENT,),
         paper_prompts=study.prompts,
+        facts=has_facts,
     )
     if arm == NONE:
         return replace(common, strategy="closed-book", about=())
@@ -161,13 +183,15 @@ def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides |
         strategy: StrategyName = "brief-context" if arm == BRIEF_RECORD else "full-context"
         return replace(common, strategy=strategy, ranking=ranking)
     if arm == BRIEF:
-        chunks = order_by_time(study.search.chunks(chart.question, MOST, BY[0], frozenset()))
+        chunks = order_by_time(study.search.chunks(chart.question, MOST, BY[0], hidden))
         return replace(common, strategy="brief-context", ranking=chunks)
-    return _retrieval_overrides(chart, arm, study.search, replace(common, strategy="rag"))
+    return _retrieval_overrides(chart, arm, study.search, replace(common, strategy="rag"), hidden)
 
 
-def _retrieval_overrides(chart: Chart, arm: str, search: RecordSearch, overrides: RunOverrides) -> RunOverrides:
-    """Return the overrides with what a `rag-` arm retrieves."""
+def _retrieval_overrides(
+    chart: Chart, arm: str, search: RecordSearch, overrides: RunOverrides, never: frozenset[str]
+) -> RunOverrides:
+    """Return the overrides with what a `rag-` arm retrieves. Documents of `never` are not searched."""
     match = _RAG.fullmatch(arm)
     assert match is not None
     n, modifiers = int(match["n"]), _split_modifiers(match["modifiers"])
@@ -186,10 +210,10 @@ def _retrieval_overrides(chart: Chart, arm: str, search: RecordSearch, overrides
             ranking = _retrieve_notes(chart, n, by, hidden, search)
         return ranking if RANKED in modifiers else order_by_time(ranking)
 
-    overrides = replace(overrides, ranking=retrieve(hidden))
+    overrides = replace(overrides, ranking=retrieve(hidden | never))
     if hidden:
         # As in the product: if the notes of that time do not answer the question, the whole record is searched.
-        overrides = replace(overrides, whole=retrieve(frozenset()))
+        overrides = replace(overrides, whole=retrieve(never))
     if RANKED in modifiers:
         overrides = replace(overrides, about=tuple(filter(TIME_ORDER_STATEMENT.__ne__, overrides.about or ())))
     return overrides

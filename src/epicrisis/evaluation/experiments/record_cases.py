@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from epicrisis.answering.paper_prompts import EHR, describe_prompts
+from epicrisis.clinical_facts import FACTS
 from epicrisis.components import LibrarySearch, build_scope, load_ingest_encoder
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
@@ -263,7 +264,8 @@ class _RecordReader:
         for question in questions:
             notes = self.notes[question.patient or ""]
             related = record_set.related.get(question.id, frozenset())
-            charts.append(record_arms.Chart(question, notes, related, self._tokens_of(notes)))
+            facts = frozenset(note.document_id for note in notes if FACTS in note.metadata)
+            charts.append(record_arms.Chart(question, notes, related, self._tokens_of(notes), facts))
         return charts
 
     def _tokens_of(self, notes: Sequence[Passage]) -> dict[str, int]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import ReaderItem, is_folder, path_error
+from epicrisis.corpus.readers import read_sources
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.datasets.patient_records import extractive_sets, mimic_iv_sets, populations
@@ -23,7 +24,7 @@ from epicrisis.evaluation.datasets.patient_records.source import (
 from epicrisis.printable import agree, count_noun
 from epicrisis.types import Question
 
-GENERATED_NOTES = "notes.csv"
+GENERATED_NOTES, GENERATED_BUNDLES = "notes.csv", "fhir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,15 @@ def _read_generated(path: Path) -> RecordSource:
         if question.patient is None:
             raise path_error(path, f"question {question.id!a} names no patient: give each the patient of its record")
         patients.add(question.patient)
-    read_notes = partial(read_patients_notes, (notes,), patients)
-    return RecordSource(questions, read_notes, "fictional")
+    return RecordSource(questions, partial(_read_generated_notes, notes, patients), "fictional")
+
+
+def _read_generated_notes(notes: Path, patients: Set[str]) -> Iterator[ReaderItem]:
+    """Yield the notes of these patients, and the structured entries of the folder's FHIR bundles if it has any."""
+    yield from read_patients_notes((notes,), patients)
+    bundles = notes.with_name(GENERATED_BUNDLES)
+    if bundles.is_dir():
+        yield from read_sources([bundles])
 
 
 _COVID_QA, *_REPORT_SETS = extractive_sets.READERS

@@ -101,6 +101,8 @@ class Fact:
     about: str = ""
     """`number`, `negation`, `trend` or `date`; empty for none of these."""
     wrong_answers: tuple[str, ...] = ()
+    day: str = ""
+    """The ISO date of a changed dose; empty for other facts."""
 
     @property
     def marked_sentence(self) -> str:
@@ -267,9 +269,8 @@ def _medication_facts(patient: FictionalPatient, stay: FictionalStay, draws: Dra
         sentence = f"{sentence_case(drug)} was {verb} {doses} on {day} because of {reason}."
         ask = f"Why was the dose of {drug} {verb} during {name}?"
         wrong_answers = without((opposite, *draws.sample(reasons, 4)), reason)
-        yield Fact(
-            f"change:{drug}:{number}", number, "course", sentence, reason, ask, "cause-effect", "", wrong_answers
-        )
+        key, category = f"change:{drug}:{number}", "cause-effect"
+        yield Fact(key, number, "course", sentence, reason, ask, category, "", wrong_answers, day)
 
 
 def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:

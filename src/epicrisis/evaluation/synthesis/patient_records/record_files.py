@@ -1,5 +1,7 @@
 """Write fictional records to a folder: notes.csv, questions.jsonl and README.md, all of them or none.
 
+Structured entries of the same patients are written on request (`structured_files`).
+
 Offsets of questions refer to the texts in notes.csv: lines end with line feeds, no line ends with blanks, and no two
 empty lines follow each other.
 """
@@ -19,6 +21,13 @@ from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import check_length, make_record
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, RecordQuestion, draw_questions
+from epicrisis.evaluation.synthesis.patient_records.structured_files import (
+    FACT_QUESTIONS,
+    FACTS,
+    FORMATS,
+    StructuredFiles,
+    check_formats,
+)
 from epicrisis.printable import printable_json
 from epicrisis.serialization import to_json
 from epicrisis.temporary_folders import TemporaryFolder, remove_abandoned_folders
@@ -40,6 +49,8 @@ class RecordSummary:
     """From `fictional_record.estimate_tokens`."""
     questions: int
     """Fewer than requested if the record offers no more."""
+    entries: int = 0
+    """Structured entries."""
 
 
 def write_records(
@@ -49,14 +60,17 @@ def write_records(
     stays: int | None = None,
     seed: int = 0,
     questions_each: int = 21,
+    structured: Sequence[str] = (),
 ) -> tuple[RecordSummary, ...]:
     """Write the records of `patients` patients, with the lengths in `tokens` in turn.
 
-    The same arguments give the same bytes. If one record fails, the folder stays empty. Raise InputError if the folder
-    is not empty or a length does not fit the stays, and StorageError if the folder cannot be written.
+    `structured` names the formats of structured entries (`structured_files.FORMATS`). The same arguments give the same
+    bytes. If one record fails, the folder stays empty. Raise InputError if the folder is not empty, a length does not
+    fit the stays, or a format is unknown, and StorageError if the folder cannot be written.
     """
     for length in tokens:
         check_length(length)
+    check_formats(structured)
     try:
         remove_abandoned_folders(_SCRATCH_PREFIX, folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -64,10 +78,12 @@ def write_records(
         parent = folder if folder.exists() else folder.parent
         parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder(_SCRATCH_PREFIX, parent) as scratch:
-            summaries = _write_files(scratch, patients, tokens, stays, seed, questions_each)
+            with StructuredFiles(scratch, structured) as entries:
+                summaries = _write_files(scratch, patients, tokens, stays, seed, questions_each, entries)
             folder.mkdir(exist_ok=True)
-            for name in (README, NOTES, QUESTIONS):
-                (scratch / name).rename(folder / name)
+            names = (README, NOTES, QUESTIONS, FACTS, FACT_QUESTIONS, *FORMATS)
+            for path in filter(Path.exists, map(scratch.joinpath, names)):
+                path.rename(folder / path.name)
         return summaries
     except OSError as error:
         raise StorageError(
@@ -77,7 +93,13 @@ def write_records(
 
 
 def _write_files(
-    folder: Path, patients: int, tokens: Sequence[int], stays: int | None, seed: int, questions_each: int
+    folder: Path,
+    patients: int,
+    tokens: Sequence[int],
+    stays: int | None,
+    seed: int,
+    questions_each: int,
+    entries: StructuredFiles,
 ) -> tuple[RecordSummary, ...]:
     summaries: list[RecordSummary] = []
     kinds: Counter[str] = Counter()
@@ -104,7 +126,7 @@ def _write_files(
                 kinds[question.question.category] += 1
                 choices += bool(question.question.options)
             sizes = len(record.patient.stays), len(record.notes), record.characters, record.tokens, len(questions)
-            summaries.append(RecordSummary(record.patient.id, *sizes))
+            summaries.append(RecordSummary(record.patient.id, *sizes, entries.add(record, draws)))
     counts = ", ".join(f"{kinds[category]} {category}" for category in CATEGORIES)
     text = _README_TEMPLATE.format(patients=patients, seed=seed, kinds=counts)
     (folder / README).write_text(text, encoding="utf-8", newline="\n")
@@ -144,4 +166,8 @@ To search in them:
 
     epicrisis library add LIBRARY notes.csv --column patient=subject_id --column time=charttime \\
         --column type=note_type --column text=text --column encounter=hadm_id --column note-id=note_id
+
+With `--structured`, `facts.jsonl` holds the structured entries of each patient and `fact_questions.jsonl` questions
+about them: `gold` is the parts of the right answer, null where the question must not be answered. `fhir`, `omop` and
+`ccda` hold the same entries in these formats.
 """

@@ -1,0 +1,373 @@
+"""Structured facts of the coded entries of a C-CDA document: medications, problems, allergies, results and others.
+
+    facts = read_entries(root)    # in the child process of `sandbox`
+
+The section decides what an entry states. What cannot be read is counted by its reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from epicrisis.clinical_facts import ClinicalFact, FactKind
+from epicrisis.corpus.ccda_values import (
+    Narrative,
+    read_attribute,
+    read_concept,
+    read_interpretation,
+    read_period,
+    read_quantity,
+    read_reference_range,
+    read_text,
+    read_time,
+    read_value,
+)
+from epicrisis.corpus.fact_documents import FactEntry
+from epicrisis.corpus.fact_times import reported_since
+from epicrisis.corpus.hl7_values import format_identifier, iso_time
+from epicrisis.corpus.vital_signs import VITAL_SIGNS
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+_OVER = {"aborted": "stopped", "completed": "completed"}
+_PAST = ("resolved", "inactive", "remission")
+_NULLIFIED = "nullified"
+_STATUS_CODE, _SEVERITY_CODE, _COMMENT_CODE = "33999-4", "SEV", "48767-8"
+
+
+@dataclass(frozen=True, slots=True)
+class CodedFacts:
+    """The facts of the entries of a document."""
+
+    entries: tuple[tuple[FactEntry, ...], ...] = ()
+    """Those of each entry. They share their source."""
+    problems: Mapping[str, int] = field(default_factory=dict)
+    """How many entries were not read, by reason."""
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> CodedFacts:
+        """Return the facts of `dataclasses.asdict`, from which JSON made lists of its tuples."""
+        rows: list[tuple[FactEntry, ...]] = []
+        for row in values["entries"]:
+            entries: list[FactEntry] = []
+            for entry in row:
+                fact = ClinicalFact(**{**entry["fact"], "codes": tuple(entry["fact"]["codes"])})
+                entries.append(FactEntry(**{**entry, "fact": fact}))
+            rows.append(tuple(entries))
+        return CodedFacts(tuple(rows), values["problems"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What an entry is read with."""
+
+    kind: FactKind
+    narrative: Narrative
+    document_day: str
+
+
+_Read: TypeAlias = Callable[["_Element", _Context], list[FactEntry]]
+
+
+def read_entries(root: _Element) -> CodedFacts:
+    """Return the facts of the coded entries of a document, whose tags have no namespace."""
+    problems: Counter[str] = Counter()
+    rows: list[tuple[FactEntry, ...]] = []
+    sources: Counter[str] = Counter()
+    document_id = _join_id(root.find("id"))
+    for section in root.iter("section"):
+        code = read_attribute(section.find("code"), "code")
+        narrative: dict[str, _Element] = {}
+        for element in section.iterfind("text//*[@ID]"):
+            narrative[element.get("ID") or ""] = element
+        for entry in section.iterchildren("entry"):
+            if code not in _SECTIONS:
+                problems["C-CDA entry of another section"] += 1
+                continue
+            kind, tags, read = _SECTIONS[code]
+            context = _Context(kind, narrative, read_time(root.find("effectiveTime"))[:10])
+            for statement in _list_statements(entry, tags):
+                if problem := _refuse(statement):
+                    problems[problem] += 1
+                elif facts := read(statement, context):
+                    rows.append(_name_source(statement, facts, document_id, sources))
+                else:
+                    problems["C-CDA entry without a name or value"] += 1
+    return CodedFacts(tuple(rows), dict(problems))
+
+
+def _list_statements(entry: _Element, tags: tuple[str, ...]) -> Iterator[_Element]:
+    """Yield the elements that state the facts of an entry: itself, or those within its act or organizer."""
+    for element in entry:
+        if element.tag in tags:
+            yield element
+        elif element.tag in ("act", "organizer"):
+            for path in ("entryRelationship", "component"):
+                for inner in element.iterchildren(path):
+                    if inner.get("typeCode", "COMP") not in ("SUBJ", "COMP"):
+                        continue
+                    yield from _list_statements(inner, tags)
+
+
+def _refuse(statement: _Element) -> str:
+    """Return why an entry states nothing about the patient, or an empty string."""
+    if statement.get("nullFlavor") or read_attribute(statement.find("statusCode"), "code") == _NULLIFIED:
+        return "withdrawn or empty C-CDA entry"
+    if statement.find("subject") is not None:
+        return "C-CDA entry about another person"
+    is_drug_order = statement.tag == "substanceAdministration" and statement.get("moodCode") == "INT"
+    if statement.get("moodCode", "EVN") != "EVN" and not is_drug_order:
+        return "planned C-CDA entry"
+    return ""
+
+
+def _name_source(
+    statement: _Element, entries: list[FactEntry], document_id: str, sources: Counter[str]
+) -> tuple[FactEntry, ...]:
+    """Return the facts with their source: id, code, and for values the time, as senders use one id for several."""
+    fact = entries[0].fact
+    parts = [_join_id(statement.find("id")) or document_id, next(iter(fact.codes), fact.name)]
+    if fact.kind in ("laboratory", "vital-sign"):
+        parts.append(fact.time or "")
+    source = "ccda:" + ":".join(filter(None, parts))
+    sources[source] += 1
+    if sources[source] > 1:
+        source = f"{source}#{sources[source]}"
+    return tuple(replace(entry, fact=replace(entry.fact, source=source)) for entry in entries)
+
+
+def _join_id(element: _Element | None) -> str:
+    return format_identifier(read_attribute(element, "root"), read_attribute(element, "extension"))
+
+
+def _read_result(statement: _Element, context: _Context) -> list[FactEntry]:
+    name, codes = read_concept(statement.find("code"), context.narrative)
+    value = read_value(statement.find("value"), context.narrative)
+    name = name or next(iter(codes), "")
+    if not name or not value.text:
+        return []
+    time = read_period(statement)[0] or read_period(_find_parent(statement))[0]
+    kind: FactKind = "vital-sign" if VITAL_SIGNS.intersection(codes) else context.kind
+    status = read_attribute(statement.find("statusCode"), "code")
+    is_negated = statement.get("negationInd") == "true"
+    fact = ClinicalFact(
+        kind,
+        name,
+        0,
+        0,
+        time=time or None,
+        codes=codes,
+        value=value.text,
+        number=value.number,
+        comparator=value.comparator,
+        unit=value.unit,
+        reference_range=read_reference_range(statement, context.narrative),
+        interpretation=read_interpretation(statement),
+        status="not-done" if is_negated else {"aborted": "cancelled", "active": "preliminary"}.get(status, ""),
+    )
+    since = reported_since(time, _author_time(statement))
+    return [
+        FactEntry(fact, since, value.written_unit, _read_comment(statement, context), _unread_time(statement, time))
+    ]
+
+
+def _find_parent(statement: _Element) -> _Element:
+    """Return the organizer of a result, which has the time if the result has none."""
+    parent = next(statement.iterancestors("organizer"), None)
+    return statement if parent is None else parent
+
+
+def _read_problem(statement: _Element, context: _Context) -> list[FactEntry]:
+    name, codes = read_concept(statement.find("value"), context.narrative)
+    name = name or read_text(statement.find("text"), context.narrative) or next(iter(codes), "")
+    if not name:
+        return []
+    return _state_course(statement, context, ClinicalFact("problem", name, 0, 0, codes=codes))
+
+
+def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
+    agent = statement.find("participant/participantRole/playingEntity")
+    name, codes = read_concept(None if agent is None else agent.find("code"), context.narrative)
+    if not name and agent is not None:
+        name = read_text(agent.find("name"), context.narrative)
+    # "No known allergies" is a negated allergy to nothing by name.
+    name = name or read_concept(statement.find("value"), context.narrative)[0]
+    if not name:
+        return []
+    reactions: list[str] = []
+    for reaction in statement.iterfind("entryRelationship[@typeCode='MFST']/observation"):
+        words = read_concept(reaction.find("value"), context.narrative)[0]
+        severity = _inner_value(reaction, _SEVERITY_CODE, context)
+        reactions.append(f"{words} ({severity})" if words and severity else words)
+    fact = ClinicalFact("allergy", name, 0, 0, codes=codes, value=", ".join(filter(None, reactions)))
+    return _state_course(statement, context, fact)
+
+
+def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) -> list[FactEntry]:
+    """Return the beginning of a problem or allergy, and its end."""
+    onset, end = read_period(statement)
+    concern = next(statement.iterancestors("act"), None)
+    recorded = _author_time(statement) or ("" if concern is None else _author_time(concern))
+    status = _inner_value(statement, _STATUS_CODE, context).lower()
+    act_status = "" if concern is None else read_attribute(concern.find("statusCode"), "code")
+    has_end = statement.find("effectiveTime/high") is not None
+    is_past = bool(end) or status in _PAST or (has_end and act_status == "completed")
+    is_negated = statement.get("negationInd") == "true"
+    if not status and act_status == "active":
+        status = act_status
+    state = ClinicalFact(
+        fact.kind,
+        fact.name,
+        0,
+        0,
+        event="start" if onset and not is_negated else "state",
+        time=onset or recorded or context.document_day or None,
+        codes=fact.codes,
+        value=fact.value,
+        status="refuted" if is_negated else "" if is_past else status,
+    )
+    entries = [FactEntry(state, recorded, remark=_read_comment(statement, context))]
+    if is_past and not is_negated:
+        past = status if status in _PAST else "resolved"
+        entries.append(FactEntry(replace(state, event="end", time=end or None, value="", status=past)))
+    return entries
+
+
+def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
+    name, codes = _product(statement, context)
+    if not name:
+        return []
+    start, end = read_period(statement)
+    dose = read_quantity(statement.find("doseQuantity"))
+    route = read_concept(statement.find("routeCode"), context.narrative)[0]
+    words = " ".join(filter(None, (f"{dose.text} {dose.unit}".strip(), route, _schedule(statement))))
+    status = read_attribute(statement.find("statusCode"), "code")
+    is_negated = statement.get("negationInd") == "true"
+    is_planned = bool(end) and end[:10] > context.document_day
+    # Older documents call every medication completed, so the status alone is no end.
+    is_over = status == "aborted" or (bool(end) and not is_planned)
+    fact = ClinicalFact(
+        "medication",
+        name,
+        0,
+        0,
+        event="start" if start and not is_negated else "state",
+        time=start or _author_time(statement) or context.document_day or None,
+        codes=codes,
+        value=words,
+        number=dose.number,
+        unit=dose.unit,
+        status="not-taken" if is_negated else "" if is_over or status == "completed" else status,
+        category="request" if statement.get("moodCode") == "INT" else "statement",
+    )
+    entries = [FactEntry(fact, _author_time(statement), remark=_read_comment(statement, context))]
+    if (is_over or end) and not is_negated:
+        past = _OVER.get(status, "") if is_over else "planned"
+        ending = replace(fact, event="end", time=end or None, value="", number=None, unit="", status=past)
+        entries.append(FactEntry(ending))
+    return entries
+
+
+def _read_immunization(statement: _Element, context: _Context) -> list[FactEntry]:
+    name, codes = _product(statement, context)
+    if not name:
+        return []
+    dose = read_quantity(statement.find("doseQuantity"))
+    is_done = statement.get("negationInd") != "true" and statement.get("moodCode") != "INT"
+    fact = ClinicalFact(
+        "immunization",
+        name,
+        0,
+        0,
+        event="given" if is_done else "state",
+        time=read_period(statement)[0] or None,
+        codes=codes,
+        value=dose.text,
+        number=dose.number,
+        unit=dose.unit,
+        status="" if is_done else "not-done",
+    )
+    time = _unread_time(statement, fact.time or "")
+    return [FactEntry(fact, "", dose.written_unit, _read_comment(statement, context), time)]
+
+
+def _read_procedure(statement: _Element, context: _Context) -> list[FactEntry]:
+    name, codes = read_concept(statement.find("code"), context.narrative)
+    name = name or read_text(statement.find("text"), context.narrative)
+    if not name:
+        return []
+    start, end = read_period(statement)
+    status = read_attribute(statement.find("statusCode"), "code")
+    is_negated = statement.get("negationInd") == "true"
+    site = read_concept(statement.find("targetSiteCode"), context.narrative)[0]
+    fact = ClinicalFact(
+        "procedure",
+        name,
+        0,
+        0,
+        time=start or end or None,
+        codes=codes,
+        status="not-done" if is_negated else {"completed": "", "aborted": "stopped"}.get(status, status),
+    )
+    remark = " ".join(filter(None, (f"Site: {site}." if site else "", _read_comment(statement, context))))
+    since = end if start and end[:10] > start[:10] else ""
+    return [FactEntry(fact, since, remark=remark, written_time=_unread_time(statement, fact.time or ""))]
+
+
+def _product(statement: _Element, context: _Context) -> tuple[str, tuple[str, ...]]:
+    material = statement.find("consumable/manufacturedProduct/manufacturedMaterial")
+    if material is None:
+        return "", ()
+    name, codes = read_concept(material.find("code"), context.narrative)
+    return name or read_text(material.find("name"), context.narrative), codes
+
+
+def _schedule(statement: _Element) -> str:
+    """Return how often a medication is taken: `every 12 h`."""
+    for time in statement.iterchildren("effectiveTime"):
+        period = read_quantity(time.find("period"))
+        if period.text:
+            return f"every {period.text} {period.unit}".strip()
+    return ""
+
+
+def _inner_value(statement: _Element, code: str, context: _Context) -> str:
+    """Return the value of the observation with this code within an entry."""
+    for inner in statement.iterfind("entryRelationship/observation"):
+        if read_attribute(inner.find("code"), "code") == code:
+            return read_concept(inner.find("value"), context.narrative)[0]
+    return ""
+
+
+def _read_comment(statement: _Element, context: _Context) -> str:
+    texts: list[str] = []
+    for act in statement.iterfind("entryRelationship/act"):
+        if read_attribute(act.find("code"), "code") == _COMMENT_CODE:
+            texts.append(read_text(act.find("text"), context.narrative))
+    return " ".join(filter(None, texts))
+
+
+def _author_time(statement: _Element) -> str:
+    return read_time(statement.find("author/time"))
+
+
+def _unread_time(statement: _Element, time: str) -> str:
+    """Return a time as written if it could not be read."""
+    return "" if time else iso_time(read_attribute(statement.find("effectiveTime")))
+
+
+_DRUG = ("substanceAdministration",)
+_SECTIONS: Mapping[str, tuple[FactKind, tuple[str, ...], _Read]] = {
+    **dict.fromkeys(("10160-0", "10183-2", "42346-7", "29549-3"), ("medication", _DRUG, _read_medication)),
+    **dict.fromkeys(("11450-4", "11535-2", "46241-6", "11348-0"), ("problem", ("observation",), _read_problem)),
+    "48765-2": ("allergy", ("observation",), _read_allergy),
+    "30954-2": ("laboratory", ("observation",), _read_result),
+    "8716-3": ("vital-sign", ("observation",), _read_result),
+    "47519-4": ("procedure", ("procedure", "observation", "act"), _read_procedure),
+    "11369-6": ("immunization", _DRUG, _read_immunization),
+}
+"""What the entries of a section are: kind, elements that state them, and their reader, by LOINC code."""

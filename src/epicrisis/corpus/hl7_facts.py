@@ -1,0 +1,164 @@
+"""Structured facts of HL7 v2: each result of an order, and comments about the order.
+
+    for record in build_fact_records(group, header, patient, encounter): ...
+
+A result is identified by facility, order, code and sub-id, so that a later message corrects or cancels it. Messages do
+not repeat the results of a day, so each result is a document of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from epicrisis.clinical_facts import ClinicalFact, FactKind
+from epicrisis.corpus.fact_documents import FactEntry, FactRecord
+from epicrisis.corpus.fact_times import reported_since
+from epicrisis.corpus.fact_values import INTERPRETATIONS, FactValue, name_code
+from epicrisis.corpus.hl7_messages import Hl7Segment
+from epicrisis.corpus.hl7_notes import (
+    WITHDRAWN,
+    Hl7Group,
+    concept_name,
+    order_id,
+    read_value,
+    result_status,
+)
+from epicrisis.corpus.hl7_values import iso_time
+from epicrisis.corpus.note_times import parse_note_time
+from epicrisis.corpus.vital_signs import VITAL_SIGNS
+
+_LABORATORY = frozenset("LAB CH HM MB SR BLB CG IMM TX VR CP SP OSL GE MCB MYC PHR".split())  # noqa: SIM905
+"""Sections of a laboratory in OBR-24."""
+_USUAL_STATUS = "final"
+_NO_RESULT = "not-done"
+"""The status of a result that has no value."""
+_URINE = ("urine", "urinalysis")
+
+
+def build_fact_records(group: Hl7Group, header: Hl7Segment, patient: str, encounter: str) -> Iterator[FactRecord]:
+    """Yield the results of a group, and the comments about its order."""
+    sent = iso_time(header.text(7))
+    order_key = order_id(group.order, header)
+    # Without a number of the order, the message is what a repetition has in common.
+    key = order_key or ":".join(filter(None, (header.text(4) or header.text(3), header.text(10))))
+    repetitions: Counter[str] = Counter()
+    for result, comments in group.results:
+        name = f"{key}:{result.text(3) or concept_name(result, 3)}:{result.text(4)}".rstrip(":")
+        repetitions[name] += 1
+        source = f"hl7:{name}" if repetitions[name] == 1 else f"hl7:{name}#{repetitions[name]}"
+        entry = _build_result(group, result, comments, source, encounter, sent)
+        yield _build_record(patient, source, entry, sent)
+    for number, comment in enumerate(group.comments, 1):
+        source = f"hl7:{key}:comment:{number}"
+        kind, category = _find_kind(group, (), "")
+        panel = _order_name(group)
+        fact = ClinicalFact(
+            kind,
+            f"Comment ({panel})" if panel else "Comment",
+            0,
+            0,
+            time=_first_time(*_order_times(group), sent) or None,
+            value=_join_words(comment),
+            category=category,
+            encounter=encounter,
+            source=source,
+        )
+        yield _build_record(patient, source, FactEntry(fact), sent)
+
+
+def _build_record(patient: str, source: str, entry: FactEntry, sent: str) -> FactRecord:
+    is_withdrawn = entry.fact.status in WITHDRAWN
+    return FactRecord(patient, source, (entry,), sent, is_withdrawn, is_separate=True)
+
+
+def _build_result(
+    group: Hl7Group, result: Hl7Segment, comments: Sequence[Hl7Segment], source: str, encounter: str, sent: str
+) -> FactEntry:
+    value, status = read_value(result), result_status(result, 11)
+    if not value.text and status not in WITHDRAWN:
+        is_open = status in ("registered", "preliminary")
+        value, status = FactValue("in progress" if is_open else "no value"), "registered" if is_open else _NO_RESULT
+    codes = _read_codes(result)
+    kind, category = _find_kind(group, codes, result.text(7))
+    written_times = (iso_time(result.text(14)), *_order_times(group), sent)
+    time = _first_time(*written_times)
+    fact = ClinicalFact(
+        kind,
+        _result_name(group, result, codes),
+        0,
+        0,
+        time=time or None,
+        codes=codes,
+        value=value.text,
+        number=value.number,
+        comparator=value.comparator,
+        unit=value.unit,
+        reference_range=result.text(7),
+        interpretation=", ".join(filter(None, map(_describe_flag, result.repetitions(8)))),
+        status=status if status != _USUAL_STATUS else "",
+        category=category,
+        encounter=encounter,
+        source=source,
+    )
+    panel = _order_name(group)
+    remarks = [f"Order: {panel}." if panel and panel.lower() != fact.name.lower() else "", *map(_join_words, comments)]
+    reported = _first_time(_order_times(group)[1])
+    written_time = "" if time else next(filter(None, written_times), "")
+    return FactEntry(
+        fact, reported_since(time, reported), value.written_unit, " ".join(filter(None, remarks)), written_time
+    )
+
+
+def _result_name(group: Hl7Group, result: Hl7Segment, codes: Sequence[str]) -> str:
+    """Return the name of a result. A name without a LOINC code tells urine, as the same name is a value of blood."""
+    name = concept_name(result, 3) or "Result"
+    context = f"{_order_name(group)} {group.order.text(15) if group.order is not None else ''}".lower()
+    is_coded = any(code.startswith("loinc:") for code in codes)
+    is_urine = any(word in context for word in _URINE)
+    return f"{name} (Urine)" if is_urine and not is_coded and "urin" not in name.lower() else name
+
+
+def _read_codes(result: Hl7Segment) -> tuple[str, ...]:
+    """Return the codes of OBX-3, those of LOINC first."""
+    codes = []
+    for code, system in ((1, 3), (4, 6)):
+        if result.text(3, code) and (result.text(3, system) or code == 4):
+            codes.append(name_code(result.text(3, system), result.text(3, code)))
+    return tuple(sorted(dict.fromkeys(codes), key=lambda code: not code.startswith("loinc:")))
+
+
+def _find_kind(group: Hl7Group, codes: Sequence[str], span: str) -> tuple[FactKind, str]:
+    """Return the kind of a result, and its category if the kind does not say it."""
+    service = group.order.text(24).upper() if group.order is not None else ""
+    if VITAL_SIGNS.intersection(codes):
+        return "vital-sign", ""
+    if service in _LABORATORY or (span and not service):
+        return "laboratory", ""
+    return "observation", service.lower()
+
+
+def _order_name(group: Hl7Group) -> str:
+    return concept_name(group.order, 4) if group.order is not None else ""
+
+
+def _order_times(group: Hl7Group) -> tuple[str, str]:
+    if group.order is None:
+        return "", ""
+    return iso_time(group.order.text(7)), iso_time(group.order.text(22))
+
+
+def _first_time(*times: str) -> str:
+    """Return the first time that can be read as a partial ISO date, or an empty string."""
+    for time in times:
+        if parsed := parse_note_time(time):
+            return parsed[0]
+    return ""
+
+
+def _describe_flag(flag: Sequence[str]) -> str:
+    return INTERPRETATIONS.get(flag[0].upper(), flag[0])
+
+
+def _join_words(segment: Hl7Segment) -> str:
+    return " ".join(segment.free_text(3).split())

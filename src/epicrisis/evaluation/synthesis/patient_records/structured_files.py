@@ -1,0 +1,86 @@
+"""Write structured entries of fictional patients: facts.jsonl, questions about them, FHIR, OMOP tables and C-CDA."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from epicrisis.errors import InputError
+from epicrisis.evaluation.synthesis.patient_records.ccda_documents import build_document
+from epicrisis.evaluation.synthesis.patient_records.chart_entries import list_entries
+from epicrisis.evaluation.synthesis.patient_records.entry_questions import draw_entry_questions
+from epicrisis.evaluation.synthesis.patient_records.fhir_bundles import build_bundle
+from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord
+from epicrisis.evaluation.synthesis.patient_records.omop_tables import OmopTables
+from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
+
+FORMATS = ("fhir", "omop", "ccda")
+"""The formats, each of which has a folder of its name."""
+FACTS, FACT_QUESTIONS = "facts.jsonl", "fact_questions.jsonl"
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Raise InputError for an unknown format."""
+    for name in formats:
+        if name not in FORMATS:
+            raise InputError(f"--structured {name}: choose from {', '.join(FORMATS)}, with commas between them")
+
+
+class StructuredFiles:
+    """Writes the entries of several patients to a folder. A context manager; without formats it writes nothing.
+
+    Raises OSError if the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, formats: Sequence[str]) -> None:
+        self._folder = folder
+        self._formats = frozenset(formats)
+        self._files = ExitStack()
+
+    def __enter__(self) -> StructuredFiles:
+        with ExitStack() as files:
+            if self._formats:
+                self._facts = files.enter_context(_open_lines(self._folder / FACTS))
+                self._questions = files.enter_context(_open_lines(self._folder / FACT_QUESTIONS))
+            if "omop" in self._formats:
+                self._tables = files.enter_context(OmopTables(self._folder / "omop"))
+            for name in self._formats & {"fhir", "ccda"}:
+                (self._folder / name).mkdir()
+            self._files = files.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.close()
+
+    def add(self, record: FictionalRecord, draws: Draws) -> int:
+        """Write the entries of a record in all formats, and questions. Return the number of entries."""
+        if not self._formats:
+            return 0
+        patient, entries = record.patient, list_entries(record)
+        for entry in entries:
+            self._facts.write(json.dumps(asdict(entry), ensure_ascii=False) + "\n")
+        questions = draw_entry_questions(patient, entries, draws.substream("entries"))
+        for number, question in enumerate(questions, 1):
+            gold = None if question.expected is None else sorted(question.expected)
+            line: dict[str, Any] = {"id": f"{patient.id}-f{number:03d}", "patient": patient.id, "text": question.text}
+            line |= {"category": question.category, "gold": gold}
+            self._questions.write(json.dumps(line, ensure_ascii=False) + "\n")
+        if "fhir" in self._formats:
+            bundle = json.dumps(build_bundle(patient, entries), ensure_ascii=False, indent=1)
+            (self._folder / "fhir" / f"{patient.id}.json").write_text(bundle + "\n", encoding="utf-8", newline="\n")
+        if "ccda" in self._formats:
+            (self._folder / "ccda" / f"{patient.id}.xml").write_bytes(build_document(patient, entries))
+        if "omop" in self._formats:
+            self._tables.add(patient, entries)
+        return len(entries)
+
+
+def _open_lines(path: Path) -> Any:
+    return path.open("w", encoding="utf-8", newline="\n")

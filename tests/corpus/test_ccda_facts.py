@@ -1,0 +1,333 @@
+"""Coded entries of C-CDA as two senders write them: with words in the narrative, and with display names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from epicrisis.clinical_facts import FACTS, ClinicalFact
+from epicrisis.corpus.note_documents import NoteCleaning
+from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem
+from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.fact_questions.answer import compute
+from epicrisis.fact_questions.question_rules import plan_by_rules
+from epicrisis.fact_questions.record import read_fact_record
+from epicrisis.types import Document, Passage
+from tests.support.ccda_documents import document, encounter, prefixed, related, section
+from tests.support.hl7_messages import message, order, pid, result
+
+LOINC, SNOMED, RXNORM = "2.16.840.1.113883.6.1", "2.16.840.1.113883.6.96", "2.16.840.1.113883.6.88"
+
+
+def observation(
+    number: str,
+    code: str,
+    value: str,
+    time: str = "20150620081000",
+    *,
+    words: str = 'displayName="Creatinine"',
+    status: str = "completed",
+    more: str = "",
+    attributes: str = "",
+) -> str:
+    """Return the observation of a result."""
+    return (
+        f'<observation classCode="OBS" moodCode="EVN" {attributes}><id root="1.2.9" extension="{number}"/>'
+        f'<code code="{code}" codeSystem="{LOINC}" {words}/><statusCode code="{status}"/>'
+        f'<effectiveTime value="{time}"/>{value}{more}</observation>'
+    )
+
+
+def organizer(*observations: str, code: str = "30954-2", narrative: str = "See table") -> str:
+    components = "".join(f"<component>{item}</component>" for item in observations)
+    panel = f'<organizer classCode="BATTERY" moodCode="EVN"><id root="1.2.9" extension="B1"/>{components}</organizer>'
+    return section("Results", narrative, code=code, entry=f"<entry>{panel}</entry>")
+
+
+def quantity(value: str, unit: str = "mg/dL") -> str:
+    return f'<value xsi:type="PQ" value="{value}" unit="{unit}"/>'
+
+
+def concern(inner: str, code: str, status: str = "active") -> str:
+    act = f'<act classCode="ACT" moodCode="EVN"><code code="CONC"/><statusCode code="{status}"/>'
+    entry = f'<entry>{act}<entryRelationship typeCode="SUBJ">{inner}</entryRelationship></act></entry>'
+    return section("List", '<content ID="p1">Essential hypertension</content>', code=code, entry=entry)
+
+
+def problem(period: str, value: str, attributes: str = "", more: str = "") -> str:
+    return (
+        f'<observation classCode="OBS" moodCode="EVN" {attributes}><id root="1.2.8" extension="P1"/>'
+        f'<code code="55607006" codeSystem="{SNOMED}"/><statusCode code="completed"/>'
+        f"<effectiveTime>{period}</effectiveTime>{value}{more}</observation>"
+    )
+
+
+HYPERTENSION = (
+    f'<value xsi:type="CD" code="38341003" codeSystem="{SNOMED}"><originalText><reference value="#p1"/></originalText>'
+    '<translation code="I10" codeSystem="2.16.840.1.113883.6.90" displayName="Hypertension"/></value>'
+)
+
+
+def drug(
+    times: str,
+    attributes: str = "",
+    status: str = "active",
+    mood: str = "EVN",
+    code: str = "10160-0",
+    vaccine: str = "",
+) -> str:
+    concept = vaccine or f'code="314076" codeSystem="{RXNORM}" displayName="lisinopril 10 MG Oral Tablet"'
+    statement = (
+        f'<substanceAdministration classCode="SBADM" moodCode="{mood}" {attributes}><id root="1.2.7" extension="M1"/>'
+        f'<statusCode code="{status}"/>{times}<routeCode code="C38288" displayName="Oral"/>'
+        '<doseQuantity value="10" unit="mg"/>'
+        f"<consumable><manufacturedProduct><manufacturedMaterial><code {concept}/></manufacturedMaterial>"
+        "</manufacturedProduct></consumable></substanceAdministration>"
+    )
+    return section("List", "See list", code=code, entry=f"<entry>{statement}</entry>")
+
+
+def read(folder: Path, *texts: str, log: RemovalLog | None = None) -> list[ReaderItem]:
+    for number, text in enumerate(texts):
+        (folder / f"{number}.xml").write_text(text, encoding="utf-8")
+    return list(read_sources([folder], cleaning=NoteCleaning(removal_log=log or RemovalLog())))
+
+
+def fact_documents(items: Sequence[ReaderItem]) -> list[Document]:
+    return [item for item in items if isinstance(item, Document) and FACTS in item.metadata]
+
+
+def lines(folder: Path, *texts: str) -> list[tuple[str | None, str]]:
+    return [(item.date, item.text) for item in fact_documents(read(folder, *texts))]
+
+
+def fact(item: Document) -> ClinicalFact:
+    (row,) = item.metadata[FACTS]
+    assert item.text[row["start"] : row["end"]] == item.text
+    return ClinicalFact(**{**row, "codes": tuple(row.get("codes", ()))})
+
+
+@pytest.mark.parametrize("is_prefixed", [False, True])
+def test_result_of_either_sender_has_number_range_flag_and_source(tmp_path: Path, is_prefixed: bool) -> None:
+    more = (
+        '<interpretationCode code="H" codeSystem="2.16.840.1.113883.5.83"/><referenceRange><observationRange>'
+        '<value xsi:type="IVL_PQ"><low value="0.6" unit="mg/dL"/><high value="1.1" unit="mg/dL"/></value>'
+        "</observationRange></referenceRange>"
+    )
+    text = document(
+        [organizer(observation("R1", "2160-0", quantity("1.4"), more=more))],
+        encounter=encounter("20150618", "20150622"),
+    )
+    (item,) = fact_documents(read(tmp_path, prefixed(text) if is_prefixed else text))
+    assert item.text == "08:10 Creatinine: 1.4 mg/dL (high; reference 0.6 to 1.1 mg/dL)"
+    assert (item.date, item.metadata["encounter"], item.metadata["patient_name"]) == ("2015-06-20", "E1", "Ada Byron")
+    value = fact(item)
+    assert (value.kind, value.number, value.unit, value.codes) == ("laboratory", 1.4, "mg/dL", ("loinc:2160-0",))
+    assert value.source == "ccda:1.2.9|R1:loinc:2160-0:2015-06-20T08:10"
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "number", "comparator"),
+    [
+        ('<value xsi:type="IVL_PQ"><high value="0.01" unit="ng/mL" inclusive="false"/></value>', "< 0.01", 0.01, "<"),
+        ('<value xsi:type="ST">&lt;5</value>', "< 5", 5, "<"),
+        ('<value xsi:type="ST">see comment</value>', "see comment", None, ""),
+        ('<value xsi:type="CD" code="260373001" displayName="Detected"/>', "Detected", None, ""),
+        ('<value xsi:type="INT" value="15"/>', "15", 15, ""),
+        ('<value xsi:type="CD" nullFlavor="OTH"><originalText>E. coli</originalText></value>', "E. coli", None, ""),
+    ],
+)
+def test_value_of_any_type_is_read(
+    tmp_path: Path, value: str, text: str, number: float | None, comparator: str
+) -> None:
+    (item,) = fact_documents(read(tmp_path, document([organizer(observation("R1", "2160-0", value))])))
+    read_fact = fact(item)
+    assert (read_fact.value, read_fact.number, read_fact.comparator) == (text, number, comparator)
+
+
+def test_entries_that_state_nothing_are_counted(tmp_path: Path) -> None:
+    """Without a value, nullified, planned, about another person, and of sections that are not read."""
+    log = RemovalLog()
+    text = document(
+        [
+            organizer(
+                observation("R1", "2160-0", '<value xsi:type="PQ" nullFlavor="UNK"/>'),
+                observation("R2", "2160-0", quantity("9"), status="nullified"),
+                observation("R3", "2160-0", quantity("9"), attributes='nullFlavor="NI"'),
+                observation("R4", "2160-0", quantity("9"), more="<subject><relatedSubject/></subject>"),
+            ),
+            drug("", mood="RQO"),
+            section("Payers", "None", code="48768-6", entry="<entry><act/></entry>"),
+        ]
+    )
+    assert not fact_documents(read(tmp_path, text, log=log))
+    assert log.summary().fact_problems == {
+        "C-CDA entry about another person": 1,
+        "C-CDA entry of another section": 1,
+        "C-CDA entry without a name or value": 1,
+        "planned C-CDA entry": 1,
+        "withdrawn or empty C-CDA entry": 2,
+    }
+
+
+def test_problem_is_named_by_the_narrative_and_its_end_is_of_its_day(tmp_path: Path) -> None:
+    period = '<low value="2010"/><high value="20150301"/>'
+    text = document([concern(problem(period, HYPERTENSION), "11450-4")])
+    (start, end) = fact_documents(read(tmp_path, text))
+    assert [(item.date, item.text) for item in (start, end)] == [
+        ("2010", "Onset of Essential hypertension"),
+        ("2015-03-01", "End of Essential hypertension (resolved)"),
+    ]
+    assert fact(start).codes == ("snomed:38341003", "icd10cm:I10")
+    assert fact(start).source == fact(end).source
+
+
+def test_negated_problem_and_allergy_are_refuted(tmp_path: Path) -> None:
+    negated = 'negationInd="true"'
+    allergy = problem("", '<value xsi:type="CD" code="419199007" displayName="Allergy to substance"/>', negated)
+    text = document(
+        [concern(problem("", HYPERTENSION, negated), "11450-4"), concern(allergy, "48765-2").replace("P1", "A1")]
+    )
+    assert sorted(line for _, line in lines(tmp_path, text)) == [
+        "Allergy: Allergy to substance (refuted)",
+        "Problem: Essential hypertension (refuted)",
+    ]
+
+
+def test_allergy_states_substance_reaction_and_severity(tmp_path: Path) -> None:
+    severity = (
+        '<entryRelationship typeCode="SUBJ"><observation><code code="SEV"/>'
+        '<value xsi:type="CD" displayName="severe"/></observation></entryRelationship>'
+    )
+    more = (
+        '<participant typeCode="CSM"><participantRole><playingEntity>'
+        f'<code code="7980" codeSystem="{RXNORM}" displayName="Penicillin G"/></playingEntity>'
+        "</participantRole></participant>"
+        '<entryRelationship typeCode="MFST"><observation><code code="ASSERTION"/><value xsi:type="CD" '
+        f'displayName="Hives"/>{severity}</observation></entryRelationship>'
+    )
+    allergy = problem('<low value="2001"/>', '<value xsi:type="CD" displayName="Allergy"/>', more=more)
+    assert lines(tmp_path, document([concern(allergy, "48765-2")])) == [
+        ("2001", "Onset of allergy: Penicillin G: Hives (severe) (active)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("low_high", "status", "attributes", "expected"),
+    [
+        ('<low value="20150301"/>', "active", "", ["Started lisinopril 10 MG Oral Tablet, {} (statement; active)"]),
+        ('<low value="20150301"/>', "completed", "", ["Started lisinopril 10 MG Oral Tablet, {} (statement)"]),
+        (
+            '<low value="20150301"/><high value="20150401"/>',
+            "completed",
+            "",
+            [
+                "Started lisinopril 10 MG Oral Tablet, {} (statement)",
+                "End of lisinopril 10 MG Oral Tablet (statement)",
+            ],
+        ),
+        (
+            '<low value="20150301"/><high value="20160401"/>',
+            "active",
+            "",
+            [
+                "Started lisinopril 10 MG Oral Tablet, {} (statement; active)",
+                "End of lisinopril 10 MG Oral Tablet (statement; planned)",
+            ],
+        ),
+        (
+            '<low value="20150301"/>',
+            "active",
+            'negationInd="true"',
+            ["Not given: lisinopril 10 MG Oral Tablet, {} (statement; not-taken)"],
+        ),
+    ],
+)
+def test_medication_has_dose_schedule_and_course(
+    tmp_path: Path, low_high: str, status: str, attributes: str, expected: list[str]
+) -> None:
+    times = (
+        f'<effectiveTime xsi:type="IVL_TS">{low_high}</effectiveTime>'
+        '<effectiveTime xsi:type="PIVL_TS" operator="A"><period value="12" unit="h"/></effectiveTime>'
+    )
+    text = document([drug(times, attributes, status)])
+    assert [line for _, line in lines(tmp_path, text)] == [line.format("10 mg Oral every 12 h") for line in expected]
+
+
+def test_procedures_and_immunizations_that_were_not_done_say_so(tmp_path: Path) -> None:
+    vaccine = 'code="140" codeSystem="2.16.840.1.113883.12.292" displayName="Influenza"'
+    done = drug('<effectiveTime value="20141001"/>', status="completed", code="11369-6", vaccine=vaccine)
+    refused = (
+        done.replace("20141001", "20131001")
+        .replace("M1", "M2")
+        .replace('moodCode="EVN" ', 'moodCode="EVN" negationInd="true" ')
+    )
+    operation = (
+        '<procedure classCode="PROC" moodCode="EVN"><id root="1.2.6" extension="O1"/><code code="80146002" '
+        f'codeSystem="{SNOMED}" displayName="Appendectomy"/><statusCode code="completed"/>'
+        '<effectiveTime value="20100101"/>'
+        '<targetSiteCode displayName="Abdomen"/></procedure>'
+    )
+    procedures = section("Procedures", "See list", code="47519-4", entry=f"<entry>{operation}</entry>")
+    assert lines(tmp_path, document([done, refused, procedures])) == [
+        ("2010-01-01", "Procedure: Appendectomy Site: Abdomen."),
+        ("2013-10-01", "Not given: Influenza, 10 mg (not-done)"),
+        ("2014-10-01", "Immunization: Influenza, 10 mg"),
+    ]
+
+
+def test_entry_of_several_documents_is_one_fact_in_its_latest_form(tmp_path: Path) -> None:
+    """In one addition and in two, since the id names the entry."""
+    first = document([organizer(observation("R1", "2160-0", quantity("1.4")))], number="D1", time="20150620")
+    later = document([organizer(observation("R1", "2160-0", quantity("1.6")))], number="D2", time="20150701")
+    (both,) = fact_documents(read(tmp_path, later, first))
+    assert fact(both).number == 1.6
+    (tmp_path / "2").mkdir()
+    (alone,) = fact_documents(read(tmp_path / "2", first))
+    assert alone.id == both.id
+
+
+def test_facts_of_a_replaced_document_are_removed_unless_stated_elsewhere(tmp_path: Path) -> None:
+    one, two = observation("R1", "2160-0", quantity("1.4")), observation("R2", "2823-3", quantity("9.9", "mmol/L"))
+    old = document([organizer(one, two)], number="D1")
+    new = document([organizer(one)], number="D2", relation=related("RPLC", "D1"))
+    items = read(tmp_path, old, new)
+    assert [fact(item).number for item in fact_documents(items)] == [1.4]
+    assert any(isinstance(item, DeletedDocument) and "R2" in item.id for item in items)
+
+
+def test_entries_of_two_patients_with_one_id_stay_apart(tmp_path: Path) -> None:
+    first = document([organizer(observation("R1", "2160-0", quantity("1.4")))])
+    second = document(
+        [organizer(observation("R1", "2160-0", quantity("9.9")))], patient="99", number="D9", given="Max", family="Roe"
+    )
+    values = {(item.patient or "")[-2:]: fact(item).number for item in fact_documents(read(tmp_path, first, second))}
+    assert values == {"11": 1.4, "99": 9.9}
+
+
+@pytest.mark.parametrize("form", ["ccda", "hl7"])
+def test_last_creatinine_is_computed_from_either_format(tmp_path: Path, form: str) -> None:
+    if form == "ccda":
+        older = observation("R1", "2160-0", quantity("1.1"), "20150618")
+        withdrawn = observation("R3", "2160-0", quantity("7.7"), "20150621", status="aborted")
+        items = read(tmp_path, document([organizer(older, observation("R2", "2160-0", quantity("1.4")), withdrawn)]))
+    else:
+        name = "2160-0^Creatinine^LN"
+        first = message("ORU^R01", pid(), order("F1", "B^Panel", "20150618"), result("NM", name, "1.1", "mg/dL"))
+        last = order("F2", "B^Panel", "20150620"), result("NM", name, "1.4", "mg/dL")
+        wrong = order("F3", "B^Panel", "20150621"), result("NM", name, "7.7", "mg/dL", status="W")
+        (tmp_path / "1.hl7").write_text(first + message("ORU^R01", pid(), *last, *wrong), encoding="utf-8")
+        items = list(read_sources([tmp_path]))
+    passages = []
+    for item in fact_documents(items):
+        place = (f"{item.id}#0", item.id, 0, 0, len(item.text), item.text)
+        passages.append(Passage(*place, date=item.date, patient=item.patient, metadata=item.metadata))
+    record = read_fact_record(passages)
+    assert record is not None
+    plan = plan_by_rules("What was the last creatinine?", record)
+    assert plan is not None
+    answer = compute(plan, record).answer
+    assert (answer.state, answer.result) == ("answered", "1.4 mg/dL")
