@@ -151,18 +151,7 @@ def test_library_of_the_version_before_is_upgraded(database: LibraryDatabase) ->
     with database.create() as library:
         library.add(write_documents(0, 40))
         library.optimize()
-    with database.server.connect(database.name) as connection:
-        connection.execute("SET search_path = epicrisis, public")
-        connection.execute("DROP TABLE new_words")
-        connection.execute("DROP INDEX passages_words")
-        connection.execute(
-            "ALTER TABLE library DROP COLUMN word_build, DROP COLUMN word_passages, DROP COLUMN word_mean, "
-            "DROP COLUMN new_passages"
-        )
-        connection.execute("ALTER TABLE passages DROP COLUMN build")
-        connection.execute("CREATE INDEX passages_words ON passages USING bm25(words) WITH (text_config = 'simple')")
-        connection.execute("ALTER INDEX passages_words OWNER TO library_owner")
-        connection.execute("UPDATE library SET schema_version = 5")
+    database.return_to_version_5()
     close_connections()
     with LibraryStore.open(database.url(OWNER), write=True) as library:
         assert len(library.search_words("word1", 99, Scope())) > 20

@@ -11,10 +11,9 @@ from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.library import patient_identities
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import PatientRecord, Roster
-from epicrisis.library.postgresql import schema as schemas
 from epicrisis.protocols import StoredDocument
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from tests.postgresql.conftest import LibraryDatabase
+from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import OWNER, WRITER
 
 pytestmark = pytest.mark.postgresql
@@ -85,15 +84,17 @@ def test_change_of_identities_alone_is_seen_by_open_readers(database: LibraryDat
     assert reader.patients()["berta"].name is None
 
 
-def test_library_with_the_earlier_list_of_notes_is_upgraded(
-    database: LibraryDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    access = schemas._READER_ACCESS.replace("list_patients()", "list_notes()")
-    with monkeypatch.context() as patch:
-        patch.setattr(schemas, "MIGRATIONS", schemas.MIGRATIONS[:4])
-        patch.setattr(schemas, "_READER_ACCESS", access)
-        with database.create() as library:
-            library.add(build_notes())
+def test_library_with_the_earlier_list_of_notes_is_upgraded(database: LibraryDatabase) -> None:
+    with database.create() as library:
+        library.add(build_notes())
+    database.return_to_version_5()
+    with database.server.connect(database.name) as connection:
+        connection.execute("SET search_path = epicrisis, public")
+        connection.execute("DROP FUNCTION list_patients()")
+        connection.execute("CREATE FUNCTION list_notes() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+        connection.execute("ALTER FUNCTION list_notes() OWNER TO library_owner")
+        connection.execute("UPDATE library SET schema_version = 4")
+    close_connections()
     LibraryStore.open(database.url(OWNER), write=True).close()
     assert sorted(read_patients(database.read())) == ["anna", "berta", "carl"]
     with database.server.connect(database.name) as connection:
