@@ -27,6 +27,13 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.self_consistency:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
     "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
     "corpus.hl7_messages:Hl7Segment.unescape": [r"\\([^\\\r\n]{1,400})\\"],
+    "deidentification.deidentifier:ReplacedTexts._pattern": [
+        r"(?:(?<![^\W_])|(?<=\\[nrt]))(?P<before>(?:[A-Z]\.?[ ]){0,2})"
+        r"(?P<word>2150\-03\-04(?![^\W_])|(?i:Ada\ Byron|Byron)(?![^\W_]))(?P<after>(?:,?[ ][A-Z](?![^\W_]|'))?)"
+    ],
+    "deidentification.deidentifier:_compile_numbers": [
+        r"(?i)(?<![^\W_])(?:0{0,6}4[-./ ]?7[-./ ]?1[-./ ]?1|0{0,6}M[-./ ]?R[-./ ]?9)(?![^\W_])"
+    ],
     "evaluation.synthesis.patient_records.record_questions:_RecordEvidence._is_unique": [
         r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"
     ],

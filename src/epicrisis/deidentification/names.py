@@ -19,8 +19,8 @@ from itertools import chain
 from epicrisis.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS, ORDINARY_WORDS
 from epicrisis.library.person_names import fold, is_common, name_words
 
-WORD = re.compile(r"[^\W\d_]+(?:['\u2019\u02bc-][^\W\d_]+)*")
-"""A word of a name, with its apostrophes and hyphens."""
+WORD = re.compile(r"[^\W\d_]++(?:['\u2019-][^\W\d_]++)*+")
+"""A word of a name, with its apostrophes and hyphens. The apostrophe U+02BC is a letter."""
 _LETTERS = r"[^\W\d_]"
 _NAME = rf"{_LETTERS}[\w'\u2019\u02bc-]{{0,30}}"
 _GAP = r"(?:[ \t]{1,2}|[ \t]{0,2}\n[ \t]{0,4})"

@@ -25,7 +25,7 @@ NOTES_EACH = 5
 _REGISTERED = 80
 """Percent of the patients whose name and record number the library has."""
 _OPEN, _MIDDLE, _CLOSE = "\x01", "\x02", "\x03"
-_MARK = re.compile(f"{_OPEN}([^{_MIDDLE}]+){_MIDDLE}([^{_CLOSE}]*){_CLOSE}")
+_MARK = re.compile(f"{_OPEN}([^{_OPEN}-{_CLOSE}]++){_MIDDLE}([^{_OPEN}-{_CLOSE}]*+){_CLOSE}")
 _ONSETS = "b br ch d dr f g gw h j k kr l m mw n ng nd p r s sh sk st t th tr v w y z zh"
 _VOWELS = "a e i o u aa ei oo ia au"
 _CODAS = "n m r l k sh x t rd nk lt mba ndo ski wicz oglu yan dze ovic uri"
