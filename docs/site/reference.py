@@ -31,11 +31,15 @@ FORMAT_MEANINGS = {
     "spreadsheet": "spreadsheets",
     "references": "files of reference managers: nbib, RIS, BibTeX, CSL-JSON",
     "notes": "patients' notes in CSV: MIMIC, or columns named by `--column`",
-    "fhir": "patients' notes in FHIR R4 and R5: bundles and NDJSON",
+    "fhir": "patients' notes and structured data in FHIR R4 and R5: bundles and NDJSON",
+    "ccda": "clinical documents in C-CDA (XML)",
+    "hl7": "messages of HL7 v2: results (ORU), documents (MDM) and stays (ADT)",
+    "omop": "tables of the OMOP common data model (CSV, Parquet)",
+    "mimic": "tables of MIMIC-III and MIMIC-IV with structured data (CSV)",
 }
 SHARED_ENDINGS = {
-    "xml": ("pubmed", "nxml"),
-    "csv": ("notes", "retraction-watch"),
+    "xml": ("pubmed", "nxml", "ccda"),
+    "csv": ("notes", "retraction-watch", "omop", "mimic"),
     "json": ("fhir", "references", "pubmedqa"),
 }
 """Formats whose files have the same endings: the beginning of the file decides."""
