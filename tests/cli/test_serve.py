@@ -92,7 +92,7 @@ def test_audit_verify_fails_for_changed_log(tmp_path: Path) -> None:
     asyncio.run(AccessLog(tmp_path / NAME).record("maria", "ask", "ward", "1", ["note:1"]))
     command = ["audit", "verify", "--folder", str(tmp_path)]
     complete = CliRunner().invoke(app, command)
-    assert (complete.exit_code, complete.stdout.startswith("1 entries, complete")) == (0, True)
+    assert (complete.exit_code, complete.stdout.startswith("1 entry, complete")) == (0, True)
     (tmp_path / NAME).write_text((tmp_path / NAME).read_text().replace("maria", "otto"))
     changed = CliRunner().invoke(app, command)
     assert changed.exit_code == 2

@@ -11,7 +11,7 @@ from epicrisis.cli.options import Json, LibraryPath
 from epicrisis.cli.terminal import say, show_json
 
 
-@command(examples=["epicrisis library measure-deidentification ~/ward", "epicrisis ask ~/ward ... --deidentify 0.98"])
+@command(examples=["epicrisis library measure-deidentification ~/ward"])
 def measure_deidentification(
     library: LibraryPath,
     notes: Annotated[int, Option("--notes", min=100, max=100_000, help="Notes to generate.")] = 2000,

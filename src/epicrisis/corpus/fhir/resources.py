@@ -83,7 +83,15 @@ def read_resources(path: Path) -> Iterator[tuple[str, Resource | Skipped]]:
 
 
 def read_entries(path: Path) -> Iterator[FhirEntry]:
-    """Yield each resource that is not contained in another one, with its place."""
+    """Yield each resource that is not contained in another one, with its place. Its type is text, or missing."""
+    for entry in _read_all_entries(path):
+        if isinstance(entry.resource, Skipped) or isinstance(entry.resource.get("resourceType"), str | None):
+            yield entry
+        else:
+            yield FhirEntry(entry.where, reader_base.skip(path, entry.where, BAD_STRUCTURE))
+
+
+def _read_all_entries(path: Path) -> Iterator[FhirEntry]:
     if not _is_ndjson(path):
         try:
             value = _load_json(path)
