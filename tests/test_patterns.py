@@ -26,7 +26,7 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.reply_parsing:TextStream.__init__": [TextStream("answer")._start],
     "answering.self_consistency:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
     "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
-    "corpus.hl7_messages:Hl7Segment.unescape": [r"\\([^\\\r\n]{1,400})\\"],
+    "corpus.hl7.messages:Hl7Segment.unescape": [r"\\([^\\\r\n]{1,400})\\"],
     "deidentification.deidentifier:ReplacedTexts._pattern": [
         r"(?:(?<![^\W_])|(?<=\\[nrt]))(?P<before>(?:[A-Z]\.?[ ]){0,2})"
         r"(?P<word>2150\-03\-04(?![^\W_])|(?i:Ada\ Byron|Byron)(?![^\W_]))(?P<after>(?:,?[ ][A-Z](?![^\W_]|'))?)"

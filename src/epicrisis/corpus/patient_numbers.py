@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from epicrisis.corpus.hl7_values import format_identifier
+from epicrisis.corpus.hl7.values import format_identifier
 from epicrisis.corpus.reader_base import PatientIdentity
 
 RecordNumber = tuple[str, str]

@@ -24,7 +24,7 @@ from epicrisis.corpus import (
     zotero,
 )
 from epicrisis.corpus.encodings import detect_file_encoding, encoding_remark
-from epicrisis.corpus.fact_tables import detect_table_format
+from epicrisis.corpus.facts.tables import detect_table_format
 from epicrisis.corpus.fhir import export
 from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir
 from epicrisis.corpus.note_documents import NoteCleaning

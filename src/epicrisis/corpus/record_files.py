@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from epicrisis.corpus import ccda_files, hl7_files, mimic, omop
+from epicrisis.corpus.ccda import files as ccda_files
+from epicrisis.corpus.facts import mimic, omop
 from epicrisis.corpus.fhir import export
-from epicrisis.corpus.hl7_messages import is_hl7
+from epicrisis.corpus.hl7 import files as hl7_files
+from epicrisis.corpus.hl7.messages import is_hl7
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.reader_base import PatientIdentity, ReaderItem

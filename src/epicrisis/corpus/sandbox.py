@@ -24,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from epicrisis.corpus.ccda import ClinicalDocument
+from epicrisis.corpus.ccda.documents import ClinicalDocument
 from epicrisis.corpus.embedded_files import EmbeddedText
 from epicrisis.corpus.pdf_pages import PageBox, PageBoxes, PageWords
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, skip

@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from epicrisis.corpus import ccda, embedded_files, html, jats, medrag, ocr, office, pdf, pdf_pages
+from epicrisis.corpus import embedded_files, html, jats, medrag, ocr, office, pdf, pdf_pages
+from epicrisis.corpus.ccda import documents
 from epicrisis.corpus.encodings import decode_text
 from epicrisis.corpus.reader_base import (
     READ_ERRORS,
@@ -98,13 +99,13 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
 def _read_embedded(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
     if embedded_files.detect_embedded(data, request["type"]) != "ccda":
         return {"embedded": _guard_parser(lambda: asdict(embedded_files.read_embedded(data, request["type"])))}
-    document = _guard_parser(lambda: ccda.read_clinical_document(data))
+    document = _guard_parser(lambda: documents.read_clinical_document(data))
     return {"embedded": {name: getattr(document, name) for name in ("text", "headings", "remarks")}}
 
 
 def _read_ccda(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
     if not request["path"]:
-        return {"documents": _guard_parser(lambda: list(map(asdict, ccda.read_clinical_documents(data))))}
+        return {"documents": _guard_parser(lambda: list(map(asdict, documents.read_clinical_documents(data))))}
     return {"documents": _guard_parser(lambda: _read_clinical_documents(Path(request["path"])))}
 
 
@@ -147,12 +148,12 @@ def _guard_parser(read: Callable[[], _Reply]) -> _Reply:
 def _read_clinical_documents(path: Path) -> list[dict[str, Any]]:
     try:
         with open_packed(path) as file:
-            data = file.read(ccda.MAX_FILE_BYTES + 1)
+            data = file.read(documents.MAX_FILE_BYTES + 1)
     except READ_ERRORS as error:
         raise ValueError(describe_read_error(error)) from error
-    if len(data) > ccda.MAX_FILE_BYTES:
-        raise ValueError(f"larger than {ccda.MAX_FILE_BYTES // 2**20} MB; split it")
-    return list(map(asdict, ccda.read_clinical_documents(data)))
+    if len(data) > documents.MAX_FILE_BYTES:
+        raise ValueError(f"larger than {documents.MAX_FILE_BYTES // 2**20} MB; split it")
+    return list(map(asdict, documents.read_clinical_documents(data)))
 
 
 def _read_references(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.ccda import DocumentPatient
+from epicrisis.corpus.ccda.documents import DocumentPatient
 from epicrisis.corpus.embedded_files import EmbeddedText, detect_embedded, read_embedded
 from epicrisis.corpus.fhir.export_index import ExportIndex
 from epicrisis.corpus.fhir.references import FhirReferences, find_contained, find_patient, find_server, split_address

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus import reader_base
-from epicrisis.corpus.fact_documents import FactSpool, Stay
+from epicrisis.corpus.facts.documents import FactSpool, Stay
 from epicrisis.corpus.fhir.attachments import AttachmentReader, ExportFile, find_file, list_attachments
 from epicrisis.corpus.fhir.documents import NoteContext, build_note, has_text, is_withdrawn
 from epicrisis.corpus.fhir.export_index import ExportIndex

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
-from epicrisis.corpus.fact_documents import FactEntry, FactRecord
-from epicrisis.corpus.fact_times import reported_since
+from epicrisis.corpus.facts.documents import FactEntry, FactRecord
+from epicrisis.corpus.facts.times import reported_since
 from epicrisis.corpus.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
 from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list
 from epicrisis.corpus.fhir.values import (

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact
-from epicrisis.corpus.fact_documents import FactEntry
-from epicrisis.corpus.fact_times import reported_since
+from epicrisis.corpus.facts.documents import FactEntry
+from epicrisis.corpus.facts.times import reported_since
 from epicrisis.corpus.fhir.resources import Resource, as_list
 from epicrisis.corpus.fhir.values import (
     dosage_end,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from epicrisis.clinical_facts import Comparator
-from epicrisis.corpus.fact_values import COMPARATORS, INTERPRETATIONS, FactValue
+from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue
 from epicrisis.corpus.fhir.resources import as_list, concept_text
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.ucum import to_ucum

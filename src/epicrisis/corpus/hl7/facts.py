@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
-from epicrisis.corpus.fact_documents import FactEntry, FactRecord
-from epicrisis.corpus.fact_times import reported_since
-from epicrisis.corpus.fact_values import INTERPRETATIONS, FactValue, name_code
-from epicrisis.corpus.hl7_messages import Hl7Segment
-from epicrisis.corpus.hl7_notes import (
+from epicrisis.corpus.facts.documents import FactEntry, FactRecord
+from epicrisis.corpus.facts.times import reported_since
+from epicrisis.corpus.facts.values import INTERPRETATIONS, FactValue, name_code
+from epicrisis.corpus.hl7.messages import Hl7Segment
+from epicrisis.corpus.hl7.notes import (
     WITHDRAWN,
     Hl7Group,
     concept_name,
@@ -24,7 +24,7 @@ from epicrisis.corpus.hl7_notes import (
     read_value,
     result_status,
 )
-from epicrisis.corpus.hl7_values import iso_time
+from epicrisis.corpus.hl7.values import iso_time
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus import reader_base
-from epicrisis.corpus.fact_documents import FactSpool, Stay
-from epicrisis.corpus.hl7_facts import build_fact_records
-from epicrisis.corpus.hl7_messages import Hl7Message, Hl7Segment, read_messages
-from epicrisis.corpus.hl7_notes import (
+from epicrisis.corpus.facts.documents import FactSpool, Stay
+from epicrisis.corpus.hl7.facts import build_fact_records
+from epicrisis.corpus.hl7.messages import Hl7Message, Hl7Segment, read_messages
+from epicrisis.corpus.hl7.notes import (
     TEXT_KINDS,
     Hl7Group,
     Hl7Person,
@@ -31,7 +31,7 @@ from epicrisis.corpus.hl7_notes import (
     report_text,
     result_status,
 )
-from epicrisis.corpus.hl7_values import iso_time
+from epicrisis.corpus.hl7.values import iso_time
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.removal_log import RemovalLog

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from epicrisis.clinical_facts import ClinicalFact, Comparator, FactEvent, FactKind
 from epicrisis.corpus import reader_base
-from epicrisis.corpus.fact_documents import FactEntry, FactRecord, FactSpool, Stay
-from epicrisis.corpus.fact_tables import TableRow, find_table, read_number, read_table, read_unquoted
+from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
+from epicrisis.corpus.facts.tables import TableRow, find_table, read_number, read_table, read_unquoted
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.vital_signs import VITAL_SIGNS

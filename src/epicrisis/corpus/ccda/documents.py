@@ -3,7 +3,7 @@
     document = read_clinical_document(data)
     document.text, document.headings, document.patients
 
-Coded entries are read by `ccda_facts`. Call this only in the child process of `sandbox`; elsewhere call
+Coded entries are read by `facts`. Call this only in the child process of `sandbox`; elsewhere call
 `sandbox.read_clinical_documents`.
 """
 
@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.corpus.ccda_facts import CodedFacts, read_entries
-from epicrisis.corpus.ccda_narrative import narrative_lines
+from epicrisis.corpus.ccda.facts import CodedFacts, read_entries
+from epicrisis.corpus.ccda.narrative import narrative_lines
 from epicrisis.corpus.embedded_files import read_embedded
-from epicrisis.corpus.hl7_values import format_identifier, identifier_system, iso_time
+from epicrisis.corpus.hl7.values import format_identifier, identifier_system, iso_time
 from epicrisis.corpus.xml_text import BrokenXML, parse_stream
 
 if TYPE_CHECKING:

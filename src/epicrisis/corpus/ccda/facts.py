@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
-from epicrisis.corpus.ccda_values import (
+from epicrisis.corpus.ccda.values import (
     Narrative,
     read_attribute,
     read_concept,
@@ -25,9 +25,9 @@ from epicrisis.corpus.ccda_values import (
     read_time,
     read_value,
 )
-from epicrisis.corpus.fact_documents import FactEntry
-from epicrisis.corpus.fact_times import reported_since
-from epicrisis.corpus.hl7_values import format_identifier, iso_time
+from epicrisis.corpus.facts.documents import FactEntry
+from epicrisis.corpus.facts.times import reported_since
+from epicrisis.corpus.hl7.values import format_identifier, iso_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 if TYPE_CHECKING:

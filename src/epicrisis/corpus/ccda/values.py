@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from epicrisis.corpus.ccda_narrative import narrative_lines
-from epicrisis.corpus.fact_values import COMPARATORS, INTERPRETATIONS, FactValue, name_code, parse_value
-from epicrisis.corpus.hl7_values import iso_time
+from epicrisis.corpus.ccda.narrative import narrative_lines
+from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, name_code, parse_value
+from epicrisis.corpus.hl7.values import iso_time
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.ucum import to_ucum
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from epicrisis.clinical_facts import ClinicalFact, FactEvent, FactKind
 from epicrisis.corpus import reader_base
-from epicrisis.corpus.fact_documents import FactEntry, FactRecord, FactSpool, Stay
-from epicrisis.corpus.fact_tables import TableRow, find_table, read_number, read_table, split_bound
-from epicrisis.corpus.fact_times import reported_since
+from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
+from epicrisis.corpus.facts.tables import TableRow, find_table, read_number, read_table, split_bound
+from epicrisis.corpus.facts.times import reported_since
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.ucum import to_ucum

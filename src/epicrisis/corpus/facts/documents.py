@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from epicrisis.clinical_facts import FACTS, ClinicalFact, write_facts
-from epicrisis.corpus.fact_lines import group_label, write_line
+from epicrisis.corpus.facts.lines import group_label, write_line
 from epicrisis.corpus.note_documents import SOURCE
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument

@@ -1,6 +1,6 @@
 """Take patients, stays, texts and results from messages of HL7 v2: ORU (results and reports) and MDM (documents).
 
-A group of results with texts and no numbers is a report. Other results are structured facts, see `hl7_facts`.
+A group of results with texts and no numbers is a report. Other results are structured facts, see `facts`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.embedded_files import EmbeddedText
-from epicrisis.corpus.fact_values import FactValue, parse_value
-from epicrisis.corpus.hl7_messages import Hl7Message, Hl7Segment
-from epicrisis.corpus.hl7_values import identifier_system, iso_time
+from epicrisis.corpus.facts.values import FactValue, parse_value
+from epicrisis.corpus.hl7.messages import Hl7Message, Hl7Segment
+from epicrisis.corpus.hl7.values import identifier_system, iso_time
 
 TEXT_KINDS = ("ORU", "OUL", "MDM")
 _STATUSES = {

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from epicrisis.corpus import reader_base, sandbox
-from epicrisis.corpus.ccda import ClinicalDocument, describe_missing_text
-from epicrisis.corpus.ccda_facts import CodedFacts
-from epicrisis.corpus.fact_documents import FactEntry, FactRecord, FactSpool, Stay
+from epicrisis.corpus.ccda.documents import ClinicalDocument, describe_missing_text
+from epicrisis.corpus.ccda.facts import CodedFacts
+from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.superseded import DocumentKey, find_replaced

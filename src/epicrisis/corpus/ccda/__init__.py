@@ -1,0 +1,1 @@
+"""Clinical documents in XML (C-CDA): narrative text of sections, and facts of coded entries."""

@@ -1,0 +1,1 @@
+"""HL7 v2 messages: results (ORU), documents (MDM) and stays (ADT)."""
