@@ -140,7 +140,7 @@ def _guard_parser(read: Callable[[], _Reply]) -> _Reply:
         raise
     except RecursionError as error:
         raise ValueError("nested too deep to be read; save it as text") from error
-    except Exception as error:
+    except Exception as error:  # a parser may raise any error, and it costs one document only
         reason = f"its parser failed ({type(error).__name__}); save the file as text, or recreate it"
         raise ValueError(reason) from error
 
