@@ -85,9 +85,9 @@ def _describe_course(course: ChartCourse) -> str:
     details = f" {course.details}" if course.details else ""
     status = f" ({course.status})" if course.status else ""
     first = (course.first or _UNKNOWN_DAY)[:10]
-    ended = f" to {course.ended[:10]}" if course.ended else ""
+    end = f" to {course.ended[:10]}" if course.ended else ""
     entries = agree(course.statements, "1 entry", f"{course.statements} entries")
-    return printable(f"{course.name}{details}{status}, {first}{ended}, {entries}")
+    return printable(f"{course.name}{details}{status}, {first}{end}, {entries}")
 
 
 @command(

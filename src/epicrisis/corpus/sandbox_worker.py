@@ -132,10 +132,10 @@ _VALUES: Mapping[str, Callable[[Mapping[str, Any], bytes], dict[str, Any]]] = {
 """Requests with one value as the reply, which raise ValueError with the reason."""
 
 
-def _guard_parser(read: Callable[[], _Reply]) -> _Reply:
+def _guard_parser(parse: Callable[[], _Reply]) -> _Reply:
     """Return the result of a parser. Raises ValueError with the reason for any error of it."""
     try:
-        return read()
+        return parse()
     except (MemoryError, ValueError):
         raise
     except RecursionError as error:
