@@ -86,9 +86,9 @@ def _describe_course(course: ChartCourse) -> str:
     why = course.status if course.state == "withdrawn" else course.remark
     state = f" ({course.state}: {why})" if why else f" ({course.state})"
     first = (course.first or _UNKNOWN_DAY)[:10]
-    end = f" to {course.end[:10]}" if course.end else ""
+    days = f"{first} to {course.end[:10]}" if course.end else f"since {first}" if course.first else first
     entries = agree(course.statements, "1 entry", f"{course.statements} entries")
-    return printable(f"{course.name}{details}{state}, {first}{end}, {entries}")
+    return printable(f"{course.name}{details}{state}, {days}, {entries}")
 
 
 @command(
