@@ -16,6 +16,7 @@ from typing import TypeAlias
 from epicrisis.clinical_facts import ClinicalFact, FactKind, collect_facts
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import InputError
+from epicrisis.fact_times import FactClock
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 from epicrisis.types import Passage
 
@@ -151,7 +152,7 @@ def _list_courses(facts: Iterable[ClinicalFact]) -> tuple[ChartCourse, ...]:
             groups[fact.kind, " ".join(fact.name.casefold().split())].append(fact)
     courses: list[ChartCourse] = []
     for group in groups.values():
-        ordered = sorted(group, key=_time_key)
+        ordered = _sort_statements(group)
         last = ordered[-1]
         details = next((fact.value for fact in reversed(ordered) if fact.value), "")
         courses.append(
@@ -199,6 +200,12 @@ def _list_events(facts: Iterable[ClinicalFact], notes: Iterable[NoteTime]) -> li
     return sorted(events, key=lambda event: (event.time is None, event.time or "", event.text))
 
 
-def _time_key(fact: ClinicalFact) -> tuple[str, bool]:
-    """Return the order of statements: by time, and an end after a start of the same time."""
-    return fact.time or "", fact.event == "end"
+def _sort_statements(facts: Sequence[ClinicalFact]) -> list[ClinicalFact]:
+    """Return statements by time, those without one first, and an end after a start of the same time."""
+    clock = FactClock.build(facts)
+
+    def order(fact: ClinicalFact) -> tuple[object, ...]:
+        place = clock.place(fact)
+        return (place is not None, place[0] if place else "", fact.time or "", fact.event == "end")
+
+    return sorted(facts, key=order)

@@ -13,15 +13,18 @@ from datetime import datetime
 
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.computed_values import ComputedRow, FactOperation
+from epicrisis.dates import is_before
 from epicrisis.fact_questions.computation import (
     Computation,
     RowList,
     abstain,
     count_entries,
+    explain_uncertain_order,
     find_extreme,
     finish,
     format_time,
     join_words,
+    list_places,
     sort_facts,
 )
 from epicrisis.fact_questions.question_rules import TOPIC_KINDS, FactQuestion, Topic, select_facts
@@ -29,6 +32,7 @@ from epicrisis.fact_questions.record import PatientFacts, is_planned_end, list_s
 from epicrisis.fact_questions.subjects import EntryMatch, drug_key, match_entries, normalize
 from epicrisis.fact_questions.time_windows import TimeWindow
 from epicrisis.fact_questions.value_computations import format_value
+from epicrisis.fact_times import FactClock
 from epicrisis.printable import agree
 
 STALE_MONTHS = 12
@@ -327,9 +331,16 @@ def _find_later_stop(course: Course, courses: Sequence[Course], at: datetime) ->
             continue
         end = other.end or (other.head if list_statuses(other.head) & _ENDED else None)
         end_time = None if end is None else read_time(end)
-        if end_time is not None and time[1] < end_time[0] <= at:
+        if end is not None and end_time is not None and end_time[0] <= at and _is_later(end, course.last_sign):
             return end
     return None
+
+
+def _is_later(fact: ClinicalFact, other: ClinicalFact) -> bool:
+    """Return whether a dated fact is certainly later than another one."""
+    clock = FactClock.build((fact, other))
+    time, other_time = clock.place(fact), clock.place(other)
+    return time is not None and other_time is not None and is_before(other_time, time)
 
 
 def _compute_list(
@@ -406,9 +417,10 @@ def _compute_end_entry(
     candidates = find_extreme(inside, last=is_last)
     if not candidates:
         return abstain(plan, f"The entries of “{plan.subject}” have no date", _list_facts(inside))
-    if len({read_time(fact) for fact in candidates}) > 1:
+    if len(list_places(candidates)) > 1:
         word = "last" if is_last else "first"
-        return abstain(plan, f"Which entry is the {word} cannot be told from partial dates", _list_facts(candidates))
+        reason = f"Which entry is the {word} cannot be told, because {explain_uncertain_order(candidates)}"
+        return abstain(plan, reason, _list_facts(candidates))
     times = [fact.time for fact in inside if read_time(fact) is None]
     remarks = [f"{count_entries(len(times))} without a date not counted"] if times else []
     names = join_words(list(dict.fromkeys(fact.name for fact in candidates)))
