@@ -38,7 +38,7 @@ FLOORS = {
             ["corpus", "models", "testing"],
             ["fhir_server", "library", "literature"],
             ["retrieval", "deidentification"],
-            ["answering", "patient_chart"],
+            ["answering"],
             [
                 "patient_data_policy",
                 "record_access",
@@ -48,7 +48,7 @@ FLOORS = {
                 "model_pool",
                 "overrides",
             ],
-            ["components"],
+            ["components", "patient_chart"],
             ["additions", "passage_search", "pipeline"],
             ["api", "cluster_search", "patient_summary", "plan"],
             ["evaluation"],

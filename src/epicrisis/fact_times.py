@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from epicrisis.clinical_facts import ClinicalFact
-from epicrisis.dates import TimeRange, time_range
+from epicrisis.dates import TimeRange, is_before, time_range
 
 _ANY_OFFSET = (timedelta(hours=-12), timedelta(hours=14))
 _ZERO = timedelta(0)
@@ -67,6 +67,13 @@ def parse_offset(offset: str) -> timedelta:
         return _ZERO
     shift = timedelta(hours=int(hours), minutes=int(minutes))
     return -shift if offset[0] == "-" else shift
+
+
+def is_later(fact: ClinicalFact, other: ClinicalFact) -> bool:
+    """Return whether a fact is certainly later than another one. A fact without a date is not."""
+    clock = FactClock.build((fact, other))
+    place, other_place = clock.place(fact), clock.place(other)
+    return place is not None and other_place is not None and is_before(other_place, place)
 
 
 def is_reordered(facts: Sequence[ClinicalFact]) -> bool:

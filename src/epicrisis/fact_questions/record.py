@@ -14,7 +14,17 @@ from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_sta
 from epicrisis.types import Passage
 
 _WITHDRAWN = frozenset(
-    {"entered-in-error", "cancelled", "nullified", "withdrawn", "refuted", "not-done", "not-taken", "registered"}
+    {
+        "entered-in-error",
+        "cancelled",
+        "nullified",
+        "withdrawn",
+        "refuted",
+        "ruled-out",
+        "not-done",
+        "not-taken",
+        "registered",
+    }
 )
 """Statuses of entries that state nothing about the patient."""
 _CORRECTING = ("corrected", "amended")
