@@ -27,7 +27,7 @@ FLOORS = {
             ["clinical_facts", "computed_values", "study_types", "partitioning"],
             ["references"],
             ["answers"],
-            ["errors", "serialization", "temporary_folders"],
+            ["errors", "fact_times", "serialization", "temporary_folders"],
             ["protocols"],
             ["extensions", "privacy", "model_services"],
             ["cluster", "json_lines", "local_cluster", "prompts", "remote_libraries", "telemetry_export"],

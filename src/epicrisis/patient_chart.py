@@ -19,6 +19,7 @@ from epicrisis.dates import first_day, last_day
 from epicrisis.errors import InputError
 from epicrisis.fact_questions.courses import Course, CourseState, find_later_stop, judge_course, list_courses
 from epicrisis.fact_questions.record import PatientFacts, is_planned_end, read_fact_record
+from epicrisis.fact_times import FactClock
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 from epicrisis.types import Passage
 
@@ -174,8 +175,8 @@ def _join_courses(group: Sequence[tuple[Course, ChartState, str]]) -> ChartCours
     """Return one row for the courses of a name, with the state of the most current of them."""
     state = min((state for _, state, _ in group), key=_STATES.index)
     deciding = [(course, remark) for course, course_state, remark in group if course_state == state]
-    facts = sorted((fact for course, _, _ in group for fact in course.facts), key=_time_key)
-    last = max((fact for course, _ in deciding for fact in course.facts), key=_time_key)
+    facts = _sort_statements(fact for course, _, _ in group for fact in course.facts)
+    last = _sort_statements(fact for course, _ in deciding for fact in course.facts)[-1]
     end = last.time if state == "ended" and last.event == "end" and not is_planned_end(last) else None
     details = dict.fromkeys(course.head.value for course, _ in deciding if course.head.value)
     remarks = dict.fromkeys(remark for _, remark in deciding if remark)
@@ -224,6 +225,13 @@ def _list_events(facts: Iterable[ClinicalFact], notes: Iterable[NoteTime]) -> li
     return sorted(events, key=lambda event: (event.time is None, event.time or "", event.text))
 
 
-def _time_key(fact: ClinicalFact) -> tuple[str, bool]:
-    """Return the order of statements: by time, and an end after a start of the same time."""
-    return fact.time or "", fact.event == "end"
+def _sort_statements(facts: Iterable[ClinicalFact]) -> list[ClinicalFact]:
+    """Return statements by time, those without one first, and an end after a start of the same time."""
+    facts = list(facts)
+    clock = FactClock.build(facts)
+
+    def order(fact: ClinicalFact) -> tuple[object, ...]:
+        place = clock.place(fact)
+        return (place is not None, place[0] if place else "", fact.time or "", fact.event == "end")
+
+    return sorted(facts, key=order)

@@ -18,6 +18,7 @@ from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.fact_questions.computation import find_extreme, format_time, sort_facts
 from epicrisis.fact_questions.record import list_statuses, read_time
 from epicrisis.fact_questions.subjects import drug_key
+from epicrisis.fact_times import is_later
 
 CourseState: TypeAlias = Literal["current", "ended", "given", "uncertain"]
 """`given`: only doses are recorded, no order."""
@@ -128,14 +129,13 @@ def _months_between(course: Course, at: datetime) -> int:
 
 def find_later_stop(course: Course, courses: Sequence[Course], at: datetime) -> ClinicalFact | None:
     """Return a later statement of another source that the drug was stopped, or None."""
-    time = read_time(course.last_sign)
-    if course.head.kind != "medication" or time is None:
+    if course.head.kind != "medication":
         return None
     for other in courses:
         if other is course or drug_key(other.head) != drug_key(course.head) or other.head.category != "statement":
             continue
         end = other.end or (other.head if list_statuses(other.head) & ENDED else None)
         end_time = None if end is None else read_time(end)
-        if end_time is not None and time[1] < end_time[0] <= at:
+        if end is not None and end_time is not None and end_time[0] <= at and is_later(end, course.last_sign):
             return end
     return None

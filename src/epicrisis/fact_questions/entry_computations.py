@@ -15,10 +15,12 @@ from epicrisis.fact_questions.computation import (
     RowList,
     abstain,
     count_entries,
+    explain_uncertain_order,
     find_extreme,
     finish,
     format_time,
     join_words,
+    list_places,
     sort_facts,
 )
 from epicrisis.fact_questions.courses import (
@@ -304,9 +306,10 @@ def _compute_end_entry(
     candidates = find_extreme(inside, last=is_last)
     if not candidates:
         return abstain(plan, f"The entries of “{plan.subject}” have no date", _list_facts(inside))
-    if len({read_time(fact) for fact in candidates}) > 1:
+    if len(list_places(candidates)) > 1:
         word = "last" if is_last else "first"
-        return abstain(plan, f"Which entry is the {word} cannot be told from partial dates", _list_facts(candidates))
+        reason = f"Which entry is the {word} cannot be told, because {explain_uncertain_order(candidates)}"
+        return abstain(plan, reason, _list_facts(candidates))
     times = [fact.time for fact in inside if read_time(fact) is None]
     remarks = [f"{count_entries(len(times))} without a date not counted"] if times else []
     names = join_words(list(dict.fromkeys(fact.name for fact in candidates)))

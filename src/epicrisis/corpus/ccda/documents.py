@@ -13,7 +13,7 @@ import base64
 import binascii
 import io
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -124,13 +124,13 @@ def read_clinical_document(data: bytes) -> ClinicalDocument:
     if len(documents) > 1:
         raise ValueError(f"holds {len(documents)} documents; save each as a file of its own")
     if not documents[0].text.strip():
-        raise ValueError(describe_missing_text(documents[0]))
+        raise ValueError(describe_missing_text(documents[0].remarks))
     return documents[0]
 
 
-def describe_missing_text(document: ClinicalDocument) -> str:
-    """Return why a document has no text."""
-    reasons = "; ".join(document.remarks)
+def describe_missing_text(remarks: Iterable[str]) -> str:
+    """Return why a document with these remarks has no text."""
+    reasons = "; ".join(remarks)
     return f"holds no text that can be read ({reasons})" if reasons else "holds no text"
 
 

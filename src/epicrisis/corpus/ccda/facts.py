@@ -28,7 +28,7 @@ from epicrisis.corpus.ccda.values import (
     read_value,
 )
 from epicrisis.corpus.facts.documents import FactEntry
-from epicrisis.corpus.facts.times import reported_since
+from epicrisis.corpus.facts.times import reported_since, split_offset
 from epicrisis.corpus.hl7.values import format_identifier, iso_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
@@ -145,7 +145,7 @@ def _name_source(
     fact = entries[0].fact
     parts = [_join_id(statement.find("id")) or document_id, next(iter(fact.codes), fact.name)]
     if fact.kind in ("laboratory", "vital-sign"):
-        parts.append(fact.time or "")
+        parts.append(split_offset(fact.time or "")[0])
     source = "ccda:" + ":".join(filter(None, parts))
     sources[source] += 1
     if sources[source] > 1:

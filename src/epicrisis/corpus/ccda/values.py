@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.corpus.ccda.narrative import narrative_lines
+from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, name_code, parse_value
 from epicrisis.corpus.hl7.values import iso_time
-from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.ucum import to_ucum
 
 if TYPE_CHECKING:
@@ -140,9 +140,8 @@ def read_interpretation(observation: _Element) -> str:
 
 
 def read_time(element: _Element | None) -> str:
-    """Return a time as a partial ISO date, or an empty string."""
-    parsed = parse_note_time(iso_time(read_attribute(element)))
-    return parsed[0] if parsed else ""
+    """Return a time as a partial ISO date with its offset from UTC, or an empty string."""
+    return read_fact_time(iso_time(read_attribute(element)))
 
 
 def read_period(entry: _Element) -> tuple[str, str]:
