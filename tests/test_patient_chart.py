@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.clinical_facts import FACTS, ClinicalFact, FactEvent, write_facts
 from epicrisis.errors import InputError
 from epicrisis.patient_chart import ChartCourse, build_chart
-from tests.support.chart_documents import read_chart_record
+from epicrisis.types import Document, Passage
+from tests.support.chart_documents import make_passage, read_chart_record
 
 
 def test_course_has_start_end_and_last_status() -> None:
@@ -15,19 +17,80 @@ def test_course_has_start_end_and_last_status() -> None:
     assert names == [
         ("problem", "Heart failure"),
         ("allergy", "Penicillin"),
-        ("medication", "furosemide"),
         ("medication", "Torasemide"),
+        ("medication", "furosemide"),
     ]
-    assert chart.courses[2] == ChartCourse(
+    assert chart.courses[3] == ChartCourse(
         "medication",
         "furosemide",
         "2150-03-02",
         "2150-06-01",
+        "ended",
+        "",
         "stopped",
         "40 mg daily",
         2,
         ("note:p1:2150-03-02:medication", "note:p1:2150-06-01:medication"),
     )
+
+
+def write_orders(*rows: tuple[str, str, FactEvent, str, str, str]) -> Passage:
+    """Return a document with a line for each (source, name, event, day, dose, status)."""
+    facts, lines, offset = [], [], 0
+    for source, name, event, day, dose, status in rows:
+        line = f"{event} {name} {dose} {day}"
+        fact = ClinicalFact(
+            "medication", name, offset, offset + len(line), event, day, value=dose, status=status, source=source
+        )
+        facts.append(fact)
+        lines.append(line)
+        offset += len(line) + 1
+    text = "\n".join(lines)
+    return make_passage(
+        Document("note:orders", text, date="2150-03-05", patient="p1", metadata={FACTS: write_facts(facts)})
+    )
+
+
+def test_medication_whose_dose_changed_is_current_with_the_new_dose() -> None:
+    orders = write_orders(
+        ("order/1", "Levothyroxine", "start", "2150-03-01", "50 mcg daily", "stopped"),
+        ("order/1", "Levothyroxine", "end", "2150-03-05", "", "stopped"),
+        ("order/2", "Levothyroxine", "start", "2150-03-05", "75 mcg daily", "active"),
+    )
+    (course,) = build_chart([orders]).courses
+    assert (course.state, course.details, course.first, course.end) == ("current", "75 mcg daily", "2150-03-01", None)
+
+
+def test_medication_with_two_current_orders_shows_both_doses() -> None:
+    orders = write_orders(
+        ("order/1", "Insulin glargine", "start", "2150-03-01", "10 units in the morning", "active"),
+        ("order/2", "insulin glargine", "start", "2150-03-02", "6 units at night", "active"),
+    )
+    (course,) = build_chart([orders]).courses
+    assert (course.state, course.details) == ("current", "10 units in the morning; 6 units at night")
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "remark"),
+    [
+        ("entered-in-error", "withdrawn", ""),
+        ("not-taken", "withdrawn", ""),
+        ("on-hold", "uncertain", "status on-hold"),
+        ("active", "current", ""),
+        ("completed", "ended", ""),
+    ],
+)
+def test_state_of_course_follows_its_status(status: str, state: str, remark: str) -> None:
+    (course,) = build_chart([write_orders(("order/1", "Warfarin", "start", "2150-03-01", "5 mg", status))]).courses
+    assert (course.state, course.remark) == (state, remark)
+
+
+def test_withdrawn_entries_are_not_on_the_timeline() -> None:
+    orders = write_orders(
+        ("order/1", "Warfarin", "start", "2150-03-01", "5 mg", "entered-in-error"),
+        ("order/2", "Apixaban", "start", "2150-03-02", "5 mg", "active"),
+    )
+    assert [event.text for event in build_chart([orders]).events] == ["started Apixaban 5 mg (active)"]
 
 
 def test_timeline_lists_events_notes_and_counts_values() -> None:
@@ -40,8 +103,8 @@ def test_timeline_lists_events_notes_and_counts_values() -> None:
         ("2150-06-01", "clinic note"),
         ("2150-06-01", "laboratory value (2)"),
         ("2150-06-01", "started Torasemide 10 mg"),
-        ("2150-06-01", "stopped furosemide (stopped)"),
-        (None, "allergy"),
+        ("2150-06-01", "stopped furosemide"),
+        (None, "allergy Penicillin rash (active)"),
     ]
     assert [(stay.first_day, stay.last_day, stay.notes) for stay in chart.stays] == [("2150-03-01", "2150-03-07", 2)]
 

@@ -71,6 +71,8 @@ class ClinicalFact:
     category: str = ""
     """What kind of statement it is: `request`, `statement`, `administration`, `dispense`; `encounter-diagnosis`."""
     encounter: str = ""
+    utc_offset: str = ""
+    """The offset of `time` from UTC where the source has one: `+01:00`. `fact_times` orders facts by it."""
     source: str = ""
     """Where it comes from: `fhir:MedicationRequest/12`, `omop:measurement/7`. Facts of one record share it."""
     document_id: str = ""

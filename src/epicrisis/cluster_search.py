@@ -93,8 +93,8 @@ def search_on_cluster(
     if settings.store is not None or "://" in (settings.rerank.name or ""):
         raise InputError("--on is for libraries of epicrisis, and for rerankers that the nodes can load: leave it out")
     folder = library_folder(library)
-    for each in (folder, *map(local_path, settings.fuse), *map(local_path, settings.beside)):
-        check_cluster(settings, each, address)
+    for place in (folder, *map(local_path, settings.fuse), *map(local_path, settings.beside)):
+        check_cluster(settings, place, address)
     spec = describe_node_library(pipeline.settings, folder, pipeline.search, same_machine=not address.is_remote)
     with join_cluster(address) as ray:
         record_cluster(settings, folder, address)

@@ -51,7 +51,7 @@ def make_extension(kind: ExtensionKind, name: str, *arguments: Any) -> Any:
         return entry.load()(*arguments)
     except EpicrisisError:
         raise
-    except Exception as error:  # another package's code raises its own
+    except Exception as error:  # the code of another package may raise any error
         raise ModelMissing(
             f"the {kind} {name} of the package {_package(entry)} cannot be loaded ({type(error).__name__}: {error}): "
             "repair or remove the package, or choose another"

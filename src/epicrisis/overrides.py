@@ -76,9 +76,9 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
     """Return the context with these overrides."""
     ranking, sampling, about = overrides.ranking, context.sampling, overrides.about
     if overrides.temperature is not None:
-        sampling = {role: replace(each, temperature=overrides.temperature) for role, each in sampling.items()}
+        sampling = {role: replace(values, temperature=overrides.temperature) for role, values in sampling.items()}
     if overrides.top_p is not None:
-        sampling = {role: replace(each, top_p=overrides.top_p) for role, each in sampling.items()}
+        sampling = {role: replace(values, top_p=overrides.top_p) for role, values in sampling.items()}
     preflight = context.preflight if overrides.preflight else None
     if isinstance(overrides.preflight, Preflight):
         preflight = _return_value(overrides.preflight)

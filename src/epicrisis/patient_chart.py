@@ -2,8 +2,8 @@
 
     chart = build_chart(store.fetch_record(Scope(patient="p1")), since="2150-01-01")
 
-Everything comes from structured facts (`clinical_facts`) and from the dates of notes; no note is interpreted. Each item
-names the documents that state it.
+Everything comes from structured facts (`clinical_facts`) and from the dates of notes; no note is interpreted. Whether
+a medication or a problem is current is judged as in answers to questions. Each item names the documents that state it.
 """
 
 from __future__ import annotations
@@ -11,31 +11,35 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from datetime import datetime
+from typing import Literal, TypeAlias
 
-from epicrisis.clinical_facts import ClinicalFact, FactKind, collect_facts
+from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.dates import first_day, last_day
 from epicrisis.errors import InputError
+from epicrisis.fact_questions.courses import Course, CourseState, find_later_stop, judge_course, list_courses
+from epicrisis.fact_questions.record import PatientFacts, is_planned_end, read_fact_record
+from epicrisis.fact_times import FactClock
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 from epicrisis.types import Passage
 
 LAST_VISIT = "last-visit"
 _COURSES: tuple[FactKind, ...] = ("problem", "allergy", "medication")
 """Kinds that last, and are listed once with their first and last time."""
-_EVENTS: tuple[FactKind, ...] = ("problem", "procedure", "medication", "immunization", "encounter")
-"""Kinds that are on the timeline one by one. Values and doses are counted."""
+_COUNTED: tuple[FactKind, ...] = ("laboratory", "vital-sign", "observation")
+"""Kinds that are counted on the timeline, as are doses of medications. Others are on it one by one."""
 _VERBS = {
     ("medication", "start"): "started",
     ("medication", "end"): "stopped",
-    ("medication", "given"): "given",
     ("problem", "end"): "resolved",
     ("encounter", "start"): "admitted",
     ("encounter", "end"): "discharged",
 }
 _KINDS = {"laboratory": "laboratory value", "vital-sign": "vital sign", "observation": "observation"}
-_PROPOSED = frozenset({"proposal", "plan", "option"})
-"""Categories of orders that were never placed."""
-_COURSE: TypeAlias = tuple[FactKind, str]
+ChartState: TypeAlias = Literal[CourseState, "withdrawn"]
+"""`withdrawn`: refuted, not taken, or entered in error."""
+_STATES: tuple[ChartState, ...] = ("current", "uncertain", "given", "ended", "withdrawn")
+"""In the order of the chart. A medication of several prescriptions has the first state that one of them has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +54,21 @@ class ChartStay:
 
 @dataclass(frozen=True, slots=True)
 class ChartCourse:
-    """A problem, an allergy or a medication with all its statements."""
+    """A problem, an allergy or a medication with all its statements. Its state is that at the record's last day."""
 
     kind: FactKind
     name: str
     first: str | None
     """The earliest time it is stated for."""
-    ended: str | None
-    """When it ended, if its last statement is an end."""
+    end: str | None
+    """When it ended, if it did and the record says when."""
+    state: ChartState
+    remark: str
+    """Why the state is uncertain, or that the last sign is old; empty: nothing to say."""
     status: str
     """The status of the last statement, in the words of the source."""
     details: str
-    """The dose of a medication or the value of its last statement."""
+    """The doses or values of the statements that give it its state."""
     statements: int
     documents: tuple[str, ...]
 
@@ -95,13 +102,15 @@ def build_chart(record: Sequence[Passage], since: str | None = None) -> PatientC
     `since` is a partial ISO date, or `last-visit` for the first day of the last stay or visit. Raises InputError if it
     is not a date, or if the record has no dated stay or visit.
     """
-    facts = collect_facts(record)
+    facts = read_fact_record(record)
     notes = NoteTime.from_passages(record)
     stays = group_stays(notes)
     day = _find_last_visit(record, stays) if since == LAST_VISIT else since
-    events = [event for event in _list_events(facts, notes) if _is_since(event.time, day)]
+    events = [event for event in _list_events(facts.facts if facts else (), notes) if _is_since(event.time, day)]
     undated = sum(event.time is None for event in events)
-    return PatientChart(day, _list_stays(stays), _list_courses(facts), tuple(events), undated, len(facts))
+    courses = _list_courses(facts) if facts else ()
+    number = len(facts.facts) + len(facts.withdrawn) if facts else 0
+    return PatientChart(day, _list_stays(stays), courses, tuple(events), undated, number)
 
 
 def _is_since(time: str | None, since: str | None) -> bool:
@@ -129,11 +138,6 @@ def _find_last_visit(record: Sequence[Passage], stays: Sequence[HospitalStay]) -
     return max(days)
 
 
-def _is_planned(fact: ClinicalFact) -> bool:
-    """Return whether a fact is an end that was planned. Whether it came is not known."""
-    return fact.event == "end" and "planned" in fact.status
-
-
 def _list_stays(stays: Iterable[HospitalStay]) -> tuple[ChartStay, ...]:
     rows: list[ChartStay] = []
     for stay in stays:
@@ -143,30 +147,51 @@ def _list_stays(stays: Iterable[HospitalStay]) -> tuple[ChartStay, ...]:
     return tuple(rows)
 
 
-def _list_courses(facts: Iterable[ClinicalFact]) -> tuple[ChartCourse, ...]:
-    """Return problems, allergies and medications by kind and first time. Names are compared without case."""
-    groups: dict[_COURSE, list[ClinicalFact]] = defaultdict(list)
-    for fact in facts:
-        if fact.kind in _COURSES:
-            groups[fact.kind, " ".join(fact.name.casefold().split())].append(fact)
-    courses: list[ChartCourse] = []
-    for group in groups.values():
-        ordered = sorted(group, key=_time_key)
-        last = ordered[-1]
-        details = next((fact.value for fact in reversed(ordered) if fact.value), "")
-        courses.append(
-            ChartCourse(
-                last.kind,
-                last.name,
-                next((fact.time for fact in ordered if fact.time), None),
-                last.time if last.event == "end" and not _is_planned(last) else None,
-                ", ".join(filter(None, (last.category if last.category in _PROPOSED else "", last.status))),
-                details,
-                len(ordered),
-                tuple(dict.fromkeys(fact.document_id for fact in ordered)),
-            )
-        )
-    return tuple(sorted(courses, key=lambda course: (_COURSES.index(course.kind), course.first or "9", course.name)))
+def _list_courses(record: PatientFacts) -> tuple[ChartCourse, ...]:
+    """Return problems, allergies and medications by kind, state and first time. Names are compared without case."""
+    at = record.last or datetime.max
+    groups: dict[tuple[FactKind, str], list[tuple[Course, ChartState, str]]] = defaultdict(list)
+    courses = list_courses([fact for fact in record.facts if fact.kind in _COURSES])
+    for course in courses:
+        state, remark = judge_course(course, at, is_past=False)
+        if state == "current" and (stop := find_later_stop(course, courses, at)) is not None:
+            state, remark = "uncertain", f"another entry says it ended, {stop.time}"
+        groups[_group_key(course)].append((course, state, remark))
+    for course in list_courses([fact for fact in record.withdrawn if fact.kind in _COURSES]):
+        groups[_group_key(course)].append((course, "withdrawn", ""))
+    rows = [_join_courses(group) for group in groups.values()]
+    return tuple(sorted(rows, key=_chart_order))
+
+
+def _group_key(course: Course) -> tuple[FactKind, str]:
+    return course.head.kind, " ".join(course.head.name.casefold().split())
+
+
+def _chart_order(row: ChartCourse) -> tuple[int, int, str, str]:
+    return _COURSES.index(row.kind), _STATES.index(row.state), row.first or "9", row.name
+
+
+def _join_courses(group: Sequence[tuple[Course, ChartState, str]]) -> ChartCourse:
+    """Return one row for the courses of a name, with the state of the most current of them."""
+    state = min((state for _, state, _ in group), key=_STATES.index)
+    deciding = [(course, remark) for course, course_state, remark in group if course_state == state]
+    facts = _sort_statements(fact for course, _, _ in group for fact in course.facts)
+    last = _sort_statements(fact for course, _ in deciding for fact in course.facts)[-1]
+    end = last.time if state == "ended" and last.event == "end" and not is_planned_end(last) else None
+    details = dict.fromkeys(course.head.value for course, _ in deciding if course.head.value)
+    remarks = dict.fromkeys(remark for _, remark in deciding if remark)
+    return ChartCourse(
+        last.kind,
+        last.name,
+        next((fact.time for fact in facts if fact.time), None),
+        end,
+        state,
+        "; ".join(remarks),
+        last.status,
+        "; ".join(list(details)[-1:] if state == "ended" else details),
+        len(facts),
+        tuple(dict.fromkeys(fact.document_id for fact in facts)),
+    )
 
 
 def _list_events(facts: Iterable[ClinicalFact], notes: Iterable[NoteTime]) -> list[ChartEvent]:
@@ -177,13 +202,14 @@ def _list_events(facts: Iterable[ClinicalFact], notes: Iterable[NoteTime]) -> li
     documents: dict[tuple[str | None, str], dict[str, None]] = defaultdict(dict)
     for fact in facts:
         fact_documents.add(fact.document_id)
-        if fact.kind in _EVENTS and fact.event != "given":
-            verb = "planned end of" if _is_planned(fact) else _VERBS.get((fact.kind, fact.event), fact.kind)
+        is_dose = fact.kind == "medication" and fact.event == "given"
+        if fact.kind not in _COUNTED and not is_dose:
+            verb = "planned end of" if is_planned_end(fact) else _VERBS.get((fact.kind, fact.event), fact.kind)
             details = f" {fact.value}" if fact.value else ""
-            status = f" ({fact.status})" if fact.status else ""
+            status = f" ({fact.status})" if fact.status and fact.event != "end" else ""
             events.append(ChartEvent(fact.time, f"{verb} {fact.name}{details}{status}", (fact.document_id,)))
             continue
-        label = "dose given" if fact.event == "given" else _KINDS.get(fact.kind, fact.kind)
+        label = "dose given" if is_dose else _KINDS.get(fact.kind, fact.kind)
         day = fact.time[:10] if fact.time else None
         counts[day, label] += 1
         documents[day, label][fact.document_id] = None
@@ -199,6 +225,13 @@ def _list_events(facts: Iterable[ClinicalFact], notes: Iterable[NoteTime]) -> li
     return sorted(events, key=lambda event: (event.time is None, event.time or "", event.text))
 
 
-def _time_key(fact: ClinicalFact) -> tuple[str, bool]:
-    """Return the order of statements: by time, and an end after a start of the same time."""
-    return fact.time or "", fact.event == "end"
+def _sort_statements(facts: Iterable[ClinicalFact]) -> list[ClinicalFact]:
+    """Return statements by time, those without one first, and an end after a start of the same time."""
+    facts = list(facts)
+    clock = FactClock.build(facts)
+
+    def order(fact: ClinicalFact) -> tuple[object, ...]:
+        place = clock.place(fact)
+        return (place is not None, place[0] if place else "", fact.time or "", fact.event == "end")
+
+    return sorted(facts, key=order)

@@ -17,7 +17,7 @@ from typing import Literal
 from epicrisis.answers import Answer
 from epicrisis.components import build_scope
 from epicrisis.corpus.note_cleaning import find_sections
-from epicrisis.patient_chart import PatientChart
+from epicrisis.patient_chart import ChartState, PatientChart
 from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.record_context import restore_notes, sort_by_time
 from epicrisis.types import Passage, Question
@@ -25,7 +25,6 @@ from epicrisis.types import Passage, Question
 QUESTION = (
     "What does the record say about {problem}: since when, what was found, how was it treated, and how is it now?"
 )
-_NOT_PRESENT = frozenset({"refuted", "entered-in-error", "ruled-out"})
 _LISTS = (re.compile(r"diagnos[ei]s|problem list|active problems"), re.compile(r"past medical history|\bpmh\b"))
 """Titles of sections that list problems."""
 _BULLET = re.compile(r"[\s\-*•#]*+(?:\d{1,2}[.)])?\s*+")
@@ -41,7 +40,8 @@ class ProblemName:
     name: str
     origin: Literal["structured", "notes"]
     """Structured data, or the list of diagnoses in the last note that has one."""
-    status: str = ""
+    state: ChartState | None = None
+    """None: only notes name it."""
     documents: tuple[str, ...] = ()
 
 
@@ -64,10 +64,10 @@ def list_problems(chart: PatientChart, record: Sequence[Passage]) -> tuple[Probl
         if course.kind != "problem":
             continue
         key = course.name.casefold()
-        if not _NOT_PRESENT.isdisjoint(re.split(r"[\s,]+", course.status.casefold())):
+        if course.state == "withdrawn":
             refuted.add(key)
         else:
-            problems[key] = ProblemName(course.name, "structured", course.status, course.documents)
+            problems[key] = ProblemName(course.name, "structured", course.state, course.documents)
     for name, document_id in _read_lists(record):
         if name.casefold() not in refuted:
             problems.setdefault(name.casefold(), ProblemName(name, "notes", documents=(document_id,)))

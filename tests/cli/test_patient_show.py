@@ -16,7 +16,7 @@ def test_patient_show_prints_the_chart_of_that_patient_only(tmp_path: Path, run:
         add_documents(library, CHART_DOCUMENTS, HashingEncoder(64))
     shown = run("patient", "show", tmp_path / "ward", "p1")
     assert shown.exit_code == 0, shown.stderr
-    assert "furosemide 40 mg daily (stopped), 2150-03-02 to 2150-06-01, 2 entries" in shown.stdout
+    assert "furosemide 40 mg daily (ended), 2150-03-02 to 2150-06-01, 2 entries" in shown.stdout
     assert "2150-03-01 to 2150-03-07  stay s1, 2 documents" in shown.stdout
     assert "2150-06-02" not in shown.stdout
     chart = json.loads(run("patient", "show", tmp_path / "ward", "p1", "--json").stdout)

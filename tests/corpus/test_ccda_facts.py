@@ -331,3 +331,72 @@ def test_last_creatinine_is_computed_from_either_format(tmp_path: Path, form: st
     assert plan is not None
     answer = compute(plan, record).answer
     assert (answer.state, answer.result) == ("answered", "1.4 mg/dL")
+
+
+def coded_encounter(
+    times: str, code: str, number: str = '<id root="1.2.3" extension="E7"/>', mood: str = "EVN", more: str = ""
+) -> str:
+    statement = (
+        f'<encounter classCode="ENC" moodCode="{mood}">{number}{code}<effectiveTime {times}</effectiveTime>{more}'
+        "</encounter>"
+    )
+    return section("Encounters", "See list", code="46240-8", entry=f"<entry>{statement}</entry>")
+
+
+OFFICE = (
+    '<code code="99213" codeSystem="2.16.840.1.113883.6.12" displayName="Office visit"><translation code="AMB"/></code>'
+)
+INPATIENT = '<code code="IMP" codeSystem="2.16.840.1.113883.5.4"><originalText>Hospital stay</originalText></code>'
+
+
+def test_coded_stay_has_its_admission_discharge_and_id(tmp_path: Path) -> None:
+    times = '><low value="201506180900-0500"/><high value="201506221000-0500"/>'
+    items = fact_documents(read(tmp_path, document([coded_encounter(times, INPATIENT)])))
+    assert [(item.date, item.text) for item in items] == [
+        ("2015-06-18", "09:00 Admitted: Hospital stay"),
+        ("2015-06-22", "10:00 Discharged: Hospital stay"),
+    ]
+    for item in items:
+        assert (fact(item).encounter, fact(item).category) == ("E7", "inpatient encounter")
+        assert item.metadata["encounter"] == "E7"
+        assert (item.metadata["admitted"], item.metadata["discharged"]) == ("2015-06-18T09:00", "2015-06-22T10:00")
+
+
+def test_coded_office_visit_is_no_stay(tmp_path: Path) -> None:
+    (item,) = fact_documents(read(tmp_path, document([coded_encounter('value="201506180900-0500">', OFFICE)])))
+    assert item.text == "09:00 Visit: Office visit"
+    assert item.metadata["visit"] == "E7"
+    assert "encounter" not in item.metadata
+    assert fact(item).codes == ("cpt:99213", "local:AMB")
+
+
+def test_planned_encounter_is_counted_and_not_read(tmp_path: Path) -> None:
+    log = RemovalLog()
+    text = document([coded_encounter('value="20150801">', OFFICE, mood="INT")])
+    assert not fact_documents(read(tmp_path, text, log=log))
+    assert log.fact_problems == {"planned C-CDA entry": 1}
+
+
+@pytest.mark.parametrize("place", ["observation", "organizer"])
+def test_result_that_names_its_encounter_is_of_that_stay(tmp_path: Path, place: str) -> None:
+    link = '<entryRelationship typeCode="COMP" inversionInd="true"><encounter><id extension="E7"/></encounter>'
+    link += "</entryRelationship>"
+    text = organizer(observation("R1", "2160-0", quantity("1.4"), more=link if place == "observation" else ""))
+    if place == "organizer":
+        text = text.replace("</organizer>", f"{link}</organizer>")
+    # The day is one of the document's stay, too.
+    (item,) = fact_documents(read(tmp_path, document([text], encounter=encounter("20150618", "20150622"))))
+    assert fact(item).encounter == "E7"
+
+
+def test_directions_as_free_text_are_the_dose_of_a_medication(tmp_path: Path) -> None:
+    directions = (
+        '<entryRelationship typeCode="COMP"><substanceAdministration classCode="SBADM" moodCode="INT">'
+        '<code code="76662-6" codeSystem="2.16.840.1.113883.6.1"/><text>Take one tablet every morning</text>'
+        "</substanceAdministration></entryRelationship>"
+    )
+    text = drug('<effectiveTime xsi:type="IVL_TS"><low value="20150601"/></effectiveTime>')
+    text = text.replace("</consumable>", f"</consumable>{directions}")
+    assert lines(tmp_path, document([text])) == [
+        ("2015-06-01", "Started lisinopril 10 MG Oral Tablet, Take one tablet every morning (statement; active)")
+    ]

@@ -84,7 +84,7 @@ def test_results_are_facts_with_unit_range_flag_and_comment(tmp_path: Path) -> N
     assert values["Creatinine"] == ClinicalFact(
         "laboratory", "Creatinine", 0, len(by_name["Creatinine"].text), time="2015-03-04T09:30",
         codes=("loinc:2160-0",), value="1.4", number=1.4, unit="mg/dL", reference_range="0.6-1.1",
-        interpretation="high", encounter="V1", source="hl7:GENHOSP:F1:BMP:2160-0",
+        interpretation="high", encounter="V1", utc_offset="-05:00", source="hl7:GENHOSP:F1:BMP:2160-0",
     )  # fmt: skip
     assert (values["GFR"].number, values["GFR"].comparator) == (60, ">")
     assert (values["Platelets"].number, values["Platelets"].unit) == (85, "10*3/uL")

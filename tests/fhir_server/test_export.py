@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from joserfc.jwk import ECKey
+from joserfc.jwk import ECKey, RSAKey
 
 from epicrisis.errors import InputError
 from epicrisis.fhir_server.client import FhirClient, FhirServerFailed, SigningKey, read_credentials
@@ -152,6 +152,25 @@ def test_bad_credentials_are_refused(tmp_path: Path, text: str, mode: int, reaso
     path.write_text(text)
     path.chmod(mode)
     with pytest.raises(InputError, match=reason):
+        read_credentials(path)
+
+
+UNUSABLE_KEYS = {
+    "public key": KEY.as_pem(private=False).decode(),
+    "wrong curve": ECKey.generate_key("P-256").as_pem(private=True).decode(),
+    "RSA key": RSAKey.generate_key(2048).as_pem(private=True).decode(),
+    "key of a curve that no one defines": json.dumps({**KEY.as_dict(private=True), "crv": "P-38"}),
+    "encrypted key": KEY.as_pem(private=True, password="ward").decode(),
+    "text": "no key",
+    "JSON without a type": "{}",
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE_KEYS)
+def test_unusable_private_key_is_refused(tmp_path: Path, kind: str) -> None:
+    path = write_credentials(tmp_path)
+    (tmp_path / "key.json").write_text(UNUSABLE_KEYS[kind])
+    with pytest.raises(InputError, match="not a private key for ES384"):
         read_credentials(path)
 
 

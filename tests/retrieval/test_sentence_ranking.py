@@ -84,6 +84,9 @@ def test_headings_are_left_out_and_k_is_kept() -> None:
         ("Methods:", False),
         ("Statistical analysis", False),
         ("12.", False),
+        ("HISTORY OF PRESENT ILLNESS:", False),
+        ("Brief hospital course: ", False),
+        ("She was discharged on the following medications:", True),
     ],
 )
 def test_short_statements_of_notes_are_no_headings(text: str, expected: bool) -> None:

@@ -9,11 +9,15 @@ STAY = {"encounter": "s1", "admitted": "2150-03-01", "discharged": "2150-03-07"}
 
 
 def _facts(day: str | None, kind: FactKind, *rows: tuple[str, FactEvent, str, str]) -> Document:
-    """Return a document with a line for each (name, event, value, status)."""
+    """Return a document with a line for each (name, event, value, status). A name is one prescription or problem."""
     facts, lines, offset = [], [], 0
     for name, event, value, status in rows:
         line = f"{name} {value} {event} {status}"
-        facts.append(ClinicalFact(kind, name, offset, offset + len(line), event, day, value=value, status=status))
+        source = f"{kind}/{name.lower()}"
+        fact = ClinicalFact(
+            kind, name, offset, offset + len(line), event, day, value=value, status=status, source=source
+        )
+        facts.append(fact)
         lines.append(line)
         offset += len(line) + 1
     metadata = {FACTS: write_facts(facts), "note_type": kind}
@@ -35,21 +39,19 @@ CHART_DOCUMENTS = [
 
 def read_chart_record() -> list[Passage]:
     """Return the record of the first patient."""
-    passages = []
-    for document in CHART_DOCUMENTS:
-        if document.patient == "p1":
-            length = len(document.text)
-            passages.append(
-                Passage(
-                    f"{document.id}#0",
-                    document.id,
-                    0,
-                    0,
-                    length,
-                    document.text,
-                    date=document.date,
-                    patient="p1",
-                    metadata=document.metadata,
-                )
-            )
-    return passages
+    return [make_passage(document) for document in CHART_DOCUMENTS if document.patient == "p1"]
+
+
+def make_passage(document: Document) -> Passage:
+    """Return a document as one passage."""
+    return Passage(
+        f"{document.id}#0",
+        document.id,
+        0,
+        0,
+        len(document.text),
+        document.text,
+        date=document.date,
+        patient=document.patient,
+        metadata=document.metadata,
+    )

@@ -81,13 +81,14 @@ def _show_chart(record: PatientRecord, chart: PatientChart) -> None:
 
 
 def _describe_course(course: ChartCourse) -> str:
-    """Return one line: name, details, status, first and last time, and the number of statements."""
+    """Return one line: name, details, state, first and last time, and the number of statements."""
     details = f" {course.details}" if course.details else ""
-    status = f" ({course.status})" if course.status else ""
+    why = course.status if course.state == "withdrawn" else course.remark
+    state = f" ({course.state}: {why})" if why else f" ({course.state})"
     first = (course.first or _UNKNOWN_DAY)[:10]
-    ended = f" to {course.ended[:10]}" if course.ended else ""
+    days = f"{first} to {course.end[:10]}" if course.end else f"since {first}" if course.first else first
     entries = agree(course.statements, "1 entry", f"{course.statements} entries")
-    return printable(f"{course.name}{details}{status}, {first}{ended}, {entries}")
+    return printable(f"{course.name}{details}{state}, {days}, {entries}")
 
 
 @command(
@@ -138,9 +139,9 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
         for notice in notices:
             say(f"note: {notice.message}", err=True)
         for section in sections:
-            status = f" ({section.problem.status})" if section.problem.status else ""
+            state = f" ({section.problem.state})" if section.problem.state else ""
             say("")
-            say(f"## {printable(section.problem.name)}{status}")
+            say(f"## {printable(section.problem.name)}{state}")
             display.show_answer(section.answer)
     failures = [section for section in sections if section.answer.state in FAILED_STATES]
     if failures:

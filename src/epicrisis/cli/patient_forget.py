@@ -116,7 +116,9 @@ def _show(report: ForgetReport) -> None:
     if report.shared:
         say(f"{count_noun(report.shared, 'name')} or windows are not searched for: other records contain them too")
     for match in report.remaining:
-        found = match.unreadable or f"{count_noun(match.names, 'name')}, {count_noun(match.texts, 'window')} of text"
-        say(f"  {match.path}: {found}")
+        remainder = (
+            match.unreadable or f"{count_noun(match.names, 'name')}, {count_noun(match.texts, 'window')} of text"
+        )
+        say(f"  {match.path}: {remainder}")
     for problem in report.problems:
         say(f"  {problem}")

@@ -223,5 +223,5 @@ def synthesize_record(
             f"{count_noun(short, 'record')} {have} fewer than {questions_each} questions with a known answer; "
             "longer ones have more"
         )
-    more = f", facts.jsonl, fact_questions.jsonl, {', '.join(formats)}" if formats else ""
-    say(f"in {output}: notes.csv, questions.jsonl, README.md{more} (all fictional)")
+    extra_files = f", facts.jsonl, fact_questions.jsonl, {', '.join(formats)}" if formats else ""
+    say(f"in {output}: notes.csv, questions.jsonl, README.md{extra_files} (all fictional)")

@@ -46,8 +46,8 @@ class PatientNumbers:
         patients = {self._patients[number] for number in numbers if number in self._patients}
         if len(patients) > 1:
             raise ValueError("its record numbers are those of different patients; correct them in its source")
-        own = [number for number in numbers if not number[0].startswith(_SHARED_SYSTEMS)] or numbers
-        patient = next(iter(patients), format_identifier(*own[0]))
+        unshared = [number for number in numbers if not number[0].startswith(_SHARED_SYSTEMS)] or numbers
+        patient = next(iter(patients), format_identifier(*unshared[0]))
         self._check(patient, numbers, born)
         for number in numbers:
             self._patients.setdefault(number, patient)

@@ -132,15 +132,15 @@ _VALUES: Mapping[str, Callable[[Mapping[str, Any], bytes], dict[str, Any]]] = {
 """Requests with one value as the reply, which raise ValueError with the reason."""
 
 
-def _guard_parser(read: Callable[[], _Reply]) -> _Reply:
+def _guard_parser(parse: Callable[[], _Reply]) -> _Reply:
     """Return the result of a parser. Raises ValueError with the reason for any error of it."""
     try:
-        return read()
+        return parse()
     except (MemoryError, ValueError):
         raise
     except RecursionError as error:
         raise ValueError("nested too deep to be read; save it as text") from error
-    except Exception as error:
+    except Exception as error:  # a parser may raise any error, and it costs one document only
         reason = f"its parser failed ({type(error).__name__}); save the file as text, or recreate it"
         raise ValueError(reason) from error
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.computed_values import ComputedAnswer, ComputedRow
+from epicrisis.dates import TimeRange
 from epicrisis.fact_questions.question_rules import FactQuestion
 from epicrisis.fact_questions.record import read_time
+from epicrisis.fact_times import FactClock, is_reordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def finish(
     state: Literal["answered", "abstained"] = "answered",
 ) -> Computation:
     """Return the computation with its statement as a sentence."""
-    rows = rows or RowList()
+    rows = mark_time_zones(rows or RowList())
     sentence = f"{statement[:1].upper()}{statement[1:]}"
     sentence = sentence if sentence.endswith((".", "?")) else f"{sentence}."
     answer = ComputedAnswer(
@@ -73,11 +75,32 @@ def format_time(time: str | None) -> str:
     return (time or "no date").replace("T", " ")
 
 
+def mark_time_zones(rows: RowList) -> RowList:
+    """Return the rows with the time zones of their times, if the order of the rows differs from that of local times."""
+    heads = [facts[0] for facts in rows.facts if facts]
+    if not is_reordered(heads):
+        return rows
+    marked = RowList()
+    for row, facts in zip(rows.rows, rows.facts, strict=True):
+        zone = f"UTC{facts[0].utc_offset}" if facts and facts[0].utc_offset else "no time zone"
+        remark = "; ".join(filter(None, (row.remark, zone if row.time else "")))
+        marked.add(replace(row, remark=remark), *facts)
+    return marked
+
+
+def explain_uncertain_order(facts: Sequence[ClinicalFact]) -> str:
+    """Return why the order of these facts cannot be told."""
+    offsets = {fact.utc_offset for fact in facts if fact.time}
+    return "dates are partial" if len(offsets) < 2 else "dates are partial, or times lack their time zone"
+
+
 def sort_facts(facts: Iterable[ClinicalFact]) -> list[ClinicalFact]:
     """Return the facts by time, undated ones last."""
+    facts = list(facts)
+    clock = FactClock.build(facts)
 
     def order(fact: ClinicalFact) -> tuple[object, ...]:
-        time = read_time(fact)
+        time = clock.place(fact)
         return (time is None, time or (), fact.document_id, fact.start)
 
     return sorted(facts, key=order)
@@ -85,7 +108,8 @@ def sort_facts(facts: Iterable[ClinicalFact]) -> list[ClinicalFact]:
 
 def find_extreme(facts: Sequence[ClinicalFact], *, last: bool) -> list[ClinicalFact]:
     """Return the dated facts that may be the last, or the first: no other fact is certainly later, or earlier."""
-    dated = [(fact, time) for fact in facts if (time := read_time(fact))]
+    clock = FactClock.build(facts)
+    dated = [(fact, time) for fact in facts if (time := clock.place(fact))]
     if not dated:
         return []
     latest_start = max(time[0] for _, time in dated)
@@ -95,6 +119,12 @@ def find_extreme(facts: Sequence[ClinicalFact], *, last: bool) -> list[ClinicalF
         if time[1] >= latest_start if last else time[0] <= earliest_end:
             candidates.append(fact)
     return sort_facts(candidates)
+
+
+def list_places(facts: Sequence[ClinicalFact]) -> set[TimeRange | None]:
+    """Return the different times of facts on their common clock."""
+    clock = FactClock.build(facts)
+    return set(map(clock.place, facts))
 
 
 def count_undated(facts: Iterable[ClinicalFact]) -> int:

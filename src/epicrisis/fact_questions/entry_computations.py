@@ -6,10 +6,7 @@ current if it began and nothing says that it ended; one without a sign for a lon
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.computed_values import ComputedRow, FactOperation
@@ -18,32 +15,32 @@ from epicrisis.fact_questions.computation import (
     RowList,
     abstain,
     count_entries,
+    explain_uncertain_order,
     find_extreme,
     finish,
     format_time,
     join_words,
+    list_places,
     sort_facts,
+)
+from epicrisis.fact_questions.courses import (
+    ENDED,
+    STALE_MONTHS,
+    Course,
+    denies_allergy,
+    find_later_stop,
+    is_denial,
+    is_uncertain,
+    judge_course,
+    list_courses,
 )
 from epicrisis.fact_questions.question_rules import TOPIC_KINDS, FactQuestion, Topic, select_facts
 from epicrisis.fact_questions.record import PatientFacts, is_planned_end, list_statuses, read_time
-from epicrisis.fact_questions.subjects import EntryMatch, drug_key, match_entries, normalize
+from epicrisis.fact_questions.subjects import EntryMatch, match_entries, normalize
 from epicrisis.fact_questions.time_windows import TimeWindow
 from epicrisis.fact_questions.value_computations import format_value
 from epicrisis.printable import agree
 
-STALE_MONTHS = 12
-"""Months without a sign of an entry from which a current one is marked."""
-_DAYS_A_MONTH = 30.44
-_ENDED = frozenset(
-    {"stopped", "completed", "ended", "resolved", "inactive", "remission", "abated", "discontinued", "expired"}
-)
-_UNCERTAIN = frozenset(
-    {"draft", "unconfirmed", "provisional", "differential", "preparation", "planned", "proposed", "intended", "unknown"}
-)
-_PROPOSED = frozenset({"proposal", "plan", "option"})
-"""Categories of orders that were never placed."""
-_PAUSED = frozenset({"on-hold", "suspended"})
-_NO_ALLERGY = ("no known", "no allerg", "nkda", "nka", "none")
 _NAMES: Mapping[Topic, tuple[str, str]] = {
     "medication": ("medication", "medications"),
     "problem": ("problem", "problems"),
@@ -55,28 +52,6 @@ _NAMES: Mapping[Topic, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """The facts of one source, such as a prescription: from its beginning to its end."""
-
-    facts: tuple[ClinicalFact, ...]
-
-    @property
-    def head(self) -> ClinicalFact:
-        """The entry that says what it is: the first that is no end."""
-        return next((fact for fact in self.facts if fact.event != "end"), self.facts[0])
-
-    @property
-    def end(self) -> ClinicalFact | None:
-        """The fact that it ended, or None."""
-        return next((fact for fact in reversed(self.facts) if fact.event == "end"), None)
-
-    @property
-    def last_sign(self) -> ClinicalFact:
-        """The latest dated fact, or the first fact without a date."""
-        return (find_extreme(self.facts, last=True) or list(self.facts))[-1]
-
-
 def compute_entries(plan: FactQuestion, record: PatientFacts) -> Computation:
     """Return the answer to a question about entries."""
     facts = sort_facts(select_facts(plan.topic, record))
@@ -85,23 +60,6 @@ def compute_entries(plan: FactQuestion, record: PatientFacts) -> Computation:
         return abstain(plan, f"The record has no structured {plural}; only its notes can answer")
     match = match_entries(plan.words, facts) if plan.words else EntryMatch(tuple(facts), ())
     return _COMPUTE[plan.operation](plan, record, match, facts)
-
-
-def list_courses(facts: Sequence[ClinicalFact]) -> list[Course]:
-    """Return the facts by source, in order of their first times. A fact without a source stands alone."""
-    groups: dict[str, list[ClinicalFact]] = defaultdict(list)
-    for fact in facts:
-        groups[fact.source or f"{fact.document_id}:{fact.start}"].append(fact)
-    return [Course(tuple(sort_facts(group))) for group in groups.values()]
-
-
-def _is_uncertain(fact: ClinicalFact) -> bool:
-    return not list_statuses(fact).isdisjoint(_UNCERTAIN) or fact.category in _PROPOSED
-
-
-def denies_allergy(fact: ClinicalFact) -> bool:
-    """Return whether an allergy entry says that there is none."""
-    return fact.kind == "allergy" and fact.name.lower().startswith(_NO_ALLERGY)
 
 
 def _row(fact: ClinicalFact, remark: str = "") -> ComputedRow:
@@ -142,7 +100,7 @@ def _compute_ever(
     certain: list[ClinicalFact] = []
     doubtful = list(match.doubtful)
     for fact in match.certain:
-        if _is_uncertain(fact) or (fact.kind == "allergy" and list_statuses(fact) & _ENDED):
+        if is_uncertain(fact) or (fact.kind == "allergy" and list_statuses(fact) & ENDED):
             doubtful.append(fact)
         elif not denies_allergy(fact):
             certain.append(fact)
@@ -173,7 +131,8 @@ def _compute_ever(
             f"{agree(len(denied), 'names', 'name')} it as not taken, not done, refuted or withdrawn"
         )
         return finish(plan, statement, result="no entry", rows=_list_facts(denied))
-    scope = f"The record has {_describe_span(facts)} for {_NAMES[plan.topic][1]}"
+    kind = "" if plan.topic == "entries" else f" for {_NAMES[plan.topic][1]}"
+    scope = f"The record has {_describe_span(facts)}{kind}"
     statement = (
         f"No structured entry names “{plan.subject}”{when}; this does not show that there was none. {scope}. Brand "
         "names and other words for it are not compared"
@@ -214,7 +173,7 @@ def _compute_current(
     for course in reversed(courses):
         if (time := read_time(course.head)) and time[0] > at:
             continue
-        state, remark = _judge_course(course, at, is_past=plan.window.is_restricted)
+        state, remark = judge_course(course, at, is_past=plan.window.is_restricted)
         if state == "current" and plan.words and course.head not in match.certain:
             state, remark = "uncertain", "its name may mean something else"
         if state == "given":
@@ -223,7 +182,7 @@ def _compute_current(
         if state in ("ended", "given") or key in seen:
             continue
         seen.add(key)
-        stopped = _find_later_stop(course, courses, at)
+        stopped = find_later_stop(course, courses, at)
         if stopped is not None:
             remark = "; ".join(filter(None, (remark, f"another entry says it ended, {format_time(stopped.time)}")))
             state = "uncertain"
@@ -250,7 +209,7 @@ def _state_current(
         remarks.append(f"not certain to be current, see the remarks: {doubtful}")
     stale = sum("no sign" in row.remark for row in rows.rows)
     stale_note = f" ({stale} without a sign for {STALE_MONTHS} months or more)" if stale else ""
-    denials = [row.name for row in rows.rows if plan.topic == "allergy" and row.name.lower().startswith(_NO_ALLERGY)]
+    denials = [row.name for row in rows.rows if plan.topic == "allergy" and is_denial(row.name)]
     if denials and len(denials) == len(rows.rows):
         statement = f"Structured entries say “{join_words(denials)}” as of {day}"
         return finish(plan, statement, result="; ".join(denials), rows=all_rows, remarks=remarks)
@@ -271,65 +230,6 @@ def _state_current(
     )
     statement += f"{day}{stale_note}: {'; '.join(names)}"
     return finish(plan, statement, result="; ".join(names), rows=all_rows, remarks=remarks)
-
-
-def _judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[str, str]:
-    """Return whether a course is `current` at a time, `ended`, `given` only or `uncertain`, and a remark."""
-    head, end = course.head, course.end
-    start = read_time(head)
-    if head.kind in ("procedure", "immunization"):
-        return "uncertain", "done at that time"
-    if all(fact.event == "given" or "administration" in fact.category for fact in course.facts):
-        return ("given" if head.kind == "medication" else "current"), ""
-    if end is not None:
-        return _judge_end(end, at)
-    statuses = frozenset[str]().union(*(list_statuses(fact) for fact in course.facts))
-    if statuses & _ENDED:
-        return ("uncertain", f"status {head.status}, at an unknown time") if is_past else ("ended", "")
-    if statuses & (_UNCERTAIN | _PAUSED) or _is_uncertain(head):
-        return "uncertain", f"only a {head.category}" if head.category in _PROPOSED else f"status {head.status}"
-    if start is None:
-        return ("uncertain" if is_past else "current"), "no date"
-    if start[1] > at:
-        return "uncertain", f"began at an unknown time of {format_time(head.time)}"
-    months = _months_between(course, at)
-    if head.kind == "medication" and months >= STALE_MONTHS:
-        return "current", f"no sign of it for {months} months"
-    return "current", ""
-
-
-def _judge_end(end: ClinicalFact, at: datetime) -> tuple[str, str]:
-    """Return whether a course with an end was current at a time, and a remark."""
-    time = read_time(end)
-    if time is None:
-        return "ended", ""
-    if time[0] > at:
-        return "current", ""
-    if "planned" in list_statuses(end):
-        return "uncertain", f"its planned end was {format_time(end.time)}, and no entry says that it ended"
-    if time[1] > at:
-        return "uncertain", f"ended at an unknown time of {format_time(end.time)}"
-    return "ended", ""
-
-
-def _months_between(course: Course, at: datetime) -> int:
-    time = read_time(course.last_sign)
-    return 0 if time is None else int((at - time[1]).days / _DAYS_A_MONTH)
-
-
-def _find_later_stop(course: Course, courses: Sequence[Course], at: datetime) -> ClinicalFact | None:
-    """Return a later statement of another source that the drug was stopped, or None."""
-    time = read_time(course.last_sign)
-    if course.head.kind != "medication" or time is None:
-        return None
-    for other in courses:
-        if other is course or drug_key(other.head) != drug_key(course.head) or other.head.category != "statement":
-            continue
-        end = other.end or (other.head if list_statuses(other.head) & _ENDED else None)
-        end_time = None if end is None else read_time(end)
-        if end_time is not None and time[1] < end_time[0] <= at:
-            return end
-    return None
 
 
 def _compute_list(
@@ -382,7 +282,7 @@ def _place_course(course: Course, window: TimeWindow) -> str:
         start, end = read_time(course.head), course.end
         end_time = read_time(end) if end is not None else None
         if start is not None and start[1] < window.since[0]:
-            goes_on = (end is None or is_planned_end(end)) and not list_statuses(course.head) & _ENDED
+            goes_on = (end is None or is_planned_end(end)) and not list_statuses(course.head) & ENDED
             if goes_on or (end_time is not None and end_time[0] > window.until[1]):
                 return "unclear" if goes_on else "inside"
     return "unclear" if "unclear" in places else "outside"
@@ -393,7 +293,7 @@ def _compute_end_entry(
 ) -> Computation:
     """Return the first or the last entry, or when something began."""
     is_last = plan.operation == "last"
-    events = [fact for fact in match.certain if fact.event != "end" and not _is_uncertain(fact)]
+    events = [fact for fact in match.certain if fact.event != "end" and not is_uncertain(fact)]
     inside, unclear = _place(plan, events)
     one = _NAMES[plan.topic][0]
     if unclear:
@@ -406,9 +306,10 @@ def _compute_end_entry(
     candidates = find_extreme(inside, last=is_last)
     if not candidates:
         return abstain(plan, f"The entries of “{plan.subject}” have no date", _list_facts(inside))
-    if len({read_time(fact) for fact in candidates}) > 1:
+    if len(list_places(candidates)) > 1:
         word = "last" if is_last else "first"
-        return abstain(plan, f"Which entry is the {word} cannot be told from partial dates", _list_facts(candidates))
+        reason = f"Which entry is the {word} cannot be told, because {explain_uncertain_order(candidates)}"
+        return abstain(plan, reason, _list_facts(candidates))
     times = [fact.time for fact in inside if read_time(fact) is None]
     remarks = [f"{count_entries(len(times))} without a date not counted"] if times else []
     names = join_words(list(dict.fromkeys(fact.name for fact in candidates)))
@@ -445,7 +346,7 @@ def _compute_count(
     plan: FactQuestion, record: PatientFacts, match: EntryMatch, facts: Sequence[ClinicalFact]
 ) -> Computation:
     """Return the number of entries. Several facts of one source are one entry."""
-    certain = [fact for fact in match.certain if not _is_uncertain(fact)]
+    certain = [fact for fact in match.certain if not is_uncertain(fact)]
     inside, unclear = _place(plan, certain)
     if unclear or match.doubtful:
         reason = "Some entries may lie outside the time, or name it among other words, so they are not counted"

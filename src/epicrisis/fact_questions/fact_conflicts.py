@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.dates import TimeRange, find_dates, may_overlap, time_range
-from epicrisis.fact_questions.entry_computations import denies_allergy
+from epicrisis.fact_questions.courses import denies_allergy
 from epicrisis.fact_questions.record import read_date, read_time
 from epicrisis.fact_questions.subjects import drug_key, normalize
 from epicrisis.fact_questions.value_computations import convert_number, format_value, read_number

@@ -9,11 +9,22 @@ from datetime import datetime
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind, read_facts
 from epicrisis.dates import TimeRange, time_range
+from epicrisis.fact_times import local_range
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 from epicrisis.types import Passage
 
 _WITHDRAWN = frozenset(
-    {"entered-in-error", "cancelled", "nullified", "withdrawn", "refuted", "not-done", "not-taken", "registered"}
+    {
+        "entered-in-error",
+        "cancelled",
+        "nullified",
+        "withdrawn",
+        "refuted",
+        "ruled-out",
+        "not-done",
+        "not-taken",
+        "registered",
+    }
 )
 """Statuses of entries that state nothing about the patient."""
 _CORRECTING = ("corrected", "amended")
@@ -77,8 +88,8 @@ def read_fact_record(passages: Sequence[Passage], as_of: str | None = None) -> P
 
 
 def read_time(fact: ClinicalFact) -> TimeRange | None:
-    """Return the first and the last minute at which a fact can have happened; None without a readable date."""
-    return read_date(fact.time)
+    """Return the first and the last minute of a fact in local time, as questions name times; None without a date."""
+    return local_range(fact)
 
 
 def read_date(date: str | None) -> TimeRange | None:

@@ -17,10 +17,12 @@ from epicrisis.fact_questions.computation import (
     RowList,
     abstain,
     count_undated,
+    explain_uncertain_order,
     find_extreme,
     finish,
     format_time,
     join_words,
+    list_places,
     sort_facts,
 )
 from epicrisis.fact_questions.question_rules import FactQuestion
@@ -210,9 +212,9 @@ def _compute_end(
         if not candidates:
             continue
         values = list(dict.fromkeys(map(format_value, candidates)))
-        times = {read_time(fact) for fact in candidates}
-        if len(values) > 1 and len(times) > 1:
-            reason = f"Each of {len(candidates)} values may be the {plan.operation} one, because dates are partial"
+        if len(values) > 1 and len(list_places(candidates)) > 1:
+            why = explain_uncertain_order(candidates)
+            reason = f"Each of {len(candidates)} values may be the {plan.operation} one, because {why}"
             return abstain(plan, f"{reason}; they are listed", _list_rows(candidates, None, {}), remarks)
         results.append(join_words(values))
         rows += candidates
@@ -298,7 +300,7 @@ def _explain_no_course(
         units = sorted({fact.unit or "no unit" for fact in facts})
         reason = f"no direction is stated, because these units do not convert: {', '.join(units)}"
     else:
-        reason = "no direction is stated, because a value is not an exact number or its date is not exact"
+        reason = "no direction is stated, because a value is not an exact number or its time is not exact"
     answer = replace(listing.answer, remarks=(*listing.answer.remarks, reason), result="no direction")
     return replace(listing, answer=answer)
 

@@ -76,18 +76,22 @@ def read_credentials(path: Path) -> SigningKey:
     if credentials.algorithm not in ("ES384", "RS384"):
         raise InputError(f"{path}: the algorithm must be ES384 or RS384, as SMART Backend Services require")
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from joserfc import jwk
+        from joserfc.errors import JoseError
     except ImportError as error:
         raise InputError(_INSTALL) from error
     key_path = path.parent / credentials.private_key
     text = _read_private(key_path)
     kind: Any = "EC" if credentials.algorithm == "ES384" else "RSA"
+    curve = "P-384" if kind == "EC" else None
     try:
-        if text.lstrip().startswith("{"):
-            return SigningKey(credentials, jwk.import_key(json.loads(text), kind))
-        return SigningKey(credentials, jwk.import_key(text, kind))
-    except Exception as error:
+        key = jwk.import_key(json.loads(text) if text.lstrip().startswith("{") else text, kind)
+        if not key.is_private or getattr(key, "curve_name", None) != curve:
+            raise ValueError
+    except (JoseError, UnsupportedAlgorithm, LookupError, TypeError, ValueError) as error:
         raise InputError(f"{key_path}: not a private key for {credentials.algorithm} as JWK or PEM") from error
+    return SigningKey(credentials, key)
 
 
 def _read_private(path: Path) -> str:

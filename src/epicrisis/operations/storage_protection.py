@@ -73,7 +73,7 @@ def list_open_files(folder: Path) -> list[str]:
     """Return the files and folders that other users of this machine may read, with their modes, below this folder."""
     if not HAS_OWNERS:
         return []
-    found: list[str] = []
+    accessible: list[str] = []
     for parent, _, names in os.walk(folder):
         for path in (Path(parent), *(Path(parent, name) for name in names)):
             try:
@@ -81,8 +81,8 @@ def list_open_files(folder: Path) -> list[str]:
             except OSError:
                 continue
             if not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o077:
-                found.append(f"{path} ({stat.S_IMODE(status.st_mode):04o})")
-    return found
+                accessible.append(f"{path} ({stat.S_IMODE(status.st_mode):04o})")
+    return accessible
 
 
 def _find_mount(folder: Path, system: Path) -> _Mount | None:

@@ -247,10 +247,10 @@ def _remark(answer: Answer) -> Iterable[str]:
 
 def _list_sources(answer: Answer) -> AnswerSection:
     tabled = list_computed_numbers(answer)
-    shown = tuple(citation for citation in answer.citations if citation.number not in tabled)
+    visible = tuple(citation for citation in answer.citations if citation.number not in tabled)
     if answer.strategy == EVIDENCE:
-        return AnswerSection("Sentences", list_sentences(shown))
-    citations = answer.withheld.citations if answer.withheld is not None else shown
+        return AnswerSection("Sentences", list_sentences(visible))
+    citations = answer.withheld.citations if answer.withheld is not None else visible
     heading = "Sources" if answer.withheld is None else "Sources that the model named"
     by_document: dict[str, list[Citation]] = {}
     for citation in citations:
@@ -325,8 +325,8 @@ def _describe_computed(answer: Answer) -> AnswerSection:
     lines = [*computed.remarks, describe_left_out(computed)]
     if computed.planned_by != "rules":
         lines.append(f"The question was read by {computed.planned_by}: {computed.operation} of {computed.subject}.")
-    shown = tuple(map(printable, filter(None, lines)))
-    return AnswerSection(HEADING, (), shown, printable(computed.statement), build_computed_table(answer))
+    remarks = tuple(map(printable, filter(None, lines)))
+    return AnswerSection(HEADING, (), remarks, printable(computed.statement), build_computed_table(answer))
 
 
 def _list_conflicts(answer: Answer) -> AnswerSection:

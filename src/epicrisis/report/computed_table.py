@@ -43,13 +43,13 @@ def build_computed_table(answer: Answer) -> ValueTable | None:
     has_one_name = len({row.name for row in computed.rows}) == 1 and any(
         row.number is not None for row in computed.rows
     )
-    shown: list[int] = []
+    places: list[int] = []
     for place in range(len(_COLUMNS)):
         is_filled = any(row[place] for row in cells)
         if is_filled and not (place == 1 and has_one_name):
-            shown.append(place)
-    rows = tuple(tuple(row[place] for place in shown) for row in cells)
-    columns = tuple(_COLUMNS[place] for place in shown)
+            places.append(place)
+    rows = tuple(tuple(row[place] for place in places) for row in cells)
+    columns = tuple(_COLUMNS[place] for place in places)
     series = _list_series(computed)
     if len(series) < _MIN_POINTS:
         return ValueTable(columns, rows)

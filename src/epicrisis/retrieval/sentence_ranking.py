@@ -35,6 +35,8 @@ PASSAGE_WEIGHT = 0.2
 """Weight of the passage's rank: this for a sentence of the best passage, half of it for the second, and so on."""
 MIN_WORDS = 3
 """Fewer words are a heading, unless `is_statement` says otherwise."""
+MAX_HEADING_WORDS = 5
+"""More words with a colon behind them may say something: `She was discharged on the following medications:`."""
 NEAR_DUPLICATE = 0.8
 """Shared word pairs over all word pairs of two sentences that say the same."""
 BM25_K1, BM25_B = 1.2, 0.75
@@ -61,9 +63,12 @@ def split_passages(passages: Sequence[Passage], split: SentenceSplitter) -> list
 def is_statement(text: str) -> bool:
     """Return whether a sentence says something. `BACKGROUND.` and `Statistical analysis` are headings.
 
-    Notes have short statements: two words are one with a number, a colon between them or a full stop after them.
+    Notes have short statements: two words are one with a number, a colon between them or a full stop after them. A few
+    words with a colon behind them are a heading: `HISTORY OF PRESENT ILLNESS:`.
     """
     words = _WORD.findall(text)
+    if len(words) <= MAX_HEADING_WORDS and text.rstrip().endswith(":"):
+        return False
     return len(words) >= MIN_WORDS or (len(words) == MIN_WORDS - 1 and _SHORT_STATEMENT.search(text) is not None)
 
 

@@ -169,7 +169,7 @@ class Uploads:
                 replace=received.fields.get("replace", "") in ("true", "on", "1", "yes"),
             )
             await asyncio.to_thread(self._write, upload)
-        except BaseException:
+        except BaseException:  # an upload that is cut off leaves no file of a patient
             shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:

@@ -13,12 +13,13 @@ import base64
 import binascii
 import io
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus.ccda.facts import CodedFacts, read_entries
 from epicrisis.corpus.ccda.narrative import narrative_lines
+from epicrisis.corpus.ccda.values import STAY_CLASSES, VISIT_CLASSES, read_encounter_id
 from epicrisis.corpus.embedded_files import read_embedded
 from epicrisis.corpus.hl7.values import format_identifier, identifier_system, iso_time
 from epicrisis.corpus.xml_text import BrokenXML, parse_stream
@@ -44,8 +45,6 @@ _DOCUMENT_TYPES = {
     "34109-9": "Note",
 }
 """By LOINC code, for documents without the name of their type."""
-_STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
-_VISIT_CLASSES = frozenset(("AMB", "HH", "VR", "FLD", "PRENC"))
 _DISCHARGE_SUMMARY = "18842-5"
 _ALTERNATIVE_NAMES = frozenset(("CL", "BR", "AC"))
 """Qualifiers of name parts: call me, birth, acquired; the academic titles are `AC`."""
@@ -125,13 +124,13 @@ def read_clinical_document(data: bytes) -> ClinicalDocument:
     if len(documents) > 1:
         raise ValueError(f"holds {len(documents)} documents; save each as a file of its own")
     if not documents[0].text.strip():
-        raise ValueError(describe_missing_text(documents[0]))
+        raise ValueError(describe_missing_text(documents[0].remarks))
     return documents[0]
 
 
-def describe_missing_text(document: ClinicalDocument) -> str:
-    """Return why a document has no text."""
-    reasons = "; ".join(document.remarks)
+def describe_missing_text(remarks: Iterable[str]) -> str:
+    """Return why a document with these remarks has no text."""
+    reasons = "; ".join(remarks)
     return f"holds no text that can be read ({reasons})" if reasons else "holds no text"
 
 
@@ -161,7 +160,7 @@ def _read_document(root: _Element) -> ClinicalDocument:
         version=int(version) if version.isascii() and version.isdecimal() else 0,
         replaces=replaces,
         amends=amends,
-        encounter="" if encounter is None else next(map(_encounter_id, encounter.iterchildren("id")), ""),
+        encounter="" if encounter is None else next(map(read_encounter_id, encounter.iterchildren("id")), ""),
         admitted=admitted,
         discharged=discharged,
         is_stay=encounter is not None and _is_stay(root, encounter, admitted, discharged),
@@ -236,9 +235,9 @@ def _is_stay(root: _Element, encounter: _Element, admitted: str, discharged: str
     classes: set[str] = set()
     if code is not None:
         classes.update((element.get("code") or "").upper() for element in (code, *code.iterchildren("translation")))
-    if not classes.isdisjoint(_STAY_CLASSES):
+    if not classes.isdisjoint(STAY_CLASSES):
         return True
-    if not classes.isdisjoint(_VISIT_CLASSES):
+    if not classes.isdisjoint(VISIT_CLASSES):
         return False
     if _attribute(root.find("code"), "code") == _DISCHARGE_SUMMARY:
         return True
@@ -252,10 +251,6 @@ def _read_period(period: _Element | None) -> tuple[str, str]:
     if period.get("value"):
         return iso_time(period.get("value") or ""), iso_time(period.get("value") or "")
     return iso_time(_attribute(period.find("low"), "value")), iso_time(_attribute(period.find("high"), "value"))
-
-
-def _encounter_id(element: _Element) -> str:
-    return (element.get("extension") or element.get("root") or "").strip()
 
 
 def _join_id(element: _Element | None) -> str:

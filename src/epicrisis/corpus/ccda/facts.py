@@ -1,4 +1,4 @@
-"""Structured facts of the coded entries of a C-CDA document: medications, problems, allergies, results and others.
+"""Structured facts of the coded entries of a C-CDA document: medications, problems, results, stays and others.
 
     facts = read_entries(root)    # in the child process of `sandbox`
 
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.ccda.values import (
+    ENCOUNTER_CLASSES,
     Narrative,
     read_attribute,
     read_concept,
+    read_encounter_id,
     read_interpretation,
     read_period,
     read_quantity,
@@ -26,7 +28,7 @@ from epicrisis.corpus.ccda.values import (
     read_value,
 )
 from epicrisis.corpus.facts.documents import FactEntry
-from epicrisis.corpus.facts.times import reported_since
+from epicrisis.corpus.facts.times import reported_since, split_offset
 from epicrisis.corpus.hl7.values import format_identifier, iso_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
@@ -37,6 +39,8 @@ _OVER = {"aborted": "stopped", "completed": "completed"}
 _PAST = ("resolved", "inactive", "remission")
 _NULLIFIED = "nullified"
 _STATUS_CODE, _SEVERITY_CODE, _COMMENT_CODE = "33999-4", "SEV", "48767-8"
+_DIRECTIONS_CODE = "76662-6"
+"""The code of a medication's directions as free text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ def read_entries(root: _Element) -> CodedFacts:
             for statement in _list_statements(entry, tags):
                 if problem := _refuse(statement):
                     problems[problem] += 1
-                elif facts := read(statement, context):
+                elif facts := _place_in_encounter(statement, read(statement, context)):
                     rows.append(_name_source(statement, facts, document_id, sources))
                 else:
                     problems["C-CDA entry without a name or value"] += 1
@@ -125,6 +129,15 @@ def _refuse(statement: _Element) -> str:
     return ""
 
 
+def _place_in_encounter(statement: _Element, entries: list[FactEntry]) -> list[FactEntry]:
+    """Return the facts with the encounter that the entry, or the act or organizer around it, refers to."""
+    for element in (statement, *statement.iterancestors("act", "organizer")):
+        for number in element.iterfind("entryRelationship[@inversionInd='true']/encounter/id"):
+            if encounter := read_encounter_id(number):
+                return [replace(entry, fact=replace(entry.fact, encounter=encounter)) for entry in entries]
+    return entries
+
+
 def _name_source(
     statement: _Element, entries: list[FactEntry], document_id: str, sources: Counter[str]
 ) -> tuple[FactEntry, ...]:
@@ -132,7 +145,7 @@ def _name_source(
     fact = entries[0].fact
     parts = [_join_id(statement.find("id")) or document_id, next(iter(fact.codes), fact.name)]
     if fact.kind in ("laboratory", "vital-sign"):
-        parts.append(fact.time or "")
+        parts.append(split_offset(fact.time or "")[0])
     source = "ccda:" + ":".join(filter(None, parts))
     sources[source] += 1
     if sources[source] > 1:
@@ -244,7 +257,8 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
     start, end = read_period(statement)
     dose = read_quantity(statement.find("doseQuantity"))
     route = read_concept(statement.find("routeCode"), context.narrative)[0]
-    words = " ".join(filter(None, (f"{dose.text} {dose.unit}".strip(), route, _schedule(statement))))
+    words = _directions(statement, context)
+    words = words or " ".join(filter(None, (f"{dose.text} {dose.unit}".strip(), route, _schedule(statement))))
     status = read_attribute(statement.find("statusCode"), "code")
     is_negated = statement.get("negationInd") == "true"
     is_planned = bool(end) and end[:10] > context.document_day
@@ -335,6 +349,41 @@ def _schedule(statement: _Element) -> str:
     return ""
 
 
+def _directions(statement: _Element, context: _Context) -> str:
+    """Return the directions of a medication as the source words them: `10 mg by mouth once daily`."""
+    for inner in statement.iterfind("entryRelationship/substanceAdministration"):
+        if read_attribute(inner.find("code"), "code") == _DIRECTIONS_CODE:
+            return read_text(inner.find("text"), context.narrative)
+    return ""
+
+
+def _read_encounter(statement: _Element, context: _Context) -> list[FactEntry]:
+    """Return the beginning of a stay and its end, or a visit."""
+    name, codes = read_concept(statement.find("code"), context.narrative)
+    classes: list[str] = []
+    for code in (*statement.iterfind("code"), *statement.iterfind("code/translation")):
+        classes.append(ENCOUNTER_CLASSES.get(read_attribute(code, "code").upper(), ""))
+    start, end = read_period(statement)
+    if not name and not start:
+        return []
+    is_open = read_attribute(statement.find("statusCode"), "code") == "active"
+    fact = ClinicalFact(
+        "encounter",
+        name or "encounter",
+        0,
+        0,
+        event="start" if start and (end or is_open) else "state",
+        time=start or end or None,
+        codes=codes,
+        category=next(filter(None, classes), ""),
+        encounter=read_encounter_id(statement.find("id")),
+    )
+    entries = [FactEntry(fact, remark=_read_comment(statement, context))]
+    if start and end:
+        entries.append(FactEntry(replace(fact, event="end", time=end)))
+    return entries
+
+
 def _inner_value(statement: _Element, code: str, context: _Context) -> str:
     """Return the value of the observation with this code within an entry."""
     for inner in statement.iterfind("entryRelationship/observation"):
@@ -369,5 +418,6 @@ _SECTIONS: Mapping[str, tuple[FactKind, tuple[str, ...], _Read]] = {
     "8716-3": ("vital-sign", ("observation",), _read_result),
     "47519-4": ("procedure", ("procedure", "observation", "act"), _read_procedure),
     "11369-6": ("immunization", _DRUG, _read_immunization),
+    "46240-8": ("encounter", ("encounter",), _read_encounter),
 }
 """What the entries of a section are: kind, elements that state them, and their reader, by LOINC code."""

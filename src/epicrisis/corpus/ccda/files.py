@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 from epicrisis.corpus import reader_base, sandbox
 from epicrisis.corpus.ccda.documents import ClinicalDocument, describe_missing_text
+from epicrisis.corpus.ccda.fact_records import add_facts
 from epicrisis.corpus.ccda.facts import CodedFacts
-from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
+from epicrisis.corpus.facts.documents import FactSpool
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.superseded import DocumentKey, find_replaced
@@ -92,7 +93,7 @@ def _resolve_patient(document: ClinicalDocument, numbers: PatientNumbers) -> str
     if not document.patients:
         raise ValueError("names no patient, and every note needs one; export it with its recordTarget")
     if not document.text.strip() and not document.is_withdrawn:
-        raise ValueError(describe_missing_text(document))
+        raise ValueError(describe_missing_text(document.remarks))
     person = document.patients[0]
     return numbers.resolve(person.numbers, person.born)
 
@@ -139,36 +140,14 @@ def _read_notes(
             is_superseded = (patient, document.id) in superseded
             notes.append(_build_note(document, patient, _describe_place(number, len(documents)), is_superseded))
             is_left_out = document.is_withdrawn or (is_superseded and not cleaning.keep_superseded)
-            _add_facts(document, patient, spool, is_left_out=is_left_out)
+            spool.add_name(patient, next(iter(document.patients[0].names), ""))
+            add_facts(document, patient, spool, is_left_out=is_left_out)
             cleaning.removal_log.fact_problems.update(document.coded.problems)
     # The documents of one file are too few for recurring texts.
     yield from build_items(path, name, partial(iter, notes), cleaning)
     for document, patient in zip(documents, patients, strict=True):
         for remark in document.remarks if patient else ():
             yield reader_base.FileRemark(name, "part", f"of C-CDA documents: {remark}")
-
-
-def _add_facts(document: ClinicalDocument, patient: str, spool: FactSpool, *, is_left_out: bool) -> None:
-    """Store the facts of a document. Those of a withdrawn or superseded one hold only if another document has them."""
-    spool.add_name(patient, next(iter(document.patients[0].names), ""))
-    if document.encounter:
-        stay = Stay(document.admitted, document.discharged, is_visit=not document.is_stay)
-        spool.add_stay(document.encounter, stay, patient)
-    # The earliest version of all.
-    version = "0" if is_left_out else document.time or "1"
-    for row in document.coded.entries:
-        entries = tuple(_place_in_stay(entry, document) for entry in row)
-        source = entries[0].fact.source
-        spool.add(FactRecord(patient, source, entries, version, is_left_out, is_separate=True))
-
-
-def _place_in_stay(entry: FactEntry, document: ClinicalDocument) -> FactEntry:
-    """Return the fact as one of the document's encounter if it happened in it. Documents also list earlier facts."""
-    day = (entry.fact.time or "")[:10]
-    first, last = document.admitted[:10], document.discharged[:10]
-    if document.encounter and first and last and first <= day <= last:
-        return replace(entry, fact=replace(entry.fact, encounter=document.encounter))
-    return entry
 
 
 def _build_note(document: ClinicalDocument, patient: str, where: str, is_superseded: bool) -> ClinicalNote:

@@ -41,7 +41,7 @@ class _LineWriter:
         self._pieces: list[str] = []
 
     def end_line(self) -> None:
-        """End the current line, which is written if it has text."""
+        """Finish the current line. Empty lines are dropped."""
         if line := " ".join("".join(self._pieces).split()):
             self.lines.append(line)
         self._pieces.clear()

@@ -6,14 +6,31 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.corpus.ccda.narrative import narrative_lines
+from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, name_code, parse_value
 from epicrisis.corpus.hl7.values import iso_time
-from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.ucum import to_ucum
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
+STAY_CLASSES: Mapping[str, str] = {
+    "IMP": "inpatient encounter",
+    "ACUTE": "inpatient acute",
+    "NONAC": "inpatient non-acute",
+    "OBSENC": "observation encounter",
+    "SS": "short stay",
+    "EMER": "emergency",
+}
+VISIT_CLASSES: Mapping[str, str] = {
+    "AMB": "ambulatory",
+    "HH": "home health",
+    "VR": "virtual",
+    "FLD": "field",
+    "PRENC": "visit before a stay",
+}
+ENCOUNTER_CLASSES: Mapping[str, str] = {**STAY_CLASSES, **VISIT_CLASSES}
+"""HL7's classes of encounters with their words."""
 TYPE = "{http://www.w3.org/2001/XMLSchema-instance}type"
 Narrative: TypeAlias = Mapping[str, "_Element"]
 """The elements of a section's narrative by their ID."""
@@ -24,6 +41,11 @@ def read_attribute(element: _Element | None, name: str = "value") -> str:
     if element is None or element.get("nullFlavor"):
         return ""
     return " ".join((element.get(name) or "").split())
+
+
+def read_encounter_id(element: _Element | None) -> str:
+    """Return the id of an encounter: the extension of its `id`, or its root."""
+    return read_attribute(element, "extension") or read_attribute(element, "root")
 
 
 def read_text(element: _Element | None, narrative: Narrative) -> str:
@@ -118,9 +140,8 @@ def read_interpretation(observation: _Element) -> str:
 
 
 def read_time(element: _Element | None) -> str:
-    """Return a time as a partial ISO date, or an empty string."""
-    parsed = parse_note_time(iso_time(read_attribute(element)))
-    return parsed[0] if parsed else ""
+    """Return a time as a partial ISO date with its offset from UTC, or an empty string."""
+    return read_fact_time(iso_time(read_attribute(element)))
 
 
 def read_period(entry: _Element) -> tuple[str, str]:

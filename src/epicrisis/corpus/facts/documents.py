@@ -24,6 +24,7 @@ from typing import Any
 
 from epicrisis.clinical_facts import FACTS, ClinicalFact, write_facts
 from epicrisis.corpus.facts.lines import group_label, write_line
+from epicrisis.corpus.facts.times import split_offset
 from epicrisis.corpus.note_documents import SOURCE
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument
@@ -34,7 +35,7 @@ from epicrisis.ucum import to_ucum
 
 _FIELDS = tuple(field.name for field in fields(ClinicalFact))
 _FACT_VALUES = attrgetter(*_FIELDS)
-_CODES = _FIELDS.index("codes")
+_CODES, _TIME, _OFFSET = map(_FIELDS.index, ("codes", "time", "utc_offset"))
 _PREFIX = "epicrisis-facts-"
 _BATCH = 5_000
 """Rows written together."""
@@ -52,9 +53,10 @@ CREATE TABLE name(patient TEXT PRIMARY KEY, name TEXT) WITHOUT ROWID;
 
 @dataclass(frozen=True, slots=True)
 class FactEntry:
-    """A fact whose offsets are not known yet, and what its line says beyond the fact."""
+    """A fact whose place in a text is not known yet, and what its line says beyond the fact."""
 
     fact: ClinicalFact
+    """Its time may have its offset from UTC at the end (see `times.read_fact_time`), which becomes `utc_offset`."""
     since: str = ""
     """When the record had it, a partial ISO date: the day of its document. Empty: the fact's own time."""
     written_unit: str = ""
@@ -300,4 +302,6 @@ def _pack(entry: FactEntry) -> list[Any]:
 def _unpack(values: list[Any]) -> FactEntry:
     row, *texts = values
     row[_CODES] = tuple(row[_CODES])
+    if row[_TIME] and not row[_OFFSET]:
+        row[_TIME], row[_OFFSET] = split_offset(row[_TIME])
     return FactEntry(ClinicalFact(*row), *texts)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from epicrisis.clinical_facts import Comparator
 from epicrisis.corpus.csv_rows import CsvLayout, read_header, read_rows
-from epicrisis.corpus.note_times import parse_note_time
+from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.reader_base import Skipped, path_error, skip
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
@@ -56,7 +56,7 @@ _BOUND = re.compile(r"(<=?|>=?)\s*(\d{1,12}(?:\.\d{1,9})?)", re.ASCII)
 _SUFFIX = ".parquet"
 _MISSING = frozenset(("", "null", "\\n", "nan", "na", "none", "nat", "<na>"))
 _LONGEST_MISSING = max(map(len, _MISSING))
-_parse_time = lru_cache(maxsize=65536)(parse_note_time)
+_read_time = lru_cache(maxsize=65536)(read_fact_time)
 """Results of one specimen have one time."""
 TableName: TypeAlias = tuple[str, str]
 """The format and the name of a table: `("omop", "measurement")`."""
@@ -87,12 +87,12 @@ class TableRow:
         return value[:-2] if value.endswith(".0") and value[:-2].isdecimal() else value
 
     def time(self, *names: str) -> tuple[str, str]:
-        """Return the first readable time, a partial ISO date, and, if there is none, a time as written."""
+        """Return the first readable time, with its offset from UTC, and, if there is none, a time as written."""
         written = ""
         for name in names:
             value = self.text(name)
-            if value and (parsed := _parse_time(value)):
-                return parsed[0], ""
+            if value and (time := _read_time(value)):
+                return time, ""
             written = written or value
         return "", written
 

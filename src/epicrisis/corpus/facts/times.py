@@ -1,13 +1,29 @@
-"""When a record had a result."""
+"""Times of facts, with their offsets from UTC, and when a record had a result."""
 
 from __future__ import annotations
 
 from datetime import date
 
+from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.dates import first_day
 
 REPORT_DAYS = 90
 """A result is reported within this many days. A later time is that of a transfer between systems."""
+_CLOCK = len("2150-03-04T10:30")
+
+
+def read_fact_time(time: str) -> str:
+    """Return a time as a partial ISO date with its offset: `2150-03-04T10:30+01:00`; empty if it cannot be read."""
+    parsed = parse_note_time(time)
+    if parsed is None:
+        return ""
+    local, offset = parsed
+    return f"{local}{offset[:3]}:{offset[-2:]}" if offset and len(local) == _CLOCK else local
+
+
+def split_offset(time: str) -> tuple[str, str]:
+    """Return the local time and the offset of a time of `read_fact_time`; no offset if it has none."""
+    return time[:_CLOCK], time[_CLOCK:]
 
 
 def reported_since(time: str, reported: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.ccda.documents import DocumentPatient
+from epicrisis.corpus.ccda.documents import DocumentPatient, describe_missing_text
 from epicrisis.corpus.embedded_files import EmbeddedText, detect_embedded, read_embedded
 from epicrisis.corpus.fhir.export_index import ExportIndex
 from epicrisis.corpus.fhir.references import FhirReferences, find_contained, find_patient, find_server, split_address
@@ -56,6 +56,8 @@ class AttachmentTexts:
     text: str
     headings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    clinical: tuple[bytes, ...] = ()
+    """Digests of the C-CDA documents among the attachments, see `ExportIndex.read_text`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,14 @@ class AttachmentReader:
         """
         texts: list[tuple[str, EmbeddedText]] = []
         reasons: list[str] = []
+        clinical: list[bytes] = []
         for attachment in attachments:
             try:
                 data, content_type = self._load(resource, attachment, patient)
-                texts.append((detect_embedded(data, content_type), self._read(data, content_type, patient)))
+                format = detect_embedded(data, content_type)
+                if format == "ccda":
+                    clinical.append(self._store_clinical_document(data, patient))
+                texts.append((format, self._read(data, content_type, patient)))
             except ValueError as error:
                 reasons.append(str(error))
         if not texts:
@@ -101,7 +107,7 @@ class AttachmentReader:
             if text is not best and not words.issuperset(_WORD.findall(text.text.lower())):
                 remarks.append(f"1 attachment ({format}) not read, which has words that the one read does not have")
         remarks += [f"1 attachment not read beside one that was read: {reason}" for reason in dict.fromkeys(reasons)]
-        return AttachmentTexts(best.text, best.headings, tuple(remarks))
+        return AttachmentTexts(best.text, best.headings, tuple(remarks), tuple(clinical))
 
     def _load(self, resource: Resource, attachment: Resource, patient: str) -> tuple[bytes, str]:
         """Return the data of an attachment and its declared type. Raises ValueError with the reason."""
@@ -162,16 +168,34 @@ class AttachmentReader:
             if "\0" in text.text:
                 raise ValueError("its text has NUL characters: it is no text")
             return text
-        digest = hashlib.sha256(f"{patient}\0{content_type}\0".encode() + data).digest()
-        stored = self.index.read_text(digest)
-        if stored is None:
-            if detect_embedded(data, content_type) == "ccda":
-                identity = self.references.people.get(patient, PatientIdentity(patient))
-                _check_clinical_document(data, identity)
-            text = sandbox.read_embedded(data, content_type)
-            self.index.add_text(digest, asdict(text))
-            return text
+        if detect_embedded(data, content_type) == "ccda":
+            stored = self.index.read_text(self._store_clinical_document(data, patient)) or {}
+            if not stored["text"].strip():
+                raise ValueError(describe_missing_text(stored["remarks"]))
+        else:
+            digest = hashlib.sha256(content_type.encode() + b"\0" + data).digest()
+            stored = self.index.read_text(digest) or {}
+            if not stored:
+                text = sandbox.read_embedded(data, content_type)
+                self.index.add_text(digest, asdict(text))
+                return text
         return EmbeddedText(stored["text"], tuple(stored["headings"]), tuple(stored["remarks"]))
+
+    def _store_clinical_document(self, data: bytes, patient: str) -> bytes:
+        """Store the C-CDA document of a file in the index and return its digest.
+
+        Raises ValueError if there is not one, or if its header shows that it is another patient's.
+        """
+        digest = hashlib.sha256(f"ccda\0{patient}\0".encode() + data).digest()
+        if self.index.read_text(digest) is None:
+            documents = sandbox.read_embedded_clinical_documents(data)
+            identity = self.references.people.get(patient, PatientIdentity(patient))
+            if any(_is_other(person, identity) for document in documents for person in document.patients):
+                raise ValueError("its C-CDA document is another patient's, as its header says; export it again")
+            if len(documents) > 1:
+                raise ValueError(f"holds {len(documents)} documents; save each as a file of its own")
+            self.index.add_text(digest, asdict(documents[0]))
+        return digest
 
 
 def find_file(url: str, folder: Path) -> Path | None:
@@ -209,13 +233,6 @@ def decode_data(data: str, content_type: str) -> bytes:
     if not decoded:
         raise ValueError("its data is empty; export it again")
     return decoded
-
-
-def _check_clinical_document(data: bytes, identity: PatientIdentity) -> None:
-    """Raise ValueError if the header of a C-CDA document shows that it is another patient's."""
-    for document in sandbox.read_embedded_clinical_documents(data):
-        if any(_is_other(patient, identity) for patient in document.patients):
-            raise ValueError("its C-CDA document is another patient's, as its header says; export it again")
 
 
 def _is_other(patient: DocumentPatient, identity: PatientIdentity) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from epicrisis.corpus.fhir.references import (
     find_relations,
     name_note,
 )
-from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, concept_text, list_objects
+from epicrisis.corpus.fhir.resources import STRUCTURE_ERRORS, WITHDRAWN, Resource, as_list, concept_text, list_objects
 from epicrisis.corpus.note_documents import ClinicalNote
 from epicrisis.corpus.reader_base import FileRemark
 
@@ -39,6 +40,9 @@ class NoteContext:
     name: str
     references: FhirReferences
     attachments: AttachmentReader
+    stores_facts: bool = False
+    """Whether the C-CDA documents of the notes are recorded in the index, for their facts."""
+    keep_superseded: bool = False
 
 
 def is_withdrawn(resource: Resource) -> bool:
@@ -70,9 +74,16 @@ def build_note(resource: Resource, where: str, context: NoteContext) -> Iterator
         yield FileRemark(context.name, str(resource.get("resourceType")), _OTHER_ENCOUNTER)
     status, doc_status = str(resource.get("status") or ""), str(resource.get("docStatus") or "")
     withdrawn = is_withdrawn(resource)
-    text = AttachmentTexts("(withdrawn)") if withdrawn else _read_text(resource, patient, context)
+    text = _read_withdrawn(resource, patient, context) if withdrawn else _read_text(resource, patient, context)
     note_id = name_note(resource)
     relations = list(find_relations(resource, references))
+    is_superseded = bool({status, doc_status}.intersection(_SUPERSEDED)) or (patient, note_id) in references.superseded
+    is_left_out = withdrawn or (is_superseded and not context.keep_superseded)
+    for digest in text.clinical if context.stores_facts else ():
+        times = stay.encounter, stay.admitted, stay.discharged
+        context.attachments.index.add_clinical_document(
+            note_id or where, patient, digest, times, is_left_out=is_left_out
+        )
     yield ClinicalNote(
         where=where,
         patient=patient,
@@ -96,11 +107,17 @@ def build_note(resource: Resource, where: str, context: NoteContext) -> Iterator
             "amends": [f"note:{target}" for code, target in relations if code in _RELATION_REMARKS],
         },
         is_error=withdrawn,
-        is_superseded={status, doc_status}.intersection(_SUPERSEDED) != set()
-        or (patient, note_id) in references.superseded,
+        is_superseded=is_superseded,
     )
     for remark in text.remarks:
         yield _build_remark(context.name, remark)
+
+
+def _read_withdrawn(resource: Resource, patient: str, context: NoteContext) -> AttachmentTexts:
+    """Return a withdrawn document without its text; the facts of its C-CDA documents are withdrawn by their sources."""
+    with suppress(ValueError, *STRUCTURE_ERRORS):
+        return AttachmentTexts("(withdrawn)", clinical=_read_text(resource, patient, context).clinical)
+    return AttachmentTexts("(withdrawn)")
 
 
 def _build_remark(name: str, remark: str) -> FileRemark:
@@ -149,16 +166,18 @@ def _read_text(resource: Resource, patient: str, context: NoteContext) -> Attach
         return narratives.read_composition(resource, patient, context.references)
     lines = list(narratives.list_lines(resource))
     remarks: list[str] = []
+    clinical: list[bytes] = []
     for attachment in narratives.list_attachments(resource):
         try:
             text = context.attachments.read_best(resource, [attachment], patient)
             lines.append(text.text)
             remarks += text.remarks
+            clinical += text.clinical
         except ValueError as error:
             remarks.append(f"1 attachment not read: {error}")
     if not lines and (narrative := narratives.find_narrative(resource)):
         lines = [sandbox.page_text(narrative.encode())]
-    return AttachmentTexts("\n".join(lines), remarks=tuple(remarks))
+    return AttachmentTexts("\n".join(lines), remarks=tuple(remarks), clinical=tuple(clinical))
 
 
 def _read_report(resource: Resource, patient: str, context: NoteContext) -> AttachmentTexts:
@@ -181,7 +200,7 @@ def _read_report(resource: Resource, patient: str, context: NoteContext) -> Atta
     if fault and not texts:
         raise ValueError(fault)
     remarks = [*form.remarks, *([f"1 attachment not read beside a conclusion: {fault}"] if fault else [])]
-    return AttachmentTexts("\n\n".join(texts), form.headings, tuple(remarks))
+    return AttachmentTexts("\n\n".join(texts), form.headings, tuple(remarks), form.clinical)
 
 
 def _unwrap(code: Any) -> Mapping[str, Any]:

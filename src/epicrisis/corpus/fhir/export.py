@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus import reader_base
-from epicrisis.corpus.facts.documents import FactSpool, Stay
+from epicrisis.corpus.facts.documents import FactRecord, FactSpool, Stay
+from epicrisis.corpus.fhir.attached_facts import add_attached_facts, record_stated
 from epicrisis.corpus.fhir.attachments import AttachmentReader, ExportFile, find_file, list_attachments
 from epicrisis.corpus.fhir.documents import NoteContext, build_note, has_text, is_withdrawn
 from epicrisis.corpus.fhir.export_index import ExportIndex
@@ -138,13 +139,14 @@ def _read_export(
             yield reader_base.DeletedDocument(f"note:{note_id}", patient=patient)
     fingerprints: list[reader_base.ReaderItem] = []
     for file in recorded:
-        notes = build_items(file.path, file.name, partial(_read_notes, file), cleaning) if file.has_notes else ()
+        read_notes = partial(_read_notes, file, keep_superseded=cleaning.keep_superseded)
+        notes = build_items(file.path, file.name, read_notes, cleaning) if file.has_notes else ()
         for item in reader_base.append_fingerprint(file.path, notes):
             if isinstance(item, reader_base.FileFingerprint):
                 fingerprints.append(item)
             else:
                 yield item
-    yield from _read_fact_documents(recorded, cleaning.removal_log)
+    yield from _read_fact_documents(recorded, index, cleaning.removal_log)
     yield from fingerprints
 
 
@@ -280,8 +282,12 @@ def _is_readable(file: _RecordedFile, resource: Resource) -> bool:
     return False
 
 
-def _read_notes(file: _RecordedFile) -> Iterator[ClinicalNote | reader_base.Skipped | reader_base.FileRemark]:
-    context = NoteContext(file.name, file.references, file.attachments)
+def _read_notes(
+    file: _RecordedFile, *, keep_superseded: bool
+) -> Iterator[ClinicalNote | reader_base.Skipped | reader_base.FileRemark]:
+    context = NoteContext(
+        file.name, file.references, file.attachments, stores_facts=True, keep_superseded=keep_superseded
+    )
     for entry in read_entries(file.path):
         resource = entry.resource
         if isinstance(resource, reader_base.Skipped):
@@ -307,7 +313,7 @@ def _read_version(
 
 
 def _read_fact_documents(
-    files: Sequence[_RecordedFile], log: RemovalLog
+    files: Sequence[_RecordedFile], index: ExportIndex, log: RemovalLog
 ) -> Iterator[Document | reader_base.DeletedDocument | reader_base.Skipped]:
     """Yield what cannot be read of the structured facts of all files, then their documents."""
     with FactSpool() as spool:
@@ -321,19 +327,22 @@ def _read_fact_documents(
                 if isinstance(resource, reader_base.Skipped) or resource.get("resourceType") not in FACT_TYPES:
                     continue
                 try:
-                    _add_facts(resource, file.references, spool, log)
+                    if record := _build_record(resource, file.references, log):
+                        spool.add(record)
+                        record_stated(record, index)
                 except (ValueError, *STRUCTURE_ERRORS) as error:
                     reason = str(error) if isinstance(error, ValueError) else BAD_STRUCTURE
                     yield reader_base.skip(file.path, where, reason)
+        add_attached_facts(index, spool, log)
         yield from spool.documents(log)
 
 
-def _add_facts(resource: Resource, references: FhirReferences, spool: FactSpool, log: RemovalLog) -> None:
-    """Store the facts of a resource. Raises ValueError if it cannot be read."""
+def _build_record(resource: Resource, references: FhirReferences, log: RemovalLog) -> FactRecord | None:
+    """Return the facts of a resource, or None if it has none. Raises ValueError if it cannot be read."""
     kind = str(resource["resourceType"])
     if kind == "Encounter" and not resource.get("subject"):
         log.fact_problems["Encounter without a patient"] += 1
-        return
+        return None
     patient, encounter = find_patient(resource, references), find_encounter(resource, references)
     if references.encounter_patients.get(encounter, patient) != patient:
         encounter = ""
@@ -343,5 +352,4 @@ def _add_facts(resource: Resource, references: FhirReferences, spool: FactSpool,
     )
     if record is None:
         log.fact_problems["panel without a value of its own"] += 1
-    else:
-        spool.add(record)
+    return record

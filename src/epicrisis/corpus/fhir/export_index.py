@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,12 @@ CREATE TABLE binary(id TEXT, digest BLOB, file INTEGER, start INTEGER, size INTE
 CREATE TABLE owner(key TEXT, patient TEXT, PRIMARY KEY(key, patient)) WITHOUT ROWID;
 CREATE TABLE claim(key TEXT, file INTEGER, subject TEXT);
 CREATE TABLE version(name TEXT PRIMARY KEY, updated TEXT) WITHOUT ROWID;
+CREATE TABLE clinical(
+    note TEXT, patient TEXT, digest BLOB, stay TEXT, is_left_out INTEGER, PRIMARY KEY(patient, note, digest)
+) WITHOUT ROWID;
+CREATE TABLE stated(
+    patient TEXT, kind TEXT, first INTEGER, last INTEGER, PRIMARY KEY(patient, kind, first, last)
+) WITHOUT ROWID;
 CREATE TABLE text(digest BLOB PRIMARY KEY, start INTEGER, size INTEGER) WITHOUT ROWID;
 """
 
@@ -119,6 +125,37 @@ class ExportIndex:
         """Return what `add_text` got, or None."""
         row = self._database.execute("SELECT start, size FROM text WHERE digest = ?", (digest,)).fetchone()
         return None if row is None else self._read(*row)
+
+    def add_clinical_document(
+        self, note: str, patient: str, digest: bytes, stay: Sequence[str], *, is_left_out: bool
+    ) -> None:
+        """Record that a note has a C-CDA document, which `read_text` returns for this digest.
+
+        `stay` is that of the note: encounter, admission and discharge.
+        """
+        values = (note, patient, digest, json.dumps(stay), is_left_out)
+        self._database.execute("INSERT OR REPLACE INTO clinical VALUES (?, ?, ?, ?, ?)", values)
+
+    def has_clinical_documents(self, patient: str) -> bool:
+        """Return whether a note of the patient has a C-CDA document."""
+        query = "SELECT 1 FROM clinical WHERE patient = ? LIMIT 1"
+        return self._database.execute(query, (patient,)).fetchone() is not None
+
+    def list_clinical_documents(self) -> Iterator[tuple[str, Mapping[str, Any], Sequence[str], bool]]:
+        """Yield patient, document, stay, and whether it is left out, for the C-CDA document of each note."""
+        query = "SELECT patient, digest, stay, is_left_out FROM clinical ORDER BY patient, note, digest"
+        for patient, digest, stay, is_left_out in self._database.execute(query):
+            if (document := self.read_text(digest)) is not None:
+                yield patient, document, json.loads(stay), bool(is_left_out)
+
+    def add_stated(self, patient: str, kind: str, first: int, last: int) -> None:
+        """Record that a resource states a fact of this kind, of a day between these."""
+        self._database.execute("INSERT OR IGNORE INTO stated VALUES (?, ?, ?, ?)", (patient, kind, first, last))
+
+    def find_stated(self, patient: str, kind: str, first: int, last: int) -> bool:
+        """Return whether a resource states a fact of this kind for the patient, of a day between these."""
+        query = "SELECT 1 FROM stated WHERE patient = ? AND kind = ? AND first <= ? AND last >= ? LIMIT 1"
+        return self._database.execute(query, (patient, kind, last, first)).fetchone() is not None
 
     def _append(self, value: Mapping[str, Any]) -> tuple[int, int]:
         data = json.dumps(value).encode()

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from epicrisis.clinical_facts import Comparator
+from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue
 from epicrisis.corpus.fhir.resources import as_list, concept_text
-from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.ucum import to_ucum
 
 _SYSTEMS = {
@@ -73,10 +73,10 @@ def read_interpretation(values: Any) -> str:
 
 
 def read_time(*values: Any) -> str:
-    """Return the first time that can be read as a partial ISO date, or an empty string."""
+    """Return the first time that can be read, a partial ISO date with its offset from UTC, or an empty string."""
     for value in values:
-        if isinstance(value, str) and (parsed := parse_note_time(value)):
-            return parsed[0]
+        if isinstance(value, str) and (time := read_fact_time(value)):
+            return time
     return ""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord
-from epicrisis.corpus.facts.times import reported_since
+from epicrisis.corpus.facts.times import read_fact_time, reported_since, split_offset
 from epicrisis.corpus.facts.values import INTERPRETATIONS, FactValue, name_code
 from epicrisis.corpus.hl7.messages import Hl7Segment
 from epicrisis.corpus.hl7.notes import (
@@ -25,7 +25,6 @@ from epicrisis.corpus.hl7.notes import (
     result_status,
 )
 from epicrisis.corpus.hl7.values import iso_time
-from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 _LABORATORY = frozenset("LAB CH HM MB SR BLB CG IMM TX VR CP SP OSL GE MCB MYC PHR".split())  # noqa: SIM905
@@ -58,7 +57,7 @@ def build_fact_records(group: Hl7Group, header: Hl7Segment, patient: str, encoun
             f"Comment ({panel})" if panel else "Comment",
             0,
             0,
-            time=_first_time(*_order_times(group), sent) or None,
+            time=_first_time(sent, *_order_times(group), sent) or None,
             value=_join_words(comment),
             category=category,
             encounter=encounter,
@@ -82,7 +81,7 @@ def _build_result(
     codes = _read_codes(result)
     kind, category = _find_kind(group, codes, result.text(7))
     written_times = (iso_time(result.text(14)), *_order_times(group), sent)
-    time = _first_time(*written_times)
+    time = _first_time(sent, *written_times)
     fact = ClinicalFact(
         kind,
         _result_name(group, result, codes),
@@ -103,7 +102,7 @@ def _build_result(
     )
     panel = _order_name(group)
     remarks = [f"Order: {panel}." if panel and panel.lower() != fact.name.lower() else "", *map(_join_words, comments)]
-    reported = _first_time(_order_times(group)[1])
+    reported = _first_time(sent, _order_times(group)[1])
     written_time = "" if time else next(filter(None, written_times), "")
     return FactEntry(
         fact, reported_since(time, reported), value.written_unit, " ".join(filter(None, remarks)), written_time
@@ -148,11 +147,16 @@ def _order_times(group: Hl7Group) -> tuple[str, str]:
     return iso_time(group.order.text(7)), iso_time(group.order.text(22))
 
 
-def _first_time(*times: str) -> str:
-    """Return the first time that can be read as a partial ISO date, or an empty string."""
-    for time in times:
-        if parsed := parse_note_time(time):
-            return parsed[0]
+def _first_time(sent: str, *times: str) -> str:
+    """Return the first time that can be read, a partial ISO date with its offset from UTC, or an empty string.
+
+    A time without an offset has that of the message, as HL7 defines, which is that of the time when it was `sent`.
+    """
+    default = split_offset(read_fact_time(sent))[1]
+    for written in times:
+        if time := read_fact_time(written):
+            local, offset = split_offset(time)
+            return local + (offset or default) if "T" in local else local
     return ""
 
 

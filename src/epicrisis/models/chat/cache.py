@@ -310,7 +310,7 @@ class ReplyCache:
                     _prepare_tables(self._writer, self.path)
                     self._reader = _connect(self.path)
                 return self._reader
-            except BaseException:
+            except BaseException:  # an open file must not remain, also after Ctrl-C
                 self._disconnect()
                 raise
 

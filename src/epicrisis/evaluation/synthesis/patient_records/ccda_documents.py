@@ -1,23 +1,28 @@
-"""Write the structured entries of a fictional patient as a C-CDA continuity of care document with tables as narrative.
+"""Write the structured entries of a fictional patient as a C-CDA R2.1 continuity of care document.
 
     data = build_document(patient, entries)
 
-Each kind of entry has its section. Its table has a row for each entry; there are no coded entries.
+Each kind of entry has its section: a table as narrative, and coded entries (`ccda_entries`) that refer to its cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree
 
+from epicrisis.evaluation.synthesis.patient_records.ccda_entries import (
+    FICTIONAL_ROOT,
+    TEMPLATES,
+    add,
+    add_entries,
+    add_template,
+)
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import ChartEntry
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient
 
 _NAMESPACE = "urn:hl7-org:v3"
-_TEMPLATES = "2.16.840.1.113883.10.20.22"
+_SCHEMA_INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
 _LOINC = "2.16.840.1.113883.6.1"
-_FICTIONAL_ROOT = "2.16.840.1.113883.19.5"
-"""HL7's root for examples."""
 _VALUE_COLUMNS = ("Result", "Unit", "Reference range", "Time", "Stay")
 _SECTIONS = (
     ("encounter", "Encounters", "22.1", "46240-8", ("Encounter", "Admitted", "Discharged", "Stay")),
@@ -34,25 +39,28 @@ _SECTIONS = (
 
 def build_document(patient: FictionalPatient, entries: Sequence[ChartEntry]) -> bytes:
     """Return the document as UTF-8."""
-    root = ElementTree.Element("ClinicalDocument", xmlns=_NAMESPACE)
-    _add(root, "realmCode", code="US")
-    _add(root, "typeId", root="2.16.840.1.113883.1.3", extension="POCD_HD000040")
-    _add(root, "templateId", root=f"{_TEMPLATES}.1.2", extension="2015-08-01")
-    _add(root, "id", root=_FICTIONAL_ROOT, extension=f"{patient.id}-summary")
-    _add(root, "code", code="34133-9", codeSystem=_LOINC, displayName="Summary of care")
-    _add(root, "title").text = "Summary of a fictional patient"
-    _add(root, "effectiveTime", value=f"{patient.stays[-1].discharged:%Y%m%d%H%M}")
-    _add(root, "confidentialityCode", code="N", codeSystem="2.16.840.1.113883.5.25")
-    _add(root, "languageCode", code="en-US")
+    root = ElementTree.Element("ClinicalDocument", {"xmlns": _NAMESPACE, "xmlns:xsi": _SCHEMA_INSTANCE})
+    add(root, "realmCode", code="US")
+    add(root, "typeId", root="2.16.840.1.113883.1.3", extension="POCD_HD000040")
+    add_template(root, "1.2", "2015-08-01")
+    add(root, "id", root=FICTIONAL_ROOT, extension=f"{patient.id}-summary")
+    add(root, "code", code="34133-9", codeSystem=_LOINC, displayName="Summary of care")
+    add(root, "title").text = "Summary of a fictional patient"
+    add(root, "effectiveTime", value=f"{patient.stays[-1].discharged:%Y%m%d%H%M}+0000")
+    add(root, "confidentialityCode", code="N", codeSystem="2.16.840.1.113883.5.25")
+    add(root, "languageCode", code="en-US")
     _add_patient(root, patient)
-    body = _add(_add(root, "component"), "structuredBody")
+    body = add(add(root, "component"), "structuredBody")
     for kind, title, template, code, columns in _SECTIONS:
-        rows = [write_row(entry) for entry in entries if entry.kind == kind]
-        section = _add(_add(body, "component"), "section")
-        _add(section, "templateId", root=f"{_TEMPLATES}.2.{template}")
-        _add(section, "code", code=code, codeSystem=_LOINC)
-        _add(section, "title").text = title
-        _add_table(_add(section, "text"), columns, rows)
+        rows = [entry for entry in entries if entry.kind == kind]
+        section = add(add(body, "component"), "section")
+        if not rows:
+            section.set("nullFlavor", "NI")
+        add(section, "templateId", root=f"{TEMPLATES}.2.{template}", extension="2015-08-01")
+        add(section, "code", code=code, codeSystem=_LOINC)
+        add(section, "title").text = title
+        _add_table(add(section, "text"), columns, rows)
+        add_entries(section, rows)
     ElementTree.indent(root)
     data: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return data
@@ -75,33 +83,33 @@ def write_row(entry: ChartEntry) -> tuple[str, ...]:
             return entry.name, time, entry.encounter
 
 
-def _add(parent: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:
-    return ElementTree.SubElement(parent, tag, attributes)
-
-
 def _add_patient(root: ElementTree.Element, patient: FictionalPatient) -> None:
-    role = _add(_add(root, "recordTarget"), "patientRole")
-    _add(role, "id", root=_FICTIONAL_ROOT, extension=patient.id)
-    person = _add(role, "patient")
+    role = add(add(root, "recordTarget"), "patientRole")
+    add(role, "id", root=FICTIONAL_ROOT, extension=patient.id)
+    person = add(role, "patient")
     given, family = patient.name.split(" ", 1)
-    name = _add(person, "name", use="L")
-    _add(name, "given").text = given
-    _add(name, "family").text = family
+    name = add(person, "name", use="L")
+    add(name, "given").text = given
+    add(name, "family").text = family
     gender = "F" if patient.female else "M"
-    _add(person, "administrativeGenderCode", code=gender, codeSystem="2.16.840.1.113883.5.1")
-    _add(person, "birthTime", value=str(patient.born))
+    add(person, "administrativeGenderCode", code=gender, codeSystem="2.16.840.1.113883.5.1")
+    add(person, "birthTime", value=f"{patient.born}".replace("-", ""))
 
 
-def _add_table(text: ElementTree.Element, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    if not rows:
-        _add(text, "paragraph").text = "None recorded"
+def _add_table(text: ElementTree.Element, columns: Sequence[str], entries: Iterable[ChartEntry]) -> None:
+    """Write a row for each entry. Its first cells have the ids to which coded entries refer."""
+    entries = list(entries)
+    if not entries:
+        add(text, "paragraph").text = "None recorded"
         return
-    table = _add(text, "table")
-    header = _add(_add(table, "thead"), "tr")
+    table = add(text, "table")
+    header = add(add(table, "thead"), "tr")
     for column in columns:
-        _add(header, "th").text = column
-    body = _add(table, "tbody")
-    for row in rows:
-        line = _add(body, "tr")
-        for cell in row:
-            _add(line, "td").text = cell
+        add(header, "th").text = column
+    body = add(table, "tbody")
+    for entry in entries:
+        line = add(body, "tr")
+        ids = (f"{entry.id}-name", f"{entry.id}-value" if entry.kind == "medication" else "")
+        for number, cell in enumerate(write_row(entry)):
+            id_ = ids[number] if number < len(ids) else ""
+            add(line, "td", **({"ID": id_} if id_ else {})).text = cell
