@@ -352,7 +352,7 @@ class Replica:
         return self.folder / _BLOCKS / f"{database}.changing"
 
     def _retire(self, version: SharedVersion, retired: Mapping[str, float], now: float) -> dict[str, float]:
-        """Remove files that no version has had for a while, and return the others that the version lacks.
+        """Remove files unused for a while, and return the others that the version lacks.
 
         `now` is by the clock of the server. That of this machine may be corrected while a search reads a file.
         """
