@@ -355,6 +355,13 @@ class LibraryStore:
             self._settle()
             self._parts.rewrite(on_step)
 
+    def list_copies(self) -> tuple[str, ...]:
+        """Return where copies of deleted documents stay after `purge`, beside backups.
+
+        Raise LibraryError if this user may not purge the library.
+        """
+        return ()
+
     def prepare_bulk(self) -> None:
         """Prepare for many additions, which end with `optimize`. A library in a folder needs no preparation."""
 
