@@ -57,6 +57,16 @@ def list_variants(words: Sequence[str], kind: FactKind) -> list[tuple[str, ...]]
     return variants
 
 
+def names_drug(words: Sequence[str]) -> bool:
+    """Return whether a name has a drug of the table: `allergy to penicillin`."""
+    drugs = _load_synonyms()["drug"]
+    for start in range(len(words)):
+        for end in range(start + 1, len(words) + 1):
+            if " ".join(words[start:end]) in drugs:
+                return True
+    return False
+
+
 def has_unknown_abbreviation(text: str, words: Sequence[str]) -> bool:
     """Return whether one of the words looks like an abbreviation in the question, and has no synonym."""
     capitals = (
