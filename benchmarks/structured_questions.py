@@ -29,7 +29,7 @@ from epicrisis.answers import Answer
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.components import LibrarySearch
 from epicrisis.evaluation.analysis.statistics import wilson
-from epicrisis.evaluation.synthesis.structured_grading import grade_computed
+from epicrisis.evaluation.grading.computed_answers import grade_computed
 from epicrisis.evaluation.synthesis.structured_questions import (
     GeneratedFacts,
     StructuredQuestion,

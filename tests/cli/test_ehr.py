@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
-from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
+from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_FACTS, find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.record_studies import EHR
@@ -245,3 +245,27 @@ def test_ehr_experiment_with_invalid_options_reports_one_line(
     assert message in result.stderr
     assert result.stderr.strip().count("\n") == 0
     assert not (tmp_path / "none").exists()
+
+
+def test_fact_questions_are_asked_with_and_without_structured_entries(tmp_path: Path, model_home: Path) -> None:
+    folder = tmp_path / "records"
+    made = run("synthesize-record", "-o", folder, "--patients", 2, "--tokens", 4000, "--structured", "fhir")
+    assert made.exit_code == 0, made.output
+    questions = load_records(folder, GENERATED_FACTS)
+    assert {question.patient for question in questions.questions} == {"fict0-001", "fict0-002"}
+    arms = "--arm", record_arms.FULL, "--arm", f"{record_arms.FULL}+facts"
+    with serve_reader(questions, u_curve()) as model:
+        result = ask(folder, model, tmp_path / "run", "ehr-retrieval", "--set", GENERATED_FACTS, *arms)
+    assert result.exit_code == 0, result.stderr
+    tables = {table["title"]: table for table in json.loads(result.stdout)["findings"][0]["tables"]}
+    missing = tables["Missing information"]
+    assert [row[2] for row in missing["rows"]] == [record_arms.FULL, f"{record_arms.FULL}+facts"]
+    number = sum(question.gold == "" for question in questions.questions)
+    assert [row[3] for row in missing["rows"]] == [number, number]
+    assert number > 0
+    computed = tables["Computed answers"]
+    total = dict(zip(computed["columns"], computed["rows"][-1], strict=True))
+    assert total["cases"] == len(questions.questions)
+    assert total["exact"] + total["rightly-abstained"] == len(questions.questions)
+    assert total["rightly-abstained"] == number
+    assert "With and without structured entries" in tables

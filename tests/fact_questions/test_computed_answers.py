@@ -274,6 +274,24 @@ def test_prompt_has_the_computed_statement_and_its_lines(tmp_path: Path) -> None
     assert answer.computed.result == "1.9 mg/dL"
 
 
+def test_focused_prompt_has_the_lines_of_the_computed_answer(tmp_path: Path) -> None:
+    prompts: list[str] = []
+
+    def reply(request: ChatRequest) -> str:
+        prompts.append(request.messages[-1].content)
+        return json.dumps(fill(request.schema or {}, {}, "The creatinine is 7.7 mg/dL."))
+
+    chart = Chart()
+    for day in range(1, 10):
+        chart.lab(f"2150-01-0{day}", f"1.{day}")
+    model = ScriptedModel(reply, context_tokens=100_000)
+    options = {"strategy": "focused", "sentences": 1, "neighbours": 0, "unverified": "keep"}
+    for question, line in (("What is the last creatinine?", 8), ("What is the first creatinine?", 0)):
+        answer = answer_of(tmp_path / str(line), chart, question, model, **options)
+        assert chart.text.splitlines()[line] in prompts[-1]
+        assert answer.computed is not None
+
+
 def test_model_plans_a_question_that_the_rules_do_not_understand(tmp_path: Path) -> None:
     def reply(request: ChatRequest) -> str:
         if "operation" in json.dumps(request.schema):

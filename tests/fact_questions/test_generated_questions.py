@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from epicrisis.evaluation.synthesis.structured_grading import grade_computed
+from epicrisis.evaluation.grading.computed_answers import grade_computed
 from epicrisis.evaluation.synthesis.structured_questions import generate_record
 from epicrisis.fact_questions.answer import compute
 from epicrisis.fact_questions.question_rules import plan_by_rules

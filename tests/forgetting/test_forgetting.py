@@ -60,8 +60,8 @@ def build_ward(folder: Path, engine: str = "sqlite") -> Path:
         ).close()
     with open_or_create(folder, encoder, "hash") as store:
         add_documents(store, documents, encoder, literature=True)
-    identities = [PatientIdentity(id_, names=(f"Given{id_} Family{id_}",)) for id_ in PATIENTS]
-    record_identities(folder, identities, {})
+        identities = [PatientIdentity(id_, names=(f"Given{id_} Family{id_}",)) for id_ in PATIENTS]
+        record_identities(store.path, identities, {})
     return folder
 
 

@@ -6,14 +6,14 @@ import dataclasses
 import itertools
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from epicrisis.corpus.reader_base import DeletedDocument, Skipped
-from epicrisis.errors import EncoderMismatch, LibraryError
-from epicrisis.library import ingest_batches
+from epicrisis.errors import EncoderMismatch, InputError, LibraryError
+from epicrisis.library import ingest, ingest_batches
 from epicrisis.library.ingest import add_documents, content_hash
 from epicrisis.library.ingest_batches import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.library import LibraryStore
@@ -214,3 +214,63 @@ def test_add_documents_withdrawn_note_is_deleted_only_for_its_patient(tmp_path: 
         assert library.fetch_record(Scope(patient="anna")) == ()
         assert add_documents(library, [NOTE, DeletedDocument("note:1", patient="anna")], encoder()).deleted == 1
         assert discrepancies(library, {}) == []
+
+
+def test_add_documents_looks_many_documents_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookups = []
+    revisions = LibraryStore.revisions
+
+    def record_lookup(library: LibraryStore, document_ids: Sequence[str]) -> Mapping[str, str | None]:
+        lookups.append(len(document_ids))
+        return revisions(library, document_ids)
+
+    monkeypatch.setattr(LibraryStore, "revisions", record_lookup)
+    monkeypatch.setattr(ingest, "_GROUP_SECONDS", 1e9)
+    items = [Document(f"doc:{number}", f"aspirin {number}") for number in range(1200)]
+    with create(tmp_path / "l") as library:
+        assert get_counts(add_documents(library, items, encoder())) == (1200, 0, 0, 0)
+    assert lookups == [500, 500, 200]
+
+
+def test_add_documents_document_pending_at_the_look_up_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next group has a newer version of a document that waits to be written, and an older one."""
+    monkeypatch.setattr(ingest, "_GROUP_SECONDS", 1e9)
+    monkeypatch.setattr(ingest, "_GROUP_ITEMS", 2)
+    items = [
+        Document("filler", "stroke"),
+        Document("new", "aspirin", revision="1"),
+        Document("new", "warfarin", revision="2"),
+        Document("other", "statin", revision="2"),
+        Document("other", "placebo", revision="1"),
+        Document("last", "dose"),
+    ]
+    with create(tmp_path / "l") as library:
+        report = add_documents(library, items, encoder())
+        assert (report.added, report.replaced, report.outdated) == (4, 1, 1)
+        assert library.search_words("aspirin placebo", 9, Scope()) == ()
+        assert len(library.search_words("warfarin statin", 9, Scope())) == 2
+
+
+def test_add_documents_deleted_in_the_same_group_is_added_again(tmp_path: Path) -> None:
+    with create(tmp_path / "l") as library:
+        add_documents(library, [Document("a", "aspirin", patient="anna")], encoder())
+        items = [DeletedDocument("a", patient="anna"), Document("b", "stroke", patient="anna")]
+        assert add_documents(library, items, encoder()).deleted == 1
+        withdrawn = [DeletedDocument("b", "1"), Document("b", "stroke", patient="anna", revision="2")]
+        report = add_documents(library, withdrawn, encoder())
+        assert (report.deleted, report.added, report.unchanged) == (1, 1, 0)
+        assert library.count() == (1, 1)
+
+
+def test_add_documents_failing_reader_keeps_what_it_read_before(tmp_path: Path) -> None:
+    def read() -> Iterator[Document]:
+        for number in range(100):
+            yield Document(f"doc:{number}", f"aspirin {number}")
+        raise InputError("line 101 is not JSON")
+
+    with create(tmp_path / "l") as library:
+        with pytest.raises(InputError, match="line 101"):
+            add_documents(library, read(), encoder(), passages_per_batch=40)
+        assert library.count()[0] >= 40

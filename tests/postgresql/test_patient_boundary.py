@@ -85,7 +85,7 @@ def ward(server: PostgresqlServer, tmp_path_factory: pytest.TempPathFactory) -> 
         ward = LibraryDatabase(server, "ward")
         documents = [build_stored_document(f"paper {number}", "aspirin lowers the risk") for number in range(20)]
         for number, patient in enumerate(PATIENTS):
-            metadata = {"patient_name": f"Name of {patient}"}
+            metadata = {"patient_name": f"Name of {patient}", "publication_types": ["Letter"]}
             text = f"aspirin was given: secret {patient}."
             documents.append(
                 build_stored_document(
@@ -170,6 +170,19 @@ def test_function_of_reader_sees_no_row_before_the_rule(ward: LibraryDatabase) -
         connection.execute("SELECT id FROM passages WHERE pg_temp.leak(text) AND pg_temp.leak(patient)")
     told = {notice for notice in notices if "secret" in notice or notice in PATIENTS}
     assert told == {"aspirin was given: secret p0007.", "p0007"}
+
+
+def test_list_with_facets_names_no_other_patient(ward: LibraryDatabase) -> None:
+    """The function runs with the rights of the owner, who sees every row."""
+    letters = {"types": ["type:letter"]}
+    with connect(ward, ADMIN) as connection:
+        count = "SELECT count(*) FROM passages WHERE facets && %(types)s::text[]"
+        assert connection.execute(count.encode(), letters).fetchone() == (len(PATIENTS),), "every note is a letter"
+    with connect(ward, READER) as connection:
+        query = "SELECT list_with_facets(%(types)s::text[], %(types)s::text[])"
+        assert connection.execute(query.encode(), letters).fetchall() == []
+        connection.execute("SELECT set_config('epicrisis.patient', 'p:p0007', false)")
+        assert connection.execute(query.encode(), letters).fetchall() == [("note p0007#0",)]
 
 
 def test_statistics_and_copies_show_no_other_patient(ward: LibraryDatabase) -> None:

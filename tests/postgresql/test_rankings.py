@@ -20,7 +20,7 @@ from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing.stores import build_stored_document
 from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
-from tests.support.postgresql_server import PostgresqlServer
+from tests.support.postgresql_server import READER, PostgresqlServer
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.data]
 
@@ -149,3 +149,30 @@ def test_planner_estimates_choose_the_way(twins: TwinLibraries) -> None:
             scope = Scope(publication_types=frozenset({share}))
             estimate = search.estimate_passages(connection, search.build_filter(scope))
             assert PASSAGES / step / 4 <= estimate <= PASSAGES / step * 4, share
+
+
+def test_filter_by_type_reads_few_pages_under_row_level_security(
+    server: PostgresqlServer, twins: TwinLibraries
+) -> None:
+    """The condition itself makes a reader's server read every page. The list of ids reads those of its passages."""
+    scope_filter = search.build_filter(Scope(publication_types=frozenset({"0.1 %"})))
+    pages = {}
+    with server.connect("twins", READER) as connection:
+        connection.execute("SET search_path = epicrisis, public")
+        for condition in (scope_filter.facets, f"{scope_filter.facets} AND {scope_filter.listing}"):
+            query = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM passages WHERE {condition}"
+            row = connection.execute(query.encode(), scope_filter.values).fetchone()
+            assert row is not None
+            plan = row[0][0]["Plan"]
+            assert plan["Actual Rows"] == PASSAGES / 1000
+            pages[condition] = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    alone, listed = pages.values()
+    assert listed < alone / 5
+
+
+@pytest.mark.parametrize("share", ["100 %", "1 %"])
+def test_words_with_a_filter_rank_like_the_library_in_a_folder(twins: TwinLibraries, share: str) -> None:
+    scope = Scope(publication_types=frozenset({share}), journals=frozenset({"1 %", "0.1 %"}))
+    for question in twins.questions[:20]:
+        expected = [hit.id for hit in twins.folder.search_words(question, K, scope)]
+        assert [hit.id for hit in twins.database.search_words(question, K, scope)] == expected

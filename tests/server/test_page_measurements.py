@@ -1,4 +1,4 @@
-"""Measurements of FHIR Observations on the timeline of a record: rows by stay, and nothing read out of prose."""
+"""Measurements of structured facts on the timeline of a record: rows by stay, and nothing read out of prose."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from epicrisis.clinical_facts import FACTS, select_rows
 from epicrisis.corpus.readers import read_sources
+from epicrisis.fact_questions.record import read_fact_record
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.page.measurements import MAX_VALUES, is_measurement_note, list_measurements
+from epicrisis.server.page.measurements import MAX_VALUES, Measurements, list_measurements
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.types import Document, Passage
 from tests.server.test_page_unsafe_text import EVIL, check_page
@@ -65,6 +65,12 @@ def as_passages(documents: list[Document]) -> list[Passage]:
     return passages
 
 
+def measure(passages: list[Passage]) -> Measurements:
+    record = read_fact_record(passages)
+    assert record is not None
+    return list_measurements(record, [passage.document_id for passage in passages])
+
+
 def test_observations_become_rows_with_course_and_document(tmp_path: Path) -> None:
     days = [(f"2150-03-{day:02}T08:00:00Z", 80 + 10 * day) for day in range(1, 9)]
     low = {"interpretation": [{"text": "low"}]}
@@ -74,9 +80,10 @@ def test_observations_become_rows_with_course_and_document(tmp_path: Path) -> No
         observation("Hemoglobin", "2150-03-01T09:30:00Z", 9.1, "g/dL", **low),
         observation("Culture", "2150-03-02", "no growth: final"),
     )
-    rows, unread = list_measurements(as_passages(documents))
+    measurements = measure(as_passages(documents))
+    rows = measurements.rows
     creatinine, culture, hemoglobin = sorted(rows, key=lambda row: row.name)
-    assert unread == 0
+    assert measurements.withdrawn == 0
     assert (creatinine.unit, len(creatinine.values), creatinine.earlier) == ("umol/L", MAX_VALUES, 2)
     assert [value.text for value in creatinine.values] == ["110", "120", "130", "140", "150", "160"]
     assert creatinine.summary == "from 110 to 160"
@@ -98,33 +105,42 @@ def test_units_are_not_mixed_and_bounds_are_not_drawn(tmp_path: Path) -> None:
         observation("CRP", "2150-03-01", 5, "mg/L", valueQuantity={"value": 5, "unit": "mg/L", "comparator": "<"}),
         observation("CRP", "2150-03-02", 5, "mg/L"),
     )
-    rows, _ = list_measurements(as_passages(documents))
-    assert [(row.name, row.unit) for row in rows] == [
-        ("CRP", ""),
-        ("CRP", "mg/L"),
-        ("Lactate", "mg/dL"),
-        ("Lactate", "mmol/L"),
-    ]
-    assert rows[0].values[0].text == "< 5 mg/L"
+    rows = measure(as_passages(documents)).rows
+    assert [(row.name, row.unit) for row in rows] == [("CRP", "mg/L"), ("Lactate", "mg/dL"), ("Lactate", "mmol/L")]
+    assert [value.text for value in rows[0].values] == ["< 5", "5"]
     assert {row.course for row in rows} == {""}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"document_id": "note:7"},
-        {"date": "2150-03-02"},
-        {"metadata": {"note_type": "discharge summary"}},
-        {"patient": "p2"},
-    ],
-)
-def test_prose_that_looks_like_measurements_is_not_read(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_note_that_looks_like_measurements_has_no_row(tmp_path: Path) -> None:
     (passage,) = as_passages(read_bundle(tmp_path, observation("Sodium", "2150-03-01", 140, "mmol/L")))
-    assert is_measurement_note(passage)
-    assert list_measurements([replace(passage, **change)]) == ((), 0)
+    (row,) = measure([passage]).rows
+    assert row.values[0].text == "140"
+    text = f"{passage.text}\nPotassium: 4.1 mmol/L"
+    note = replace(passage, id="note:7#0", document_id="note:7", text=text, metadata={"note_type": "progress"})
+    assert measure([passage, note]).rows == (row,)
+    assert read_fact_record([note]) is None
 
 
-def test_line_that_a_passage_may_have_cut_is_counted_and_not_read(tmp_path: Path) -> None:
+def test_value_of_two_documents_is_one_value(tmp_path: Path) -> None:
+    (passage,) = as_passages(read_bundle(tmp_path, observation("Sodium", "2150-03-01T08:00:00", 140, "mmol/L")))
+    copy = replace(passage, id="copy#0", document_id="copy")
+    (row,) = measure([passage, copy]).rows
+    assert [value.text for value in row.values] == ["140"]
+
+
+def test_withdrawn_and_replaced_values_are_counted_and_not_shown(tmp_path: Path) -> None:
+    changed = observation("Sodium", "2150-03-02T08:00:00", 141, "mmol/L", status="corrected", id="a")
+    (corrected,) = as_passages(read_bundle(tmp_path, changed))
+    (row,) = corrected.metadata[FACTS]
+    first = replace(corrected, id="first#0", document_id="first", metadata={FACTS: [{**row, "status": "preliminary"}]})
+    refuted = {**row, "source": "fhir:Observation/b", "status": "entered-in-error"}
+    error = replace(corrected, id="error#0", document_id="error", metadata={FACTS: [refuted]})
+    measurements = measure([corrected, first, error])
+    assert [value.text for value in measurements.rows[0].values] == ["141 (corrected)"]
+    assert measurements.withdrawn == 2
+
+
+def test_text_that_is_cut_into_passages_keeps_every_value(tmp_path: Path) -> None:
     (whole,) = as_passages(
         read_bundle(
             tmp_path,
@@ -136,21 +152,17 @@ def test_line_that_a_passage_may_have_cut_is_counted_and_not_read(tmp_path: Path
         )
     )
     for cut in range(1, len(whole.text)):
-        first, second = whole.text[:cut].rstrip(), whole.text[cut:].lstrip()
-        if not whole.text[cut].isspace():
-            continue
-        pieces = [replace(whole, text=first, end=cut), replace(whole, text=second, start=cut + 1)]
-        rows, unread = list_measurements(pieces)
-        values = {(row.name, row.unit): row.values[0].text for row in rows}
-        assert (
-            values.items()
-            <= {
-                ("Sodium", "mmol/L"): "140",
-                ("Hemoglobin", "g/dL"): "9.1 (low, and lower than before)",
-                ("Potassium", "mmol/L"): "4.1",
-            }.items()
-        ), cut
-        assert unread == (0 if whole.text[cut] == "\n" else 2)
+        facts = whole.metadata[FACTS]
+        pieces = [
+            replace(whole, text=whole.text[:cut], end=cut, metadata={FACTS: select_rows(facts, 0, cut)}),
+            replace(whole, text=whole.text[cut:], start=cut, metadata={FACTS: select_rows(facts, cut, whole.end)}),
+        ]
+        values = {(row.name, row.unit): row.values[0].text for row in measure(pieces).rows}
+        assert values == {
+            ("Sodium", "mmol/L"): "140",
+            ("Hemoglobin", "g/dL"): "9.1 (low, and lower than before)",
+            ("Potassium", "mmol/L"): "4.1",
+        }
 
 
 def test_record_shows_measurements_and_value_opens_note_of_its_day(tmp_path: Path) -> None:

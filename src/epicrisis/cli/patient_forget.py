@@ -12,7 +12,10 @@ from epicrisis.cli.options import LOCAL, Json, LibraryPath
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.run_progress import confirm
 from epicrisis.cli.terminal import say, show_json
+from epicrisis.cli.users import server_folder
+from epicrisis.errors import InputError
 from epicrisis.printable import count_noun
+from epicrisis.remote_libraries import is_remote
 
 if TYPE_CHECKING:
     from epicrisis.forgetting.forgetting import ForgetReport, Places
@@ -34,7 +37,12 @@ def forget(
         Option("--runs", help="Folder of runs, or file of answers, to clean as well (repeatable). Default: runs."),
     ] = None,
     folder: Annotated[
-        Path | None, Option("--folder", help="Folder of a server to clean as well. Default: server, with the models.")
+        Path | None,
+        Option(
+            "--folder",
+            help="Folder of a server to clean as well, or postgresql://OWNER@... of its state. Default: server, with "
+            "the models.",
+        ),
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Forget them without asking first.")] = False,
     *,
@@ -45,12 +53,13 @@ def forget(
 
     Notes, words, names, numbers, cached replies, records of runs, answers of the server, logs with texts and recorded
     calls are removed; files with only a part about these patients keep the rest. After an interruption the same
-    command continues. Stop the server first. The files that the notes came from, and backups, stay.
+    command continues. Stop the server first. What this command cannot reach, such as backups, is named first.
     """
-    from epicrisis.forgetting.forgetting import find_plan, forget_patients
+    from epicrisis.forgetting.forgetting import find_plan, forget_patients, list_outside
     from epicrisis.record_access import find_user
 
     places = _list_places(library, flags.settings(), runs, folder)
+    say(f"note: not reached by this command: {'; '.join(list_outside(library, places))}", err=True)
     if find_plan(library) is None:
         names = ", ".join(str(place) for place in places.all) or "no folder of runs or of a server"
         question = f"forget {count_noun(len(set(patients)), 'patient')} in {library} for good (also in: {names})?"
@@ -76,12 +85,19 @@ def _list_places(library: Path, settings: Settings, runs: list[Path] | None, fol
     from epicrisis.library.library_parts import REPLIES
     from epicrisis.record_access import locate_outside_log
 
-    paths = [Path("runs")] if runs is None else runs
+    named = [path.expanduser() for path in runs or ()]
+    for path in named:
+        if not path.exists():
+            raise InputError(f"there is no {path} to clean: correct --runs, or leave it out")
+    paths = [Path("runs")] if runs is None else named
     paths += [path for path in (settings.log, settings.record, settings.cache.path, settings.home / REPLIES) if path]
     existing = [path.expanduser() for path in paths if path.expanduser().exists()]
-    server = settings.home / "server" if folder is None else folder.expanduser()
+    server = server_folder(folder).expanduser()
+    has_server = server.is_dir() or is_remote(server)
+    if folder is not None and not has_server:
+        raise InputError(f"there is no folder of a server at {folder}: correct --folder, or leave it out")
     log = locate_outside_log(library.absolute(), settings.home)
-    return Places(tuple(existing), server if server.is_dir() else None, log if log.is_file() else None)
+    return Places(tuple(existing), server if has_server else None, log if log.is_file() else None)
 
 
 def _show(report: ForgetReport) -> None:
@@ -106,4 +122,3 @@ def _show(report: ForgetReport) -> None:
         say(f"  {match.path}: {remainder}")
     for problem in report.problems:
         say(f"  {problem}")
-    say(f"not reached by this command: {', '.join(report.outside)}")

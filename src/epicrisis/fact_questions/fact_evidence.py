@@ -17,7 +17,7 @@ from epicrisis.clinical_facts import FACTS, ClinicalFact
 from epicrisis.computed_values import ComputedAnswer
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.record_context import sort_by_time
-from epicrisis.types import AnswerState, Passage, Question, Ranking
+from epicrisis.types import AnswerState, Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
 
 if TYPE_CHECKING:
     from epicrisis.fact_questions.computation import Computation
@@ -52,9 +52,14 @@ class FactAnswer:
         async def retrieve(question: Question) -> Ranking:
             return _put_before(passages, await context.retrieve(question))
 
+        async def select_sentences(question: Question, k: int, ranking: Ranking | None) -> SentenceRanking:
+            selection = await context.select_sentences(question, k, ranking)
+            return selection if ranking is None else _add_lines(passages, selection, ranking)
+
         return replace(
             context,
             retrieve=retrieve,
+            select_sentences=select_sentences,
             about=(*context.about, statement),
             record_about=(*context.record_about, statement),
         )
@@ -139,6 +144,18 @@ def _put_before(passages: Sequence[Passage], ranking: Ranking) -> Ranking:
     parameters["facts"] = len(passages)
     placed = rank_in_order(tuple(ordered), ranking.retriever, parameters)
     return replace(placed, notes=ranking.notes, tops=ranking.tops)
+
+
+def _add_lines(lines: Sequence[Passage], selection: SentenceRanking, ranking: Ranking) -> SentenceRanking:
+    """Return the selection with the lines of facts that the ranking has before other sentences."""
+    ids = {passage.id for passage in ranking.passages}
+    sentences = [Sentence(line, line.start, line.end) for line in lines if line.id in ids]
+    places = {(sentence.passage.document_id, sentence.start) for sentence in sentences}
+    hits = [hit for hit in selection.hits if (hit.sentence.passage.document_id, hit.sentence.start) not in places]
+    score = selection.hits[0].score if selection.hits else 0.0
+    first = [SentenceHit(sentence, score, rank) for rank, sentence in enumerate(sentences)]
+    others = [replace(hit, rank=rank) for rank, hit in enumerate(hits, len(first))]
+    return replace(selection, hits=(*first, *others))
 
 
 def _put_first(answer: Answer, computed: ComputedAnswer) -> Answer:

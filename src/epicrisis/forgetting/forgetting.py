@@ -7,10 +7,13 @@ hashes of the notes. Every step can be repeated:
 
 1. write the plan, and say in the access logs that somebody is forgotten;
 2. remove what quotes the patients in runs, answers, logs and caches;
-3. remove notes, words, identities and traces from the library, and write its files anew;
-4. take the names out of the access logs;
-5. search every file, and ask the engines;
+3. remove notes, words, identities and traces from the library, and write its files or tables anew;
+4. take the names out of the access logs, and write the tables of a server's state anew;
+5. search every file and every row, and ask the engines;
 6. remove the plan.
+
+Before the first step, `list_outside` says what cannot be reached, and raises an error for a library or state that this
+user may not write anew.
 """
 
 from __future__ import annotations
@@ -30,17 +33,22 @@ from epicrisis.forgetting.file_scan import FileMatch, list_files, scan_files
 from epicrisis.forgetting.patient_strings import PatientStrings
 from epicrisis.forgetting.places import PlaceRemoval, clean_place
 from epicrisis.forgetting.server_items import clean_server_items
+from epicrisis.forgetting.server_tables import clean_server_tables
+from epicrisis.forgetting.table_scan import scan_tables
 from epicrisis.library.inventory import LibraryInventory
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.library_parts import REPLIES, remove_parts
 from epicrisis.library.passage_table import sql_in
 from epicrisis.library.patient_identities import read_identities
 from epicrisis.library.patients import Roster, number_without_system
+from epicrisis.library.postgresql.rewriting import list_copies, rewrite_tables
 from epicrisis.library.record_removal import find_documents, find_remnants, remove_records
-from epicrisis.library.remote_store import is_in_database
+from epicrisis.library.remote_store import is_in_database, load_database_engine, load_object_storage
 from epicrisis.privacy import open_private
 from epicrisis.record_access import SystemUser
 from epicrisis.remote_libraries import is_remote, show_library
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.shared_state.database import StateDatabase
+from epicrisis.server.state import open_state
 
 FOLDER = "forgetting"
 _PLAN, _STRINGS = "plan.json", "strings.npz"
@@ -55,7 +63,7 @@ class Places:
     runs: tuple[Path, ...] = ()
     """Folders of runs, and files of answers, logs and recorded calls."""
     server: Path | None = None
-    """The folder of a server."""
+    """The folder of a server, or the one that stands for its state in PostgreSQL (`state_folder`)."""
     log: Path | None = None
     """The access log outside of the library, from the time when its folder was read-only."""
 
@@ -125,6 +133,7 @@ def forget_patients(
     StorageError and LibraryDamaged.
     """
     ids = tuple(dict.fromkeys(patients))
+    outside = list_outside(folder, places)
     with LibraryStore.open(folder, write=True) as store:
         plan = _read_plan(folder)
         if plan is not None and set(plan.patients) != set(ids):
@@ -134,26 +143,26 @@ def forget_patients(
             )
         if plan is None:
             on_step("reading the records")
-            plan = _make_plan(store, ids)
+            plan = _make_plan(store, folder, ids)
         strings = PatientStrings.load(folder / FOLDER / _STRINGS)
         logs = _open_logs(folder, places)
         _log_forgetting(logs, plan, reader, show_library(folder))
         on_step("cleaning runs, answers and logs")
-        removal = PlaceRemoval()
-        names = {*plan.patients, *strings.texts_of_names}
-        if places.server is not None:
-            removal += clean_server_items(places.server, names, strings)
-        for place in places.all:
-            removal += clean_place(place, names, strings)
-        if places.server is not None and (places.server / USERS_FILE).is_file():
-            UserStore(places.server / USERS_FILE).forget_patients(plan.patients)
+        removal = _clean_places(places, plan, strings)
         documents = sorted({*plan.documents, *find_documents(store, plan.patients)})
         remove_records(store, plan.patients, documents, strings.is_in, on_step)
+        # A writer on object storage works in another folder than its readers, who have the cached replies.
+        remove_parts(folder, REPLIES)
         changed = sum(log.forget(plan.patients) for log in logs)
         on_step("joining files")
         store.optimize(on_step=on_step)
+    if (storage := load_object_storage(folder)) is not None:
+        storage.remove_old_files(folder)
+    if (database := _open_database(places)) is not None:
+        on_step("writing the tables of the server anew")
+        rewrite_tables(database)
     on_step("searching all files")
-    report = _prove(folder, plan, strings, places, removal, changed)
+    report = _prove(folder, plan, strings, places, removal, changed, outside)
     if report.is_clean:
         shutil.rmtree(folder / FOLDER)
     return report
@@ -170,7 +179,44 @@ def _read_plan(folder: Path) -> _Plan | None:
         ) from None
 
 
-def _make_plan(store: LibraryStore, patients: tuple[str, ...]) -> _Plan:
+def list_outside(folder: Path, places: Places) -> tuple[str, ...]:
+    """Return where copies may be that `forget_patients` cannot reach. Nothing is changed.
+
+    Raises LibraryError if this user may not write the library, or the state of the server, anew.
+    """
+    outside = ["backups and copies of these folders", "the files that the notes were read from"]
+    with LibraryStore.open(folder) as store:
+        outside += store.list_copies()
+    if (database := _open_database(places)) is not None:
+        outside += list_copies(database)
+        outside.append("files that users sent to other machines with servers of this database")
+    if is_remote(folder):
+        outside.append("cached replies and access logs of other machines that read this library")
+    return tuple(dict.fromkeys(outside))
+
+
+def _open_database(places: Places) -> StateDatabase | None:
+    """Return the database with the state of the server, or None if it is in a folder."""
+    return None if places.server is None else open_state(places.server).database
+
+
+def _clean_places(places: Places, plan: _Plan, strings: PatientStrings) -> PlaceRemoval:
+    """Remove what quotes the patients outside of the library."""
+    removal = PlaceRemoval()
+    names = {*plan.patients, *strings.texts_of_names}
+    if places.server is not None:
+        state = open_state(places.server)
+        if state.database is None:
+            removal += clean_server_items(places.server, names, strings)
+        else:
+            removal += clean_server_tables(state.database, names, strings)
+        state.users.forget_patients(plan.patients)
+    for place in places.all:
+        removal += clean_place(place, names, strings)
+    return removal
+
+
+def _make_plan(store: LibraryStore, library: Path, patients: tuple[str, ...]) -> _Plan:
     """Write the plan and the strings to search for. Raises InputError for an unknown patient."""
     unknown = sorted(set(patients) - Roster(store).patients().keys() - read_identities(store.path).keys())
     if unknown:
@@ -180,7 +226,7 @@ def _make_plan(store: LibraryStore, patients: tuple[str, ...]) -> _Plan:
         )
     documents = find_documents(store, patients)
     strings = _collect_strings(store, patients, documents)
-    folder = store.path / FOLDER
+    folder = library / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     strings.save(folder / _STRINGS)
     plan = _Plan(patients=patients, documents=tuple(documents))
@@ -230,9 +276,12 @@ def _list_metadata_names(metadata: str) -> list[str]:
 def _open_logs(folder: Path, places: Places) -> list[AccessLog]:
     """Return the access logs of the library and of the server. The library has one from now on."""
     logs = [AccessLog(folder / NAME)]
-    for path in (places.log, None if places.server is None else places.server / NAME):
-        if path is not None and path.is_file():
-            logs.append(AccessLog(path))
+    if places.log is not None and places.log.is_file():
+        logs.append(AccessLog(places.log))
+    if places.server is not None:
+        state = open_state(places.server)
+        if state.database is not None or (places.server / NAME).is_file():
+            logs.append(state.log)
     return logs
 
 
@@ -243,10 +292,20 @@ def _log_forgetting(logs: Sequence[AccessLog], plan: _Plan, reader: SystemUser, 
 
 
 def _prove(
-    folder: Path, plan: _Plan, strings: PatientStrings, places: Places, removal: PlaceRemoval, changed: int
+    folder: Path,
+    plan: _Plan,
+    strings: PatientStrings,
+    places: Places,
+    removal: PlaceRemoval,
+    changed: int,
+    outside: tuple[str, ...],
 ) -> ForgetReport:
-    """Return the report after a search of all files and a look into the engines."""
+    """Return the report after a search of all files and rows, and a look into the engines."""
     problems: list[str] = []
+    if is_in_database(folder):
+        problems += scan_tables(load_database_engine().find_database(folder), strings)
+    if (database := _open_database(places)) is not None:
+        problems += scan_tables(database, strings)
     with LibraryStore.open(folder) as store:
         table = store.open_table()
         if count := table.count(sql_in("patient", plan.patients)):
@@ -276,15 +335,5 @@ def _prove(
         shared=strings.shared,
         remaining=remaining,
         problems=tuple(problems),
-        outside=_list_outside(folder),
+        outside=outside,
     )
-
-
-def _list_outside(folder: Path) -> tuple[str, ...]:
-    """Return where copies may be that the command cannot reach."""
-    outside = ["backups and copies of these folders", "the files that the notes were read from"]
-    if is_in_database(folder):
-        outside.append("the write-ahead log, its archive, standbys and backups of the database")
-    elif is_remote(folder):
-        outside.append("earlier versions of objects, if the bucket keeps versions")
-    return tuple(outside)

@@ -20,6 +20,7 @@ from epicrisis.forgetting.file_scan import list_files, scan_file
 from epicrisis.forgetting.patient_strings import PatientStrings
 from epicrisis.library.record_removal import filter_lines, replace_file
 from epicrisis.models.chat.cache import APPLICATION_ID, ReplyCache
+from epicrisis.remote_libraries import is_remote
 
 _LINES = frozenset((".jsonl", ".ndjson", ".log", ".txt"))
 _MANIFEST, _RECORDS = "manifest.json", "records.jsonl"
@@ -36,8 +37,8 @@ class PlaceRemoval:
 
     lines: int = 0
     """Lines, such as records of a run."""
-    files: tuple[Path, ...] = ()
-    """Files that were deleted or shortened as a whole: answers, reports, cached replies."""
+    files: tuple[Path | str, ...] = ()
+    """Files, or items of a database, that were deleted or shortened as a whole: answers, reports, cached replies."""
 
     def __add__(self, other: PlaceRemoval) -> PlaceRemoval:
         return PlaceRemoval(self.lines + other.lines, (*self.files, *other.files))
@@ -106,17 +107,28 @@ def _clean_json(path: Path, patients: Collection[str], strings: PatientStrings) 
         raise InputError(
             f"{path} quotes a forgotten patient and is no JSON: delete it, and repeat the command"
         ) from None
+    remaining = remove_items(value, patients, strings)
+    if remaining is None:
+        path.unlink()
+    elif remaining == value:
+        return PlaceRemoval()
+    else:
+        content = json.dumps(remaining, ensure_ascii=False).encode()
+        replace_file(path, path.with_name(f".{path.name}.forgetting"), [content])
+    return PlaceRemoval(files=(path,))
+
+
+def remove_items(value: Any, patients: Collection[str], strings: PatientStrings) -> Any:
+    """Return JSON data without the items about these patients, or None if all of it is about them."""
     owners = set(_find_owners(value))
     if owners and not owners.intersection(patients):
-        return PlaceRemoval()
+        return value
     pruned = _prune(value, patients)
     others = set(_find_owners(pruned)) - set(patients)
     content = json.dumps(pruned, ensure_ascii=False)
     if not others and (not owners or owners <= set(patients) or strings.is_in(content)):
-        path.unlink()
-    else:
-        replace_file(path, path.with_name(f".{path.name}.forgetting"), [content.encode()])
-    return PlaceRemoval(files=(path,))
+        return None
+    return pruned
 
 
 def _find_owners(value: Any) -> Iterator[str]:
@@ -150,8 +162,8 @@ def _is_derived(path: Path, place: Path) -> bool:
     for parent in path.parents:
         if (parent / _MANIFEST).is_file() and (parent / _RECORDS).is_file():
             return True
-        if parent.name in _SERVER_FOLDERS and any(
-            (parent.parent / name).exists() for name in ("users.json", "answers")
+        if parent.name in _SERVER_FOLDERS and (
+            is_remote(parent.parent) or any((parent.parent / name).exists() for name in ("users.json", "answers"))
         ):
             return True
         if parent == place:

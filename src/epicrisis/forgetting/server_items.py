@@ -32,37 +32,47 @@ def clean_server_items(server: Path, patients: Collection[str], strings: Patient
     for path in sorted(server.glob(f"reviews/*/{_REVIEW}")):
         removal += _clean_review(path, patients, strings)
     for path in sorted(server.glob(f"jobs/*/{_JOB}")):
-        _number_questions(path, patients)
+        job = _read_json(path)
+        if number_questions(job, patients):
+            _write_json(path, job)
     return removal
 
 
 def _clean_review(path: Path, patients: Collection[str], strings: PatientStrings) -> PlaceRemoval:
     """Remove questions from a review, or the review if it has no other questions."""
     folder = path.parent
-    items = _read_json(folder / _ITEMS)
-    others = [item for item in items if item["patient"] not in patients]
+    items, plan = _read_json(folder / _ITEMS), _read_json(path)
+    others, changed = prune_review(plan, items, patients, strings)
     if not others:
         # Without its plan there is no review, also after a kill.
         path.unlink()
         shutil.rmtree(folder)
         return PlaceRemoval(files=(path,))
-    pairs = {item["pair"] for item in others}
-    plan = _read_json(path)
-    key = dict(plan["key"])
-    for name in ("first", "questions"):
-        key[name] = {pair: value for pair, value in key[name].items() if pair in pairs}
-    key["same"] = [name for name in key["same"] if not strings.is_in(name)]
-    key["left_out"] = {name: value for name, value in key["left_out"].items() if not strings.is_in(name)}
-    if len(others) == len(items) and key == plan["key"]:
+    if len(others) == len(items) and changed == plan:
         return PlaceRemoval()
-    lines = filter_lines(folder / _VERDICTS, lambda line: _is_about(line, pairs))
-    _write_json(path, {**plan, "key": key})
+    pairs = {item["pair"] for item in others}
+    lines = filter_lines(folder / _VERDICTS, lambda line: is_about(line, pairs))
+    _write_json(path, changed)
     # Last, since the items tell which pairs are removed.
     _write_json(folder / _ITEMS, others)
     return PlaceRemoval(lines, (folder / _ITEMS,))
 
 
-def _is_about(line: str, pairs: Collection[str]) -> bool:
+def prune_review(
+    plan: Any, items: list[Any], patients: Collection[str], strings: PatientStrings
+) -> tuple[list[Any], Any]:
+    """Return the questions of a review that are not about these patients, and its plan without the others."""
+    others = [item for item in items if item["patient"] not in patients]
+    pairs = {item["pair"] for item in others}
+    key = dict(plan["key"])
+    for name in ("first", "questions"):
+        key[name] = {pair: value for pair, value in key[name].items() if pair in pairs}
+    key["same"] = [name for name in key["same"] if not strings.is_in(name)]
+    key["left_out"] = {name: value for name, value in key["left_out"].items() if not strings.is_in(name)}
+    return others, {**plan, "key": key}
+
+
+def is_about(line: str, pairs: Collection[str]) -> bool:
     """Return whether a line is a verdict on one of these pairs, or none, such as the end of the review."""
     try:
         pair = json.loads(line).get("pair")
@@ -71,18 +81,17 @@ def _is_about(line: str, pairs: Collection[str]) -> bool:
     return pair is None or pair in pairs
 
 
-def _number_questions(path: Path, patients: Collection[str]) -> None:
-    """Write the numbers of a job's questions as their ids, if some questions will be removed.
+def number_questions(job: Any, patients: Collection[str]) -> bool:
+    """Write the numbers of a job's questions as their ids, if some questions will be removed. Return whether they are.
 
     Its answers name the numbers, which would shift.
     """
-    job = _read_json(path)
     questions = job["body"]["questions"]
     if not any(question.get("patient") in patients for question in questions):
-        return
+        return False
     for number, question in enumerate(questions, 1):
         question["id"] = question.get("id") or str(number)
-    _write_json(path, job)
+    return True
 
 
 def _read_json(path: Path) -> Any:

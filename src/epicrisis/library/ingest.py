@@ -10,7 +10,8 @@ import dataclasses
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from epicrisis.types import Document, Origin, SplitterName
 
 _SAME_ID_OTHER_TEXT = "same id, different text"
 _PROGRESS_EVERY = 500
+_GROUP_ITEMS, _GROUP_SECONDS = 500, 0.5
+"""Items whose documents are looked up together, and the seconds after which a slow reader's group ends."""
 _COMPARED_VECTORS = 4
 _MIN_DIGITS = 8
 _MIN_COSINE = 0.99
@@ -129,14 +132,32 @@ def add_documents(
     batch = ingest_batches.BatchWriter(library, encoder, on_progress, seconds_between_commits, passages_per_batch)
     reader = _ItemReader(batch, encoder, replace, literature)
     with closing(reader.first_hashes):
-        for item in items:
-            reader.read(item)
-            if batch.counts.documents % _PROGRESS_EVERY == 0:
-                batch.report_progress()
+        for group in _group_items(items):
+            reader.look_up(group)
+            for item in group:
+                reader.read(item)
+                if batch.counts.documents % _PROGRESS_EVERY == 0:
+                    batch.report_progress()
     batch.patients.record()
     batch.finish()
     reader.kinds.save()
     return batch.report()
+
+
+def _group_items(items: Iterable[ReaderItem]) -> Iterator[list[ReaderItem]]:
+    """Yield the items in groups. Those that were read before an error come before the error."""
+    group: list[ReaderItem] = []
+    started = time.monotonic()
+    try:
+        for item in items:
+            group.append(item)
+            if len(group) == _GROUP_ITEMS or time.monotonic() - started > _GROUP_SECONDS:
+                yield group
+                group, started = [], time.monotonic()
+    except Exception:
+        yield group
+        raise
+    yield group
 
 
 class _ItemReader:
@@ -151,7 +172,25 @@ class _ItemReader:
         self._encoder = encoder
         self.kinds = NotesAndLiterature(batch.library, literature)
         self._file_ids = _FileDocumentIds(batch.library, batch.counts, replace)
+        self._states: dict[str, _DocumentState] = {}
         self.first_hashes = _FirstHashes()
+
+    def look_up(self, items: Sequence[ReaderItem]) -> None:
+        """Read the states of the documents of these items, which come next, from the library."""
+        ids = []
+        for item in items:
+            if isinstance(item, readers.EncodedDocument | FileDocument):
+                ids.append(item.document.id)
+            elif isinstance(item, Document):
+                ids.append(item.id)
+        # The next commit changes the states of pending documents.
+        self._states = _read_states(self._library, [id_ for id_ in ids if not self._batch.is_pending(id_)])
+
+    def _read_state(self, document_id: str) -> _DocumentState:
+        """Return the state of a document. Each one that was looked up serves once, as the document may be written."""
+        if document_id not in self._states:
+            return _read_states(self._library, [document_id])[document_id]
+        return self._states.pop(document_id)
 
     def read(self, item: ReaderItem) -> None:
         if isinstance(item, readers.PatientIdentity):
@@ -186,6 +225,7 @@ class _ItemReader:
     def _read_deletion(self, item: readers.DeletedDocument) -> None:
         """Delete the document, unless the library has a later revision."""
         self._batch.commit_if_pending(item.id)
+        self._states.pop(item.id, None)
         if not item.revision:
             # Later documents with this id do not restore it in this ingestion.
             self.first_hashes.add(item.id, "")
@@ -222,8 +262,8 @@ class _ItemReader:
             return
         if first is None:
             self._batch.commit_if_pending(document.id)
-        revision = self._library.revisions([document.id]).get(document.id)
-        existing = self._library.content_hashes([document.id]).get(document.id)
+        state = self._read_state(document.id)
+        revision, existing = state.revision, state.content_hash
         # A deletion wins over a version of the same revision, in any order.
         is_deleted = revision is not None and existing is None and revision == document.revision
         if is_deleted or (revision or "") > (document.revision or ""):
@@ -241,6 +281,27 @@ class _ItemReader:
             passages = split_document(document, splitter, spans, manifest.max_tokens, manifest.overlap)
             check_fits_window(document, passages, manifest.splitter, self._encoder)
             self._batch.add(ingest_batches.PendingDocument(document, digest, passages, vector, origin))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _DocumentState:
+    """What the library has of a document."""
+
+    content_hash: str | None
+    """None for a document that is not there."""
+    revision: str | None
+    """The revision of the document or of its deletion."""
+
+
+def _read_states(library: LibraryStore, document_ids: Sequence[str]) -> dict[str, _DocumentState]:
+    """Map these documents to their states, with as many queries as for one of them."""
+    if not document_ids:
+        return {}
+    revisions, hashes = library.revisions(document_ids), library.content_hashes(document_ids)
+    states = {}
+    for id_ in document_ids:
+        states[id_] = _DocumentState(hashes.get(id_), revisions.get(id_))
+    return states
 
 
 def content_hash(document: Document) -> str:

@@ -277,9 +277,13 @@ class BatchWriter:
         if len(self._statements) >= _MAX_STATEMENTS:
             self.commit()
 
+    def is_pending(self, document_id: str) -> bool:
+        """Return whether this document was collected and is not yet written."""
+        return document_id in self._documents or any(document_id in batch.documents for batch in self._sent)
+
     def commit_if_pending(self, document_id: str) -> None:
         """Write everything collected if it contains this document."""
-        if document_id in self._documents or any(document_id in batch.documents for batch in self._sent):
+        if self.is_pending(document_id):
             self.commit()
 
     def commit(self) -> None:

@@ -355,6 +355,13 @@ class LibraryStore:
             self._settle()
             self._parts.rewrite(on_step)
 
+    def list_copies(self) -> tuple[str, ...]:
+        """Return where copies of deleted documents stay after `purge`, beside backups.
+
+        Raise LibraryError if this user may not purge the library.
+        """
+        return ()
+
     def prepare_bulk(self) -> None:
         """Prepare for many additions, which end with `optimize`. A library in a folder needs no preparation."""
 
@@ -408,7 +415,7 @@ class LibraryStore:
             return self._parts.search_words(query, k, scope, within)
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
-        """Fetch the passages that exist and that the scope admits, see PassageStore."""
+        """Fetch the existing passages of the scope, see PassageStore."""
         check_scope(scope)
         with self._thread_lock:
             present = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))

@@ -22,7 +22,7 @@ from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import sql_in
 from epicrisis.library.patient_identities import forget_identities
-from epicrisis.library.remote_store import is_in_database, load_database_engine
+from epicrisis.library.remote_store import is_in_database, load_object_storage
 from epicrisis.library.skipped_items import SKIPPED_FILE
 from epicrisis.privacy import open_private
 
@@ -64,21 +64,20 @@ def remove_records(
         inventory.forget_traces(documents, is_theirs)
     for name in LINE_FILES:
         filter_lines(store.path / name, lambda line: not is_theirs(line))
-    if is_in_database(store.path):
-        on_step("writing the tables anew")
-        load_database_engine().rewrite_tables(store.path)
-    else:
-        store.purge(on_step)
+    store.purge(on_step)
 
 
 def find_remnants(store: LibraryStore) -> list[str]:
     """Return what the files of a library may still hold of deleted documents, empty after `remove_records`.
 
-    The files of LanceDB and of the word index are compressed, so that a search of their bytes proves nothing.
+    The files of LanceDB and of the word index are compressed, so that a search of their bytes proves nothing. Of a
+    library on object storage, the objects in the bucket count too.
     """
     if is_in_database(store.path):
         return []
     remnants: list[str] = []
+    if (storage := load_object_storage(store.path)) is not None:
+        remnants += [f"the object {name} is not in use" for name in storage.find_unused_objects(store.path)]
     table = store.open_table()
     if isinstance(table, LanceTable):
         if len(table.lance.list_versions()) > 1:

@@ -18,9 +18,9 @@ from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
+from epicrisis.evaluation.grading.computed_answers import grade_computed, read_parts
 from epicrisis.evaluation.synthesis.patient_records.ccda_entries import FICTIONAL_ROOT
 from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
-from epicrisis.evaluation.synthesis.structured_grading import grade_computed
 from epicrisis.fact_questions.answer import compute
 from epicrisis.fact_questions.question_rules import plan_by_rules
 from epicrisis.fact_questions.record import PatientFacts, read_fact_record
@@ -173,8 +173,7 @@ def test_questions_about_each_format_are_answered_exactly(records: Path, tmp_pat
             record = charts[patient]
             plan = plan_by_rules(line["text"], record)
             computed = None if plan is None else compute(plan, record).answer
-            gold = None if line["gold"] is None else frozenset(line["gold"])
-            grade = grade_computed(computed, gold)
+            grade = grade_computed(computed, read_parts(line["gold"]))
             assert grade in ("exact", "rightly-abstained"), (grade, line, computed)
             grades[grade] += 1
     assert grades["exact"] > 100

@@ -16,6 +16,7 @@ from epicrisis.answering.paper_prompts import PaperPrompts
 from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
 from epicrisis.evaluation.experiments.arms import repeat_case
+from epicrisis.evaluation.grading.computed_answers import WITH_FACTS
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.overrides import RunOverrides
 from epicrisis.printable import agree, count_noun
@@ -37,8 +38,6 @@ RETRIEVAL_ARMS = (FULL, *_RAG_CHUNKS, *map("rag-notes-{}".format, NOTES), BRIEF,
 EXTRACTIVE_ARMS = (NONE, FULL, *_RAG_CHUNKS, BRIEF)
 BY = ("hybrid", "bm25", "dense", "splade")
 TIMELINE, RANKED = "timeline", "rank"
-WITH_FACTS = "+facts"
-"""The end of the names of arms that read structured entries and compute answers from them."""
 _RAG = re.compile(r"rag-(?P<notes>notes-)?(?P<n>[1-9]\d{0,2})(?P<modifiers>(?:\+[a-z0-9]+)*)")
 
 

@@ -16,7 +16,7 @@ from epicrisis.evaluation.analysis.published import make_population_table
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
-from epicrisis.evaluation.grading import measure_tables, metric_tables
+from epicrisis.evaluation.grading import fact_tables, measure_tables, metric_tables
 from epicrisis.evaluation.grading.calibration import judge_remarks
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
@@ -124,6 +124,7 @@ def _build_tables(
         notes += judge_remarks(run.path.parent)
     notes = list(dict.fromkeys(notes))
     built = [_metric_table(title, cases, ("set", "form"), baseline, notes), *build_more(cases, remarks, baseline)]
+    built += fact_tables.build_fact_tables(cases, remarks)
     sizes: dict[str, Any] = {}
     estimated = False
     for run in runs:
@@ -172,7 +173,7 @@ def _describe_run(run: RecordedRun) -> Iterator[str]:
 
 
 def _describe_missing_measures(run: RecordedRun, cases: Sequence[MeasuredCase]) -> Iterator[str]:
-    """Yield what to do where open answers have no measure yet."""
+    """Yield instructions for open answers without a measure."""
     open_cases = [case for case in cases if case.form != "choice" and case.ending == "answered"]
     if not open_cases:
         return

@@ -20,6 +20,8 @@ from pydantic import Field, model_validator
 
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import InputError
+from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_FACTS
+from epicrisis.evaluation.grading.computed_answers import WITH_FACTS, ComputedGrade, grade_computed, read_parts
 from epicrisis.evaluation.grading.grader import GradeLine, GradeState, GradeStore, grade_all
 from epicrisis.evaluation.grading.scored_answers import Ending, ScoredAnswer, read_answers
 from epicrisis.evaluation.metrics.ranking import evidence_recall
@@ -57,7 +59,7 @@ MeasureFunction: TypeAlias = Callable[[ScoredAnswer], Coroutine[Any, Any, Measur
 
 @dataclass(frozen=True, slots=True)
 class Measurer:
-    """A function that measures answers, with the settings that decide its values."""
+    """A measure of answers, with the settings behind its values."""
 
     name: str
     """Names its file."""
@@ -204,6 +206,9 @@ class MeasuredCase:
     patient: str | None = None
     unanswerable: bool = False
     """Whether abstaining is right."""
+    computed: ComputedGrade | None = None
+    """How the answer that was computed from structured entries compares with the right one. None without facts, and
+    for a set whose right answers are no parts."""
 
     @property
     def cluster(self) -> str:
@@ -243,6 +248,7 @@ def read_measured_cases(run: Path) -> tuple[MeasuredCase, ...]:
             category=answer.category,
             patient=answer.patient,
             unanswerable=answer.unanswerable,
+            computed=_grade_computed(answer),
         )
         cases.append(case)
     return tuple(cases)
@@ -253,6 +259,14 @@ def read_recipes(run: Path) -> Iterator[Mapping[str, Any]]:
     for path in sorted(measures_folder(run).glob("*.jsonl")):
         if recipe := read_measurements(path)[0]:
             yield recipe
+
+
+def _grade_computed(answer: ScoredAnswer) -> ComputedGrade | None:
+    """Return the grade of the computed answer in an arm with facts of the set of fact questions."""
+    arm = str(answer.condition.get("arm", ""))
+    if answer.condition.get("set") != GENERATED_FACTS or not arm.endswith(WITH_FACTS) or answer.ending == "failed":
+        return None
+    return grade_computed(answer.computed, read_parts(next(iter(answer.references), "")))
 
 
 def _record_values(answer: ScoredAnswer) -> dict[str, float]:

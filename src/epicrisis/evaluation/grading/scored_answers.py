@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.answers import Citation, Retrieved
+from epicrisis.computed_values import ComputedAnswer
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.runs.case import Condition
@@ -83,6 +84,8 @@ class ScoredAnswer:
     """The passages in the prompt, in the order of their ranking. Those of a run have no texts."""
     searched: bool = False
     """Whether there was a search for passages, even one without a result."""
+    computed: ComputedAnswer | None = None
+    """What was computed from structured entries. None without facts, and for a question that is not about them."""
 
     @property
     def measurable(self) -> bool:
@@ -153,6 +156,7 @@ def answer_from_record(record: RunRecord) -> ScoredAnswer:
         citations=answer.citations,
         given=tuple(passages.values()),
         searched=bool(rankings),
+        computed=answer.computed,
     )
 
 

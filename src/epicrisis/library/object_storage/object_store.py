@@ -182,6 +182,30 @@ class ObjectStore:
         if errors:
             raise self._translate_reply({"Error": {"Code": errors[0].get("Code", "")}, "ResponseMetadata": {}})
 
+    def abort_uploads(self, folder: str) -> None:
+        """Remove the parts of uploads to a folder that were interrupted. They are objects that no list shows."""
+        with self._translate():
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self.bucket, Prefix=self._key(f"{folder}/")
+            )
+            for page in pages:
+                for upload in page.get("Uploads", ()):
+                    self._client.abort_multipart_upload(
+                        Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+                    )
+
+    def keeps_versions(self) -> bool | None:
+        """Return whether the bucket keeps earlier versions of objects. None if this key may not ask."""
+        from botocore.exceptions import ClientError
+
+        with self._translate():
+            try:
+                status = self._client.get_bucket_versioning(Bucket=self.bucket).get("Status")
+            except ClientError:
+                return None
+        # A bucket whose versioning was suspended has the versions from before.
+        return status is not None
+
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name
 

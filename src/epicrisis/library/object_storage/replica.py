@@ -351,8 +351,19 @@ class Replica:
         """Return the path of a file that exists while the blocks are changed, until the state names the new ones."""
         return self.folder / _BLOCKS / f"{database}.changing"
 
-    def _retire(self, version: SharedVersion, retired: Mapping[str, float], now: float) -> dict[str, float]:
-        """Remove files that no version has had for a while, and return the others that the version lacks.
+    def remove_retired(self) -> None:
+        """Remove the files of earlier versions at once. A search in progress may fail, and is repeated by its user."""
+        with translate_errors(self.folder), FileLock(self.folder / _LOCK, thread_local=False):
+            state = self._read_state()
+            if state is not None:
+                self._retire(state.version, {}, 0.0, seconds=0.0)
+                self._write_state(dataclasses.replace(state, retired={}))
+            shutil.rmtree(self.folder / _INCOMING, ignore_errors=True)
+
+    def _retire(
+        self, version: SharedVersion, retired: Mapping[str, float], now: float, seconds: float = _RETIRED_SECONDS
+    ) -> dict[str, float]:
+        """Remove files that no version has had for so long, and return the others that the version lacks.
 
         `now` is by the clock of the server. That of this machine may be corrected while a search reads a file.
         """
@@ -363,7 +374,7 @@ class Replica:
                 if not path.is_file() or name in version.files or path.suffix == ".lock":
                     continue
                 since = min(retired.get(name, now), now)
-                if now - since > _RETIRED_SECONDS:
+                if now - since >= seconds:
                     path.unlink(missing_ok=True)
                 else:
                     remaining[name] = since

@@ -22,13 +22,24 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.manifest import LibraryManifest, read_manifest
 from epicrisis.library.object_storage.replica import Replica, find_replica, refresh_replica
+from epicrisis.library.object_storage.shared_version import FOLDER
 from epicrisis.library.object_storage.shared_writer import SharedWriter
 from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport
 from epicrisis.protocols import StoredDocument
 
 _BULK_SECONDS = 300.0
 _SNAPSHOT = "snapshot"
-__all__ = ["SharedLibrary", "create_library", "open_library", "open_snapshot", "refresh_replica", "repair_library"]
+_OTHER_MACHINES = "copies of this library on other machines, until ten minutes after their next command"
+__all__ = [
+    "SharedLibrary",
+    "create_library",
+    "find_unused_objects",
+    "open_library",
+    "open_snapshot",
+    "refresh_replica",
+    "remove_old_files",
+    "repair_library",
+]
 
 
 class SharedLibrary(LibraryStore):
@@ -63,6 +74,19 @@ class SharedLibrary(LibraryStore):
         super().purge(on_step)
         if self._writer is not None:
             self._writer.request_removal()
+
+    def list_copies(self) -> tuple[str, ...]:
+        """Return where copies of deleted documents stay after `purge`. Raise StorageError without the server."""
+        copies = [_OTHER_MACHINES]
+        keeps_versions = self._replica.objects.keeps_versions()
+        if keeps_versions is None:
+            copies.append("earlier versions of objects, if the bucket keeps them: this key may not ask for it")
+        elif keeps_versions:
+            copies.append(
+                "earlier versions of objects, which this bucket keeps: its administrator deletes them, or sets a rule "
+                "that lets noncurrent versions expire"
+            )
+        return tuple(copies)
 
     def prepare_bulk(self) -> None:
         """Publish additions every few minutes, until `optimize`. They are durable on the server only then."""
@@ -158,19 +182,13 @@ def open_snapshot(folder: Path) -> Iterator[LibraryStore]:
     read_manifest(folder)
     replica = _find(folder)
     snapshot = folder / _SNAPSHOT
-    lock = FileLock(folder / f"{_SNAPSHOT}.lock", timeout=0, thread_local=False)
-    with translate_errors(folder):
+    with _lock_snapshot(replica):
         try:
-            lock.acquire()
-        except Timeout:
-            raise LibraryBusy(f"another process is copying {replica.url}: wait until it ends, or stop it") from None
-    try:
-        replica.check_out(snapshot)
-        with LibraryStore.open(snapshot) as library:
-            yield library
-    finally:
-        shutil.rmtree(snapshot, ignore_errors=True)
-        lock.release()
+            replica.check_out(snapshot)
+            with LibraryStore.open(snapshot) as library:
+                yield library
+        finally:
+            shutil.rmtree(snapshot, ignore_errors=True)
 
 
 def repair_library(folder: Path) -> LibraryInfo:
@@ -184,6 +202,41 @@ def repair_library(folder: Path) -> LibraryInfo:
     finally:
         writer.release()
     return dataclasses.replace(info, path=replica.url)
+
+
+def remove_old_files(folder: Path) -> None:
+    """Bring the copy on this machine to the newest version, and remove all files of earlier ones from it.
+
+    Raise LibraryBusy if another process copies the library.
+    """
+    replica = _find(folder)
+    with translate_errors(folder), _lock_snapshot(replica):
+        shutil.rmtree(folder / _SNAPSHOT, ignore_errors=True)
+        replica.refresh(force=True, wait=True)
+        replica.remove_retired()
+
+
+def find_unused_objects(folder: Path) -> list[str]:
+    """Return the objects in the bucket that the newest version lacks. All others have their checksum in the copy."""
+    replica = _find(folder)
+    version = replica.version()
+    current = set() if version is None else {file.key for file in version.files.values()}
+    return [name for name in replica.objects.list_names(FOLDER) if name not in current]
+
+
+@contextmanager
+def _lock_snapshot(replica: Replica) -> Iterator[None]:
+    """Lock the folder of snapshots. Raise LibraryBusy if another process has one open."""
+    lock = FileLock(replica.folder / f"{_SNAPSHOT}.lock", timeout=0, thread_local=False)
+    with translate_errors(replica.folder):
+        try:
+            lock.acquire()
+        except Timeout:
+            raise LibraryBusy(f"another process is copying {replica.url}: wait until it ends, or stop it") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _find(folder: Path) -> Replica:

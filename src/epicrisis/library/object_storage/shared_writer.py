@@ -149,7 +149,7 @@ class SharedWriter:
             files = self._upload(paths) | unchanged
         finally:
             shutil.rmtree(stage, ignore_errors=True)
-        if old is not None and old.files == files and not self._deletions:
+        if old is not None and old.files == files and not self._deletions and not self._must_remove:
             return
         self._commit(old, files, 0 if old is None else old.number + 1, self._etag)
         self._deletions = 0
@@ -324,6 +324,8 @@ class SharedWriter:
         if not self._has_committed(self._version):
             raise self._describe_takeover()
         self._objects.delete([name for name in names if name not in current])
+        if self._must_remove:
+            self._objects.abort_uploads(FOLDER)
 
     def _refuse_notes(self) -> None:
         """Raise LibraryError before notes, or names of patients, reach another machine."""

@@ -9,13 +9,10 @@ from pathlib import Path
 
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.postgresql.database import find_database
-from epicrisis.library.postgresql.errors import translate_database_errors
 from epicrisis.library.postgresql.identities import PostgresqlIdentities
 from epicrisis.library.postgresql.journal import PostgresqlJournal
 from epicrisis.library.postgresql.store import PostgresqlLibrary, read_library
 from epicrisis.library.postgresql.table import PostgresqlTable
-
-_TABLES_WITH_NAMES = ("passages", "documents", "deleted", "sources", "origins", "marks", "due", "patients")
 
 
 def create_library(folder: Path, manifest: LibraryManifest) -> PostgresqlLibrary:
@@ -46,15 +43,3 @@ def open_journal(folder: Path) -> PostgresqlJournal:
 def open_identities(folder: Path) -> PostgresqlIdentities:
     """Open the identities of the patients of a library."""
     return PostgresqlIdentities(folder, find_database(folder))
-
-
-def rewrite_tables(folder: Path) -> None:
-    """Write the tables with text and names anew, with their indexes, so that nothing of deleted rows stays in them.
-
-    The write-ahead log, its archive and standbys have their own copies. Raise LibraryError for a user who does not own
-    the tables.
-    """
-    database = find_database(folder)
-    with database.connect() as connection, translate_database_errors(database.address):
-        for name in _TABLES_WITH_NAMES:
-            connection.execute(f"VACUUM (FULL, ANALYZE) {database.quoted_schema}.{name}".encode())

@@ -121,7 +121,7 @@ _INDEX_FUNCTIONS = (
 _READER_ACCESS = """
 GRANT USAGE ON SCHEMA {schema} TO {reader};
 GRANT SELECT ON library, documents, passages, new_words, sources, origins, declared TO {reader};
-GRANT EXECUTE ON FUNCTION list_patients(), list_identities() TO {reader};
+GRANT EXECUTE ON FUNCTION list_patients(), list_identities(), list_with_facets(text[], text[]) TO {reader};
 """
 _WRITER_ACCESS = """
 GRANT USAGE ON SCHEMA {schema} TO {writer};
@@ -281,6 +281,17 @@ END $$;
 Rows have the number of the build that takes them into the index. pg_textsearch 0.6 reads the condition of an index for
 each row that is inserted, not while it builds; then it holds for all rows.
 """
+_FACET_LIST = f"""
+CREATE OR REPLACE FUNCTION list_with_facets(first text[], second text[]) RETURNS SETOF text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {{schema}}, pg_temp AS $$
+    SELECT id FROM passages WHERE facets && first AND facets && second AND ({_VISIBLE["passages"]}) $$;
+REVOKE ALL ON FUNCTION list_with_facets(text[], text[]) FROM PUBLIC;
+"""
+"""List the ids of the passages that the session may see and that have one of the facets of both lists.
+
+Under row-level security the server uses an index only for operators that are "leakproof", which `&&` is not. The owner,
+as which this function runs, sees all rows, so that it needs the condition of the rule itself.
+"""
 MIGRATIONS: tuple[str, ...] = (
     _TABLES + _FUNCTIONS,
     _WORD_INDEX_REBUILD,
@@ -288,6 +299,7 @@ MIGRATIONS: tuple[str, ...] = (
     _WORD_INDEX_REMOVAL,
     _PATIENT_LIST,
     _NEW_WORDS,
+    _FACET_LIST,
 )
 """The step to each version of the schema. The first creates it. A step is never changed after a release."""
 
@@ -309,7 +321,7 @@ def migrate(connection: Connection[object], schema: str, extensions: str, versio
 
 
 def find_open_index_functions(connection: Connection[object]) -> str:
-    """Return the functions of pg_textsearch, with commas, that print or change any index and that everybody may call.
+    """Return the functions of pg_textsearch, with commas, by which everybody may print or change any index.
 
     They are for its developers, and show the words of all patients' notes.
     """

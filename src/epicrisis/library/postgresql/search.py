@@ -86,6 +86,10 @@ class ScopeFilter:
 
     sql: str
     values: Mapping[str, Any]
+    facets: str = ""
+    """The part of the condition that is about types and journals, empty for none."""
+    listing: str = ""
+    """The same as a list of ids, which the server can look up under row-level security."""
 
 
 def find_patient(scope: Scope) -> str | None:
@@ -108,9 +112,12 @@ def build_filter(scope: Scope, within: Sequence[str] | None = None) -> ScopeFilt
     if scope.since is not None:
         conditions.append("last_day >= %(since)s")
         values["since"] = first_day(scope.since)
+    listing, facet_conditions = "", []
     for number, facets in enumerate(scope.required_facets()):
-        conditions.append(f"facets && %(facets{number})s::text[]")
+        facet_conditions.append(f"facets && %(facets{number})s::text[]")
         values[f"facets{number}"] = storable_ids(list(map(escape_nul, sorted(facets))))
+        listing = f"id IN (SELECT list_with_facets(%(facets0)s::text[], %(facets{number})s::text[]))"
+    conditions += facet_conditions
     if scope.without_retracted:
         conditions.append(f"NOT {_RETRACTED}")
     if scope.hidden:
@@ -119,23 +126,34 @@ def build_filter(scope: Scope, within: Sequence[str] | None = None) -> ScopeFilt
     if within is not None:
         conditions.append("id = ANY(%(within)s)")
         values["within"] = storable_ids(within)
-    return ScopeFilter(" AND ".join(conditions), {**values, "retractions": sorted(RETRACTION_FACETS)})
+    values["retractions"] = sorted(RETRACTION_FACETS)
+    return ScopeFilter(" AND ".join(conditions), values, " AND ".join(facet_conditions), listing)
 
 
 def estimate_passages(connection: Connection[Any], scope_filter: ScopeFilter) -> int:
     """Return about how many passages meet the condition, by the statistics of the server. Nothing is read."""
-    return _read_estimate(_ask_for_estimate(connection, scope_filter))
+    return _read_estimate(_ask_for_estimate(connection, scope_filter.sql, scope_filter.values))
 
 
-def _ask_for_estimate(connection: Connection[Any], scope_filter: ScopeFilter) -> Cursor[Any]:
-    query = f"EXPLAIN (FORMAT JSON) SELECT FROM passages WHERE {scope_filter.sql}"
-    return connection.execute(query.encode(), scope_filter.values)
+def _ask_for_estimate(connection: Connection[Any], condition: str, values: Mapping[str, Any]) -> Cursor[Any]:
+    query = f"EXPLAIN (FORMAT JSON) SELECT FROM passages WHERE {condition}"
+    return connection.execute(query.encode(), values)
 
 
 def _read_estimate(cursor: Cursor[Any]) -> int:
     row = cursor.fetchone()
     assert row is not None
     return int(row[0][0]["Plan"]["Plan Rows"])
+
+
+def _add_listing(connection: Connection[Any], condition: str, scope_filter: ScopeFilter) -> str:
+    """Return the condition, with the ids of the passages of these types and journals if they are few."""
+    if not scope_filter.listing:
+        return condition
+    estimate = _ask_for_estimate(connection, scope_filter.facets, scope_filter.values)
+    if _read_estimate(estimate) > EXACT_PASSAGES:
+        return condition
+    return f"{condition} AND {scope_filter.listing}"
 
 
 def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
@@ -145,14 +163,15 @@ def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: 
     values = {**scope_filter.values, "vector": _vector_text(vector)}
     # Both are asked before either is read: one round trip.
     index = connection.execute(_HAS_VECTOR_INDEX.encode(), (VECTOR_INDEX,))
-    estimate = _ask_for_estimate(connection, scope_filter)
-    through_index = index.fetchone() is not None and _read_estimate(estimate) > EXACT_PASSAGES
+    estimate = _ask_for_estimate(connection, scope_filter.sql, scope_filter.values)
+    has_index = index.fetchone() is not None
+    is_narrow = _read_estimate(estimate) <= EXACT_PASSAGES
+    condition = _add_listing(connection, scope_filter.sql, scope_filter) if is_narrow else scope_filter.sql
+    through_index = has_index and not is_narrow
     while True:
         order = "vector <#> %(vector)s::halfvec" if through_index else "vector::vector <#> %(vector)s::vector"
         # Only the first order can use the index.
-        query = (
-            f"SELECT id, vector, {_RETRACTED} FROM passages WHERE {scope_filter.sql} ORDER BY {order} LIMIT {limit:d}"
-        )
+        query = f"SELECT id, vector, {_RETRACTED} FROM passages WHERE {condition} ORDER BY {order} LIMIT {limit:d}"
         rows = connection.execute(query.encode(), values, binary=True).fetchall()
         if through_index and len(rows) < limit:
             # The scan of the index ended before the filter had passed enough passages.
@@ -235,6 +254,8 @@ def search_words(
         statement = _SCORE_NEW.format(condition=scope_filter.sql, limit=limit)
         new_rows = connection.execute(statement.encode(), values).fetchall()
     if exact:
+        if within is None:
+            condition = _add_listing(connection, condition, scope_filter)
         return _rank_words([*new_rows, *_score_listed(connection, condition, values)])[:k]
     while True:
         statement = _SCORE_BY_INDEX.format(condition=condition, limit=limit)

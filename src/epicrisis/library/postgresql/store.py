@@ -23,8 +23,8 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import ALL_COLUMNS, PassageTable, check_documents, check_scope
+from epicrisis.library.postgresql import rewriting, search
 from epicrisis.library.postgresql import schema as schemas
-from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.journal import PostgresqlJournal, storable_ids
 from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
@@ -230,6 +230,22 @@ class PostgresqlLibrary(LibraryStore):
             self._passages.read_statistics()
         return None
 
+    def list_copies(self) -> tuple[str, ...]:
+        """Return where copies of deleted documents stay after `purge`. Raise LibraryError without the right to it."""
+        return rewriting.list_copies(self._database)
+
+    def purge(self, on_step: Callable[[str], None]) -> None:
+        """Write all tables anew, see `LibraryStore.purge`.
+
+        Raise LibraryBusy if another session uses them, and LibraryError for a user who may not write them anew.
+        """
+        with self._thread_lock:
+            self._settle()
+            self.list_copies()
+            on_step("writing the tables anew")
+            self.prepare_bulk()
+            rewriting.rewrite_tables(self._database)
+
     def prepare_bulk(self) -> None:
         """Drop the indexes of vectors and words, which `compact` builds in less time than the additions would.
 
@@ -291,7 +307,7 @@ class PostgresqlLibrary(LibraryStore):
         return list(filter(scope.admits, passages))
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
-        """Fetch the passages that exist and that the scope admits, see PassageStore."""
+        """Fetch the existing passages of the scope, see PassageStore."""
         check_scope(scope)
         if not passage_ids:
             return ()

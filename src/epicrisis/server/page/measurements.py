@@ -1,30 +1,28 @@
 """Measurements of a patient's record as rows: name, values in the order of time, and the course as a small line.
 
-Only the notes that the FHIR reader writes from Observations are read: one line for each observation of a day, in a
-format of our own (docs/note-formats.md). Nothing is read out of the prose of other notes.
+Only structured facts are read: laboratory values, vital signs and other observations. Nothing is read out of the text
+of notes.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
+from epicrisis.clinical_facts import ClinicalFact
+from epicrisis.fact_questions.record import VALUE_KINDS, PatientFacts
 from epicrisis.printable import printable
-from epicrisis.types import Passage
 
 MAX_VALUES = 6
 """Values of one row, the last ones. The row says how many came before."""
 WIDTH, HEIGHT, EDGE = 96, 24, 3
-_LINE = re.compile(r"(?:(\d\d:\d\d(?::\d\d)?) )?([^:\n]++): (\S[^\n]*+)")
-_QUANTITY = re.compile(r"(-?\d++(?:\.\d++)?)(?: ([^\s();:]++))?(?= \(|$)")
-_COMPLETE = re.compile(r"(?:\d\d:\d\d(?::\d\d)? )?[^:\n]++: -?\d++(?:\.\d++)? [^\s();:]++(?: \([^()\n]*+\))?")
+_ROUTINE = frozenset({"", "final", "completed"})
+"""Statuses that a value does not repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredValue:
-    """One observation."""
+    """One value. A click on it opens its document."""
 
     document_id: str
     time: str
@@ -49,89 +47,65 @@ class MeasurementRow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Observation:
-    name: str
-    unit: str
-    number: float | None
-    value: MeasuredValue
+class Measurements:
+    """The measurements of some documents of a record."""
+
+    rows: tuple[MeasurementRow, ...] = ()
+    withdrawn: int = 0
+    """Values that were withdrawn or replaced by a correction, which are in no row."""
 
 
-def is_measurement_note(passage: Passage) -> bool:
-    """Return whether a note is a day of observations: its id has the patient, day, stay and category as its end."""
-    metadata = passage.metadata
-    stay = str(metadata.get("encounter") or "")
-    end = ":".join((passage.patient or "", (passage.date or "")[:10], stay, str(metadata.get("note_type") or "")))
-    return bool(passage.patient and passage.date) and passage.document_id.endswith(end)
+NO_MEASUREMENTS = Measurements()
 
 
-def list_measurements(passages: Sequence[Passage]) -> tuple[tuple[MeasurementRow, ...], int]:
-    """Return the rows of measurement notes, by name, and how many of their lines are in no row."""
-    series: dict[tuple[str, str], list[_Observation]] = {}
-    left_out = 0
-    notes: dict[str, list[Passage]] = {}
-    for passage in sorted(filter(is_measurement_note, passages), key=attrgetter("date", "document_id", "start")):
-        notes.setdefault(passage.document_id, []).append(passage)
-    for pieces in notes.values():
-        lines, cut = _list_lines(pieces)
-        left_out += cut
-        for line in lines:
-            observation = _read_line(line, pieces[0])
-            if observation is None:
-                left_out += 1
-            else:
-                series.setdefault((observation.name, observation.unit), []).append(observation)
-    return tuple(_make_row(series[key]) for key in sorted(series, key=_fold)), left_out
+def list_measurements(record: PatientFacts, document_ids: Iterable[str]) -> Measurements:
+    """Return the rows of these documents, by name and unit.
 
-
-def _list_lines(passages: Sequence[Passage]) -> tuple[list[str], int]:
-    """Return the lines of a note, and the number of lines that a passage may have been cut in.
-
-    The library does not keep the white space between passages. Lines at such a place count only if the first is
-    complete without doubt: a number with its unit, and its remarks in brackets.
+    A value that two documents state for the same time is one value.
     """
-    lines: list[str] = []
-    cut = 0
-    for passage in passages:
-        new = list(filter(None, map(str.strip, passage.text.splitlines())))
-        if lines and new and not _is_boundary(lines[-1], new[0]):
-            del lines[-1], new[0]
-            cut += 2
-        lines += new
-    return lines, cut
+    documents = set(document_ids)
+    series: dict[tuple[str, str], dict[tuple[str, str], ClinicalFact]] = {}
+    for fact in record.values:
+        if fact.document_id in documents and _write_value(fact):
+            values = series.setdefault((fact.name.casefold(), fact.unit), {})
+            values.setdefault((fact.time or "", _write_value(fact)), fact)
+    rows = [_make_row(sorted(series[key].values(), key=_read_time)) for key in sorted(series)]
+    withdrawn = [fact for fact in record.withdrawn if fact.document_id in documents and fact.kind in VALUE_KINDS]
+    return Measurements(tuple(rows), len(withdrawn))
 
 
-def _is_boundary(before: str, after: str) -> bool:
-    """Return whether a line surely ends with `before`, and another one begins with `after`."""
-    return bool(_COMPLETE.fullmatch(before) and _LINE.fullmatch(after)) and not after.startswith("(")
+def _read_time(fact: ClinicalFact) -> str:
+    return fact.time or ""
 
 
-def _fold(key: tuple[str, str]) -> tuple[str, str]:
-    return key[0].casefold(), key[1]
+def _write_value(fact: ClinicalFact) -> str:
+    """Return the value without the unit: `<5 (high)`. Empty for an entry without a value."""
+    value = fact.value
+    if not value and fact.number is not None:
+        value = f"{fact.number:g}"
+    if not value:
+        return ""
+    if fact.comparator and not value.startswith(("<", ">")):
+        value = f"{fact.comparator}{value}"
+    remarks = [fact.interpretation, "" if fact.status in _ROUTINE else fact.status]
+    remark = ", ".join(filter(None, remarks))
+    return f"{value} ({remark})" if remark else value
 
 
-def _read_line(line: str, passage: Passage) -> _Observation | None:
-    match = _LINE.fullmatch(line)
-    if match is None:
-        return None
-    clock, name, value = match.groups()
-    quantity = _QUANTITY.match(value)
-    unit = quantity[2] or "" if quantity else ""
-    text = value if quantity is None else f"{quantity[1]}{value[quantity.end() :]}"
-    time = f"{(passage.date or '')[:10]} {clock or ''}".strip()
-    number = None if quantity is None else float(quantity[1])
-    return _Observation(name, unit, number, MeasuredValue(passage.document_id, time, printable(text)))
-
-
-def _make_row(observations: Sequence[_Observation]) -> MeasurementRow:
-    shown = observations[-MAX_VALUES:]
-    numbers = [observation.number for observation in shown if observation.number is not None]
-    # A text among the numbers (`not available`) has no place on a line.
-    is_drawn = len(numbers) == len(shown) > 1
+def _make_row(facts: Sequence[ClinicalFact]) -> MeasurementRow:
+    last = facts[-MAX_VALUES:]
+    numbers = [fact.number for fact in last if fact.number is not None and not fact.comparator]
+    # A text or a bound among the numbers has no place on a line.
+    is_drawn = len(numbers) == len(last) > 1
+    values: list[MeasuredValue] = []
+    for fact in last:
+        time = (fact.time or "no date").replace("T", " ")
+        values.append(MeasuredValue(fact.document_id, time, printable(_write_value(fact))))
     return MeasurementRow(
-        name=printable(observations[0].name),
-        unit=printable(observations[0].unit),
-        values=tuple(observation.value for observation in shown),
-        earlier=len(observations) - len(shown),
+        name=printable(facts[0].name),
+        unit=printable(facts[0].unit),
+        values=tuple(values),
+        earlier=len(facts) - len(last),
         course=_draw(numbers) if is_drawn else "",
         summary=f"from {numbers[0]:g} to {numbers[-1]:g}" if is_drawn else "",
     )
@@ -146,9 +120,3 @@ def _draw(numbers: Sequence[float]) -> str:
         y = HEIGHT - EDGE - (number - low) * scale if scale else HEIGHT / 2
         points.append(f"{EDGE + place * step:.1f},{y:.1f}")
     return " ".join(points)
-
-
-def select_documents(passages: Iterable[Passage], document_ids: Iterable[str]) -> list[Passage]:
-    """Return the passages of these documents."""
-    wanted = set(document_ids)
-    return [passage for passage in passages if passage.document_id in wanted]

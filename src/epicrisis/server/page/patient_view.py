@@ -13,11 +13,12 @@ from datetime import datetime
 
 from epicrisis.answers import Answer, Notice
 from epicrisis.dates import TimeRange
+from epicrisis.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.library.patients import PatientRecord
 from epicrisis.printable import printable
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
-from epicrisis.server.page.measurements import MeasurementRow, list_measurements, select_documents
+from epicrisis.server.page.measurements import NO_MEASUREMENTS, Measurements, list_measurements
 from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.reading import NoteEntry, PatientNotes
 from epicrisis.types import Passage
@@ -57,9 +58,7 @@ class TimelineEntry:
     notes: tuple[NoteRow, ...]
     is_stay: bool
     remark: str = ""
-    measurements: tuple[MeasurementRow, ...] = ()
-    unread_lines: int = 0
-    """Lines of measurement notes that are in no row."""
+    measurements: Measurements = NO_MEASUREMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +79,29 @@ def build_record_view(
 ) -> RecordView:
     """Return the view of a patient. `library` is the name of the library that holds the record.
 
-    Measurements are read from those of the notes whose `passages` are given.
+    Measurements are the structured facts of `passages`, which are those of the record.
     """
     record = notes.patient
     rows = {note.id: _view_note(note, marks) for note in notes.notes}
+    entries = _list_entries(notes.notes, rows)
+    if (facts := read_fact_record(passages)) is not None:
+        entries = tuple(_add_measurements(entry, facts) for entry in entries)
     return RecordView(
         patient=record.id,
         library=library,
         heading=printable(f"{record.name} ({record.id})" if record.name else record.id),
         facts=_describe_patient(record),
-        entries=tuple(_add_measurements(entry, passages) for entry in _list_entries(notes.notes, rows)),
+        entries=entries,
         left_out=sum(row.is_left_out for row in rows.values()),
     )
 
 
-def _add_measurements(entry: TimelineEntry, passages: Sequence[Passage]) -> TimelineEntry:
-    of_entry = select_documents(passages, (note.id for note in entry.notes))
-    measurements, unread = list_measurements(of_entry)
-    return replace(entry, measurements=measurements, unread_lines=unread)
+def _add_measurements(entry: TimelineEntry, facts: PatientFacts) -> TimelineEntry:
+    return replace(entry, measurements=list_measurements(facts, [note.id for note in entry.notes]))
 
 
 def mark_notes(stored: StoredAnswer) -> NoteMarks:
-    """Return which notes the answer cites, and which the time filter left out."""
+    """Return the notes cited by the answer, and those left out by the time filter."""
     citations: dict[str, tuple[tuple[int, str], ...]] = {}
     for citation in list_shown_citations(stored.answer):
         place = (citation.number, f"/answers/{stored.id}/sources/{citation.number}")

@@ -21,6 +21,8 @@ K = 1000
 BINS = ("0-8K", "8-16K", "16-32K", "32-128K", "over 128K")
 """The study's bins of length (section 4.2)."""
 _BEGINS = (0, 8 * K, 16 * K, 32 * K, 128 * K + 1)
+GENERATED_FACTS = "generated-facts"
+"""The set of questions about structured entries: its right answers are the parts of a computed answer."""
 ALL, ANSWERABLE = "all", "answerable"
 STUDIED = ("table-1", "table-2", "table-3", "table-4")
 """The questions of a set that the study used."""

@@ -83,6 +83,7 @@ def _read_generated_notes(notes: Path, patients: Set[str]) -> Iterator[ReaderIte
 _COVID_QA, *_REPORT_SETS = extractive_sets.READERS
 _READERS = (
     RecordReader("generated", ("questions.jsonl",), _read_generated),
+    RecordReader(populations.GENERATED_FACTS, ("fact_questions.jsonl",), _read_generated),
     _COVID_QA,
     *mimic_iv_sets.READERS,
     *_REPORT_SETS,

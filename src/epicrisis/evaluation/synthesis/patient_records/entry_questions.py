@@ -2,7 +2,8 @@
 
     questions = draw_entry_questions(patient, entries, draws)
 
-A question about something that the record does not have must not be answered, or says that there is no entry.
+A question about a value that the record does not have must not be answered: its category is ABSENCE. One about a drug
+or an allergy that the record does not have has the answer NO_ENTRY.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import drugs, labs, read_table
 from epicrisis.evaluation.synthesis.structured_questions import StructuredQuestion
 
+ABSENCE = "absence"
+"""The category of questions whose answer is missing from the record, as in other question sets."""
+CURRENT_DRUG = "current drug"
+NO_ENTRY = "no entry"
 _SERIES = 4
 """Laboratory tests that questions ask about, for each patient."""
 _VITAL_SIGNS = ("Body weight", "Heart rate", "Systolic blood pressure")
@@ -38,7 +43,7 @@ def draw_entry_questions(
     all_names = " ".join(entry.name for entry in entries).casefold()
     absent = [name for name in labs() if name.casefold() not in all_names]
     for name in draws.sample(absent, 2):
-        questions.append(StructuredQuestion(f"What was the last {name}?", "absence", None))
+        questions.append(StructuredQuestion(f"What was the last {name}?", ABSENCE, None))
     questions += _drug_questions(entries, draws)
     questions += _other_questions(patient, entries, draws)
     return tuple(questions)
@@ -86,8 +91,8 @@ def _drug_questions(entries: Sequence[ChartEntry], draws: Draws) -> Iterator[Str
     yield StructuredQuestion("What are the current medications?", "current list", frozenset(current))
     for drug in draws.sample(sorted({course.name for course in courses}), 3):
         times = [course.time for course in courses if course.name == drug]
-        answer = drug if drug in current else "no entry"
-        yield StructuredQuestion(f"Is the patient on {drug}?", "current drug", frozenset({answer}))
+        answer = drug if drug in current else NO_ENTRY
+        yield StructuredQuestion(f"Is the patient on {drug}?", CURRENT_DRUG, frozenset({answer}))
         yield StructuredQuestion(f"When was {drug} started?", "started", frozenset({min(times)}))
     stopped = {course.name: course.end for course in courses if course.reason == "not continued"}
     changed = {course.name for course in courses if course.reason == "dose changed"}
@@ -95,7 +100,7 @@ def _drug_questions(entries: Sequence[ChartEntry], draws: Draws) -> Iterator[Str
         if drug not in current | changed:
             yield StructuredQuestion(f"When was {drug} stopped?", "stopped", frozenset({day}))
     absent = draws.pick(sorted(drugs().keys() - {course.name for course in courses}))
-    yield StructuredQuestion(f"Has the patient ever taken {absent}?", "absence", frozenset({"no entry"}))
+    yield StructuredQuestion(f"Has the patient ever taken {absent}?", "ever drug", frozenset({NO_ENTRY}))
 
 
 def _other_questions(
@@ -114,9 +119,11 @@ def _other_questions(
     # `drugs` would also ask about medication.
     substance = patient.allergy.removesuffix(" drugs")
     yield StructuredQuestion(f"Is the patient allergic to {substance}?", "allergic", frozenset({"yes"}))
-    others = [name for name in read_table("nuggets")["names"]["allergies"] if name != patient.allergy]
+    # Sulfa is a class of drugs: a record without the word shows nothing.
+    no_others = {patient.allergy, "sulfa drugs"}
+    others = [name for name in read_table("nuggets")["names"]["allergies"] if name not in no_others]
     other = draws.pick(others).removesuffix(" drugs")
-    yield StructuredQuestion(f"Is the patient allergic to {other}?", "absence", frozenset({"no entry"}))
+    yield StructuredQuestion(f"Is the patient allergic to {other}?", "allergic", frozenset({NO_ENTRY}))
     for kind in ("procedure", "immunization"):
         for name in dict.fromkeys(entry.name for entry in by_kind.get(kind, ())):
             last = max(entry.time for entry in by_kind[kind] if entry.name == name)

@@ -168,6 +168,6 @@ To search in them:
         --column type=note_type --column text=text --column encounter=hadm_id --column note-id=note_id
 
 With `--structured`, `facts.jsonl` holds the structured entries of each patient and `fact_questions.jsonl` questions
-about them: `gold` is the parts of the right answer, null where the question must not be answered. `fhir`, `omop` and
-`ccda` hold the same entries in these formats.
+about them, a question set as `questions.jsonl`: `gold` is the parts of the right answer, with semicolons between them.
+`fhir`, `omop` and `ccda` hold the same entries in these formats.
 """

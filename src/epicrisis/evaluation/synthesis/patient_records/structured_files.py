@@ -11,13 +11,19 @@ from types import TracebackType
 from typing import Any
 
 from epicrisis.errors import InputError
+from epicrisis.evaluation.grading.computed_answers import PARTS_SEPARATOR
 from epicrisis.evaluation.synthesis.patient_records.ccda_documents import build_document
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import list_entries
-from epicrisis.evaluation.synthesis.patient_records.entry_questions import draw_entry_questions
+from epicrisis.evaluation.synthesis.patient_records.entry_questions import (
+    CURRENT_DRUG,
+    NO_ENTRY,
+    draw_entry_questions,
+)
 from epicrisis.evaluation.synthesis.patient_records.fhir_bundles import build_bundle
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord
 from epicrisis.evaluation.synthesis.patient_records.omop_tables import OmopTables
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
+from epicrisis.evaluation.synthesis.structured_questions import StructuredQuestion
 
 FORMATS = ("fhir", "omop", "ccda")
 """The formats, each of which has a folder of its name."""
@@ -68,9 +74,7 @@ class StructuredFiles:
             self._facts.write(json.dumps(asdict(entry), ensure_ascii=False) + "\n")
         questions = draw_entry_questions(patient, entries, draws.substream("entries"))
         for number, question in enumerate(questions, 1):
-            gold = None if question.expected is None else sorted(question.expected)
-            line: dict[str, Any] = {"id": f"{patient.id}-f{number:03d}", "patient": patient.id, "text": question.text}
-            line |= {"category": question.category, "gold": gold}
+            line = _question_line(f"{patient.id}-f{number:03d}", patient.id, question)
             self._questions.write(json.dumps(line, ensure_ascii=False) + "\n")
         if "fhir" in self._formats:
             bundle = json.dumps(build_bundle(patient, entries), ensure_ascii=False, indent=1)
@@ -80,6 +84,17 @@ class StructuredFiles:
         if "omop" in self._formats:
             self._tables.add(patient, entries)
         return len(entries)
+
+
+def _question_line(id_: str, patient: str, question: StructuredQuestion) -> dict[str, Any]:
+    """Return a line of a question set. An empty `gold` means that the record has no answer."""
+    line: dict[str, Any] = {"id": id_, "text": question.text, "form": "open"}
+    line["gold"] = PARTS_SEPARATOR.join(sorted(question.expected or ()))
+    if question.expected == frozenset({NO_ENTRY}):
+        line["also"] = ["no"]
+    elif question.category == CURRENT_DRUG:
+        line["also"] = ["yes"]
+    return line | {"category": question.category, "patient": patient}
 
 
 def _open_lines(path: Path) -> Any:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from epicrisis.computed_values import ComputedAnswer
 
 ComputedGrade: TypeAlias = Literal["exact", "abstained", "rightly-abstained", "not-understood", "wrong"]
+COMPUTED_GRADES: tuple[ComputedGrade, ...] = get_args(ComputedGrade)
+
+
+WITH_FACTS = "+facts"
+"""The end of the names of arms that read structured entries and compute answers from them."""
+PARTS_SEPARATOR = "; "
+"""Between the parts of a right answer in a question set."""
+
+
+def read_parts(gold: str) -> frozenset[str] | None:
+    """Return the parts of a right answer. None for an empty one: the question must not be answered."""
+    return frozenset(gold.split(PARTS_SEPARATOR)) if gold else None
 
 
 def grade_computed(computed: ComputedAnswer | None, expected: frozenset[str] | None) -> ComputedGrade:
