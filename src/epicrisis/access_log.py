@@ -405,7 +405,7 @@ def _read_last(path: Path) -> dict[str, Any] | None:
 
 
 def _find_last(lines: Sequence[bytes]) -> dict[str, Any] | None:
-    """Return the last of these lines that is complete, even without its end, which the next entry adds."""
+    """Return the last complete line, even without its line end. The next entry adds that."""
     for line in reversed(lines):
         try:
             entry = json.loads(line)

@@ -120,7 +120,7 @@ class Library:
         collection: str = "",
         on_progress: Callable[[IngestProgress], None] | None = None,
     ) -> IngestReport:
-        """Add files, folders and documents. Return what was added, and what was skipped and why.
+        """Add files, folders and documents. Return the added documents, and the skipped ones with reasons.
 
         The arguments are the options of `epicrisis library add`; `columns` maps roles to columns of a CSV file, such as
         `{"patient": "subject_id", "time": ["charttime"]}`. Raises InputError and LibraryBusy.

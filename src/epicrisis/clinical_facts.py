@@ -1,6 +1,6 @@
 """Structured facts of a patient's record: medications, problems, laboratory values and others.
 
-A reader of structured data writes documents whose lines state one fact each, so that facts are searched, scoped, cited,
+A reader of structured data writes documents with one fact a line. So facts are searched, scoped, cited,
 copied and deleted like notes. The structured form of the lines is stored with them, in `Document.metadata[FACTS]`:
 
     Document(id, text, metadata={FACTS: write_facts(facts)})

@@ -43,7 +43,7 @@ _BLOCKS_PER_WORKER = 4
 
 @dataclass(frozen=True, slots=True)
 class NodeEncoder:
-    """What a worker loads, and what must be equal on all nodes."""
+    """The encoder of a worker, which must be equal on all nodes."""
 
     name: str
     """Name in the catalogue, or the path of a folder."""

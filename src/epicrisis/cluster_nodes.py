@@ -66,7 +66,7 @@ class NodeTasks:
         return count_workers(self._ray, self._worker)
 
     def note_progress(self) -> None:
-        """Take note that a task has ended, or that the first one was sent: the silence begins again."""
+        """Note the end of a task, or the start of the first one: the silence begins again."""
         self._last_progress = time.monotonic()
 
     def look(self) -> int:
@@ -130,7 +130,7 @@ def find_node_home(home: str | None, expected_version: str) -> Path:
 
 
 def check_nodes(ray: Any, load: str, spec: Any, task: str) -> None:
-    """Check that every node can load what its work needs. Raises NodeFault for a node that cannot.
+    """Check every node for the files of its work. Raises NodeFault for a node without them.
 
     `load` is the module and the function that gets `spec`: `epicrisis.cluster_encoding:load_node_encoder`. `task` is a
     verb for the reader: `encode`.
@@ -166,7 +166,7 @@ def _wait_for_node(ray: Any, check: Any, node_id: str) -> bool:
 
 
 def _list_nodes(ray: Any, *, is_alive: bool) -> dict[str, str]:
-    """Return the names of the nodes that are alive, or of those that have died, by their ids."""
+    """Return the names of the live nodes, or of the dead ones, by their ids."""
     nodes = [node for node in ray.nodes() if node["Alive"] == is_alive]
     return {node["NodeID"]: node["NodeManagerHostname"] for node in nodes}
 
@@ -183,7 +183,7 @@ def explain_failure(error: Any, task: str) -> ClusterError:
 
 
 def _make_check(load: str) -> Callable[[Any], str | None]:
-    """Return a function that Ray sends as code, so that it runs where epicrisis is missing."""
+    """Return a function for Ray to send as code. It runs on nodes without epicrisis."""
     python, expected = platform.python_version(), version("epicrisis")
 
     def check(spec: Any) -> str | None:

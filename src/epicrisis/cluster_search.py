@@ -52,7 +52,7 @@ _BLOCKS_PER_WORKER = 2
 
 @dataclass(frozen=True, slots=True)
 class NodeLibrary:
-    """What a worker opens, and what must be equal on all nodes."""
+    """The library of a worker, which must be equal on all nodes."""
 
     library: str
     """An absolute path or a URL."""

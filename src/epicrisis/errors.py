@@ -1,4 +1,4 @@
-"""The tree of errors. Each message says what is wrong and what to do; users see no traceback for these errors.
+"""The tree of errors. Each message names the problem and its cure; users see no traceback for these errors.
 
 EpicrisisError
 ├── UserError                     exit code 2: wrong input or settings

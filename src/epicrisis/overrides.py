@@ -113,7 +113,7 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
 
 
 def _cut_to_limit(context: Context, overrides: RunOverrides, limit: int) -> Callable[[Question], Awaitable[Ranking]]:
-    """Return a search that returns what the strategy can read of the ranking within the limit."""
+    """Return a search for the readable part of the ranking within the limit."""
     ranking, strategy = overrides.ranking, overrides.strategy
     if ranking is None or strategy is None:
         raise ValueError("a limit for the prompts needs a strategy and a ranking")
@@ -132,7 +132,7 @@ def without_narrowing(overrides: RunOverrides) -> RunOverrides:
 def _override_selection(context: Context, overrides: RunOverrides) -> SentenceSelection:
     """Return the selection of sentences from the given ones, or from the given ranking if there is one.
 
-    A strategy that names a part of the ranking gets sentences of that part.
+    A strategy with a part of the ranking gets sentences of it.
     """
     ranking, sentences = overrides.ranking, overrides.sentences
 

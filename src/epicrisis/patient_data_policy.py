@@ -1,4 +1,4 @@
-"""Decide what patient data may leave this machine, and where replies to questions about it may be cached.
+"""Decide whether patient data may leave this machine, and the place of cached replies about it.
 
 If a library holds patients' notes, nothing but this machine may be contacted, unless remote use was allowed once for
 the library's folder. Its replies are cached inside the library or not at all, as they quote the notes. All code that

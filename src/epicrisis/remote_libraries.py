@@ -124,7 +124,7 @@ def find_address(folder: Path) -> LibraryAddress | None:
 
 
 def listen(listener: Callable[[str], object]) -> None:
-    """Set the function that receives a sentence before a library does something that takes long, such as a download."""
+    """Set the function that receives a sentence before slow work of a library, such as a download."""
     _listeners[:] = [listener]
 
 

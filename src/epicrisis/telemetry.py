@@ -72,8 +72,8 @@ _recording = _Recording()
 def start(*, local_only: bool) -> None:
     """Send spans, and the figures of a server, from here on if the environment names a collector.
 
-    A second call does nothing. Raises SettingsError for a collector that cannot be used, or that is another machine
-    under `local_only`, and without the extra `telemetry`.
+    A second call does nothing. Raises SettingsError for an unusable collector, another machine under `local_only`, or
+    a missing extra `telemetry`.
     """
     # Otherwise nothing more is imported.
     if _recording.endpoints or not any(name.startswith("OTEL_EXPORTER_OTLP_") for name in os.environ):

@@ -103,7 +103,7 @@ def make_tracer_provider(endpoint: str) -> TracerProvider:
     _prepare_logs()
 
     class ReportingExporter(OTLPSpanExporter):
-        """Says once that the collector does not take what it is sent."""
+        """Reports once a collector that refuses data."""
 
         def export(self, spans: Sequence[Any]) -> SpanExportResult:
             try:
@@ -126,7 +126,7 @@ def make_metric_reader(endpoint: str) -> MetricReader:
     _prepare_logs()
 
     class ReportingExporter(OTLPMetricExporter):
-        """Says once that the collector does not take what it is sent."""
+        """Reports once a collector that refuses data."""
 
         def export(self, *arguments: Any, **options: Any) -> MetricExportResult:
             try:

@@ -2,7 +2,7 @@
 
 The components are shares from 0 to 1:
 
-* `parts`: of the parts of BriefContext that found something relevant, those that chose the answer's option.
+* `parts`: the share of BriefContext's relevant parts with the answer's option.
 * `votes`: of the votes with a choice, sampled or of passages read alone, those for the answer's option.
 * `probability`: the next-token probability of the answer's letter among the letters.
 * `claims`: of the checked claims, those that their sentences support.

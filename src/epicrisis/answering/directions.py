@@ -1,4 +1,4 @@
-"""Read by rules which way a sentence says that an outcome went: increased, decreased, or no difference.
+"""Read by rules the direction of an outcome in a sentence: increased, decreased, or no difference.
 
     comparison = read_comparison("Does aspirin reduce the risk of stroke?")
     find_direction("Stroke was significantly less frequent with aspirin (p = 0.01).", comparison)  # "decreased"
@@ -339,7 +339,7 @@ def _find_names(clause: str, comparison: Comparison) -> frozenset[int]:
 
 
 def _list_withheld(clause: str, comparison: Comparison) -> Iterator[re.Match[str]]:
-    """Yield the words by which a clause says that the intervention was not given, or later."""
+    """Yield the words of a clause for an intervention not given, or given later."""
     intervention = _distinct_words(comparison.intervention, comparison.comparator)
     for match in _WITHHOLDS.finditer(clause):
         if match[0].lower()[:_STEM_CHARACTERS] in intervention:

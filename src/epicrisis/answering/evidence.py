@@ -47,7 +47,7 @@ async def evidence(question: Question, context: Context) -> Answer:
 
 
 def has_result(answer: Answer) -> bool:
-    """Return whether the notes that were read answer the question, so that the whole record need not be read.
+    """Return whether the notes in the prompt answer the question. If so, the whole record is not read.
 
     For the strategy `evidence` any sentence is a result, also if nothing chooses among the options of the question.
     """

@@ -1,6 +1,6 @@
 """Focused context: one prompt with the selected sentences, their neighbours, and nothing else.
 
-The sentences are those of the passages that plain RAG would read, so that a difference to RAG is due to the selection
+The sentences come from the passages of plain RAG, so a difference to RAG is due to the selection
 alone. A neighbour in a passage that the search did not return is not read.
 """
 

@@ -1,4 +1,4 @@
-"""Complete a follow-up question from the conversation before it, so that a search finds what it is about."""
+"""Complete a follow-up question from the conversation before it, for a search."""
 
 from __future__ import annotations
 

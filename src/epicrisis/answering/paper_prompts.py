@@ -69,7 +69,7 @@ class NotebookReply:
         return ParsedReply(True, ". ".join(_list_values(text)) or text, choice)
 
     def _read_choice(self, text: str) -> str | None:
-        """Return the choice that the fields of a JSON object name, else the one that the text states."""
+        """Return the choice in the fields of a JSON object, else the one in the text."""
         reader = ChoiceReader(self.options)
         choices = set(filter(None, map(reader.read_words, _list_values(text, with_reasons=False))))
         if choices:
@@ -125,7 +125,7 @@ class TextPrompts:
         return self._render(f"text_{stage}", question, documents), reply_format
 
     def build_reduce(self, question: Question, findings: Sequence[str]) -> PromptAndFormat:
-        """Return the request that sums up what was extracted."""
+        """Return the request for a summary of the extracted texts."""
         return self._render("text_reduce", question, fence(findings, "finding")), AnswerFormat(question.options)
 
     def build_closed_book(self, question: Question) -> PromptAndFormat:

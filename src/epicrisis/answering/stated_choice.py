@@ -311,8 +311,8 @@ class FreeReply:
 def read_free_reply(reply: str, options: Mapping[str, str]) -> FreeReply:
     """Return the choice that a reply states, as the letter of one of the options.
 
-    The state is `failed` for an empty reply or an error message, `abstained` for a reply that says that there is no
-    answer, and `unparsed` for a reply with no choice or with two different ones.
+    The state is `failed` for an empty reply or an error message, `abstained` for a reply that denies an answer,
+    and `unparsed` for a reply with no choice or with two different ones.
     """
     if not re.search(r"\w", reply):
         return FreeReply("failed")

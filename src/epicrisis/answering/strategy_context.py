@@ -299,7 +299,7 @@ async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def get_failed_state(error: ChatError | Unreadable) -> Literal["failed", "unparsed"]:
-    """Return the state of a draft, vote or answer whose call failed or whose reply is unreadable."""
+    """Return the state of a draft, vote or answer after a failed call or an unreadable reply."""
     return "failed" if isinstance(error, ChatError) else "unparsed"
 
 

@@ -1,4 +1,4 @@
-"""Rules that find something in a claim that the sentences it cites do not say.
+"""Rules for words of a claim without support in its cited sentences.
 
     for finding in apply_rules("Aspirin raised mortality by 12 %.", "Aspirin lowered mortality by 9 %."):
         print(finding.rule, finding.reason)
@@ -102,7 +102,7 @@ def word_overlap(claim: str, evidence: str) -> float:
 def apply_rules(
     claim: str, evidence: str, context: str = "", rules: Sequence[SupportRule] = PRECISE_RULES
 ) -> tuple[RuleFinding, ...]:
-    """Return what the evidence, the sentences that a claim cites, does not say.
+    """Return the words of a claim without support in its evidence, the cited sentences.
 
     Numbers, drugs and groups of people may also stand in `context`: the titles of the documents, and the question.
     """

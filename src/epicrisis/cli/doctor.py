@@ -76,7 +76,7 @@ def doctor(
     """Show what is installed, which hosts would be contacted and why, and which files are written.
 
     With --local-only it also shows what would be refused. With --cluster it checks a deployment on several machines,
-    and says what to do where something is wrong.
+    and names a cure for each problem.
     """
     if cluster:
         check_deployment(cluster, flags.settings(), json)

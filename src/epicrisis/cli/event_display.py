@@ -282,7 +282,7 @@ def _describe_start(event: AnswerStarted) -> tuple[str, str]:
 
 
 def _describe_numbers(event: MapStarted | AnswerStarted) -> str:
-    """Return how many sentences the reply may cite by number, and what selected them; empty for a reply that quotes."""
+    """Return how many sentences the reply may cite by number, and their selector; empty for a reply with quotations."""
     if not event.sentences:
         return ""
     selectors = {"encoder": ", selected by the encoder", "words": ", selected by words", None: ""}

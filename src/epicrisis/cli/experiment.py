@@ -250,7 +250,7 @@ def probe(
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """An experiment, and the options that say where it runs and with which models."""
+    """An experiment, with options for its place and models."""
 
     experiment: Experiment
     request: Request

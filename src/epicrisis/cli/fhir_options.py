@@ -77,7 +77,7 @@ def exported_records(
 
 
 def _say_report(report: ExportReport) -> None:
-    """Print what was exported and what is left out."""
+    """Print the numbers of exported and of left out files."""
     binaries = f", {counted(report.binaries, 'attachment')}" if report.binaries else ""
     say(f"{counted(report.files, 'file')} exported{binaries}", err=True)
     if report.missing_binaries:

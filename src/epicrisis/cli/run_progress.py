@@ -120,7 +120,7 @@ async def run_cases(
 
 
 def _remarks(case: Case, answer: Answer, notices: set[str]) -> list[str]:
-    """Return notices of the answer that are not in `notices` yet, which are added there, and its failure."""
+    """Return new notices of the answer, and its failure. New notices are added to `notices`."""
     lines = []
     for event in answer.trace:
         if isinstance(event, Notice) and event.kind in _NOTICES_OF_A_RUN and event.message not in notices:
@@ -172,7 +172,7 @@ def say_skipped(reasons: Iterable[SkippedReason], listed_in: Path | None = None)
 
 
 def say_remarks(report: IngestReport) -> None:
-    """Write what a reader should know of files that were read on standard error."""
+    """Write remarks about read files on standard error."""
     for remark in report.remarks:
         say(f"note: {remark}", err=True)
     if report.more_remarks:

@@ -117,7 +117,7 @@ def _cell_kind(cell: str) -> tuple[bool, bool]:
 def read_header(path: Path) -> tuple[list[str], str]:
     """Return the stripped cells of the first line, and the delimiter: the one of , tab ; | that gives most cells.
 
-    Raises InputError for a path that is no file, and for a first line that cannot consist of column names.
+    Raises InputError for a path without a file, and for a first line without column names.
     """
     reader_base.check_file(path)
     shown_path = reader_base.printable_path(path)

@@ -38,7 +38,7 @@ _DIRECTIVES = tuple("YymbBdjHIpMSfzaA")
 
 
 def check_time_format(form: str) -> None:
-    """Raise InputError for a format by which `strptime` could not read times, or which has no year."""
+    """Raise InputError for a format without a year, or one unknown to `strptime`."""
     directives, fault = _DIRECTIVE.findall(form), ""
     unknown = [directive for directive in directives if directive not in (*_DIRECTIVES, "%")]
     repeated = [directive for directive, count in Counter(directives).items() if count > 1 and directive != "%"]

@@ -1,7 +1,7 @@
 """Prepare office files for their reader: write raised digits as `10^9`, and remove comments and hidden or deleted text.
 
-The library that reads office files drops the difference between 10⁹ and 109, and a few kinds of text that no reader of
-the printed page sees. Here these are settled in the file's own markup. Nothing of a file is executed or fetched.
+The library that reads office files drops the difference between 10⁹ and 109, and a few kinds of text that are not
+printed. Here these are settled in the file's own markup. Nothing of a file is executed or fetched.
 """
 
 from __future__ import annotations

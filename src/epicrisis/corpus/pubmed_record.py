@@ -144,7 +144,7 @@ def _within(table: Mapping[str, _Handler]) -> _Handler:
 
 
 def _first(key: str) -> _Handler:
-    """Return a handler that stores the first text that is not empty."""
+    """Return a handler that stores the first non-empty text."""
 
     def handle(element: _Element, draft: _Draft) -> None:
         if key not in draft.metadata and (text := element_text(element)):
@@ -154,7 +154,7 @@ def _first(key: str) -> _Handler:
 
 
 def _list(key: str) -> _Handler:
-    """Return a handler that stores every text that is not empty."""
+    """Return a handler that stores every non-empty text."""
 
     def handle(element: _Element, draft: _Draft) -> None:
         draft.append(key, element_text(element))
@@ -163,7 +163,7 @@ def _list(key: str) -> _Handler:
 
 
 def _entries(key: str, names: Mapping[str, str]) -> _Handler:
-    """Return a handler that stores a dict of the children that are not empty; `@` marks the element's attributes."""
+    """Return a handler that stores a dict of the non-empty children; `@` marks the element's attributes."""
 
     def handle(element: _Element, draft: _Draft) -> None:
         values = {f"@{name!s}": str(value) for name, value in element.items()}

@@ -75,7 +75,7 @@ def _build_question(ids: set[str], number: int, value: dict[str, Any]) -> Questi
 
 
 def _accepted_lines(path: Path) -> Iterator[jsonl.NumberedObject | Skipped]:
-    """Yield the file's lines, without those whose state says that they are no questions, or not yet."""
+    """Yield the file's lines with questions. Lines with another state are left out."""
     ignored, remaining = 0, 0
     for item in jsonl.read_objects(path):
         state = _ACCEPTED if isinstance(item, Skipped) else item[1].get("state", _ACCEPTED)

@@ -46,7 +46,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class FileRemark:
-    """What a reader should know of a file that was read. `noun` and `text` are one line for all files of an addition:
+    """A remark about a file for the reader of the report. `noun` and `text` are one line for all files of an addition:
     `3 pages without text (a.pdf, b.pdf)`. Contains none of the file's text, so that it may be logged."""
 
     path: str
@@ -129,6 +129,8 @@ class PatientIdentity:
     """`1950-01-02`, or less of it."""
     numbers: tuple[tuple[str, str], ...] = ()
     """Record numbers and other identifiers: (system, value). The system may be empty."""
+    alias: str = ""
+    """The id that the source gives to a patient whom the library has under another id."""
 
 
 ReaderItem: TypeAlias = (
@@ -177,7 +179,7 @@ def os_error_reason(error: OSError) -> str:
 
 
 def skip(path: Path, where: str, reason: str) -> Skipped:
-    """Return the item for a part of a file that is not read; `where` is empty for the complete file."""
+    """Return the item for an unread part of a file; `where` is empty for the complete file."""
     return Skipped(printable_path(path), where, reason)
 
 

@@ -181,7 +181,7 @@ def _set_alarm(seconds: int) -> None:
 
 
 def _prepare() -> None:
-    """Disable core dumps, which would contain patients' text, and reset the alarm signal, so that it kills."""
+    """Disable core dumps, as they contain patients' text, and let the alarm signal kill."""
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})

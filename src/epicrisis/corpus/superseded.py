@@ -9,7 +9,7 @@ DocumentKey = tuple[str, str]
 
 
 def find_replaced(successors: Mapping[DocumentKey, Iterable[DocumentKey]]) -> set[DocumentKey]:
-    """Return the documents that another replaces, by a map of each to those that replace it.
+    """Return the replaced documents. The map has the replacements of each document.
 
     A document is not replaced by one that it replaces itself, directly or through others.
     """

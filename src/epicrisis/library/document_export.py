@@ -46,7 +46,7 @@ def export_documents(library: LibraryStore, is_selected: Callable[[Passage], boo
 
 
 def restore_document(passages: Sequence[Passage]) -> Document:
-    """Return the document of these passages, which are all that it has."""
+    """Return the document of these passages. They must be complete."""
     parts = sorted(passages, key=attrgetter("start", "end"))
     first, text = parts[0], _join_texts(parts)
     places = join_places(parts)

@@ -85,7 +85,7 @@ class DocumentCounts:
 def list_documents(
     library: LibraryStore, document_filter: DocumentFilter, offset: int = 0, limit: int = PAGE_DOCUMENTS
 ) -> DocumentPage:
-    """Return the documents from `offset` that meet the filter, and the number of all that do.
+    """Return the matching documents from `offset`, and the number of all matches.
 
     Raises StorageError or LibraryDamaged if the library cannot be read.
     """

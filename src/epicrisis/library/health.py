@@ -259,8 +259,8 @@ class _WordIndexComparison:
 
 
 def _compare_with_journal(keys: RowKeys, journal: Journal) -> tuple[Finding, Numbers]:
-    """Return the journal's documents that differ in the table or are missing there, and one row of each document of
-    the table that differs in the journal or is missing there."""
+    """Return the documents of the journal with another or no row in the table, and one row of each document of the
+    table with another or no entry in the journal."""
     table_documents, first_rows, passages = keys.documents()
     is_acknowledged = np.zeros(len(table_documents), dtype=np.bool_)
     only_in_journal = _Tally()

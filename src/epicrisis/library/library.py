@@ -415,7 +415,7 @@ class LibraryStore:
             return self._parts.search_words(query, k, scope, within)
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
-        """Fetch the passages that exist and that the scope admits, see PassageStore."""
+        """Fetch the existing passages of the scope, see PassageStore."""
         check_scope(scope)
         with self._thread_lock:
             present = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))

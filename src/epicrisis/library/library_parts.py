@@ -246,7 +246,7 @@ class LibraryParts:
             limit *= 4
 
     def _drop_old(self, hits: Sequence[tuple[str, int, float]]) -> list[tuple[str, float]]:
-        """Return (passage id, score) of the hits whose version is that of the table. The caller reads a snapshot."""
+        """Return (passage id, score) of the hits with the version of the table. The caller reads a snapshot."""
         if Checkpoint(self.table.version, self.words.loaded_opstamp) == self.journal.checkpoint():
             # No writer was at work between both commits, so the words are those of this version of the table.
             return [(passage_id, score) for passage_id, _, score in hits]

@@ -36,7 +36,7 @@ _LITERATURE = "literature"
 
 
 def find_contradiction(before: PatientIdentity, now: PatientIdentity) -> str:
-    """Return what shows that one id means two people, such as `birth date`, or an empty string.
+    """Return the field in which one id means two people, such as `birth date`, or an empty string.
 
     Different servers, birth dates, or numbers of one system always show it. Different names show it unless both birth
     dates are known and equal and a record number is shared: people marry, and clerks correct spellings.

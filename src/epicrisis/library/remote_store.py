@@ -34,7 +34,7 @@ def load_object_storage(folder: Path) -> Any:
 
 
 def load_engine(folder: Path) -> Any:
-    """Return the module that creates and opens the library for which this folder stands. None if it is the library."""
+    """Return the module for creating and opening the library of this folder. None if it is the library."""
     return load_database_engine() if is_in_database(folder) else load_object_storage(folder)
 
 

@@ -1,4 +1,4 @@
-"""Open the table of a library with the engine that holds it, and move a library that has grown to the other engine.
+"""Open the table of a library with its engine, and move a grown library to the other engine.
 
 SQLite holds libraries of up to EXACT_LIMIT passages, and LanceDB (the extra `large`) larger ones. The file
 `passages.sqlite` decides: while it exists it is the table, and a folder `passages.lance` next to it is the copy of an

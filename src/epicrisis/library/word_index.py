@@ -43,7 +43,7 @@ def version_of(content_hash: str) -> int:
 
 
 def round_length(words: int) -> int:
-    """Return the length of a passage that BM25 calculates with in tantivy and pg_textsearch, which store it in a byte.
+    """Return the length of a passage for BM25 in tantivy and pg_textsearch. They store it in a byte.
 
     From 40 on, only every second number is one, from 56 on every fourth, and so on.
     """

@@ -1,4 +1,4 @@
-"""Fetch the articles that a user names or searches for, as items that a library takes.
+"""Fetch named or searched articles as items for a library.
 
 with open_services(settings) as services:
     fetched = fetch_articles(services, ArticleRequest(pmids=("12377809",)))

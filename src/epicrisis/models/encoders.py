@@ -30,7 +30,7 @@ _FIRST_SETTINGS = {"pooling", "normalise", "max_tokens", "title"}
 
 
 def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> Encoder:
-    """Load the encoder of that catalogue name, of an installed package, or in that folder. `threads=None`: all cores.
+    """Load the encoder of a catalogue name, an installed package, or a folder. `threads=None`: all cores.
 
     A folder holds `tokenizer.json`, weights (`model.onnx`, or `model.safetensors` and `config.json`, which need torch)
     and either a `model.json` with `{"settings": {"pooling": "mean", "normalise": true, "max_tokens": 256}}` or the
@@ -43,7 +43,7 @@ def load_encoder(name_or_path: str, home: Path, threads: int | None = None) -> E
 
 
 def runs_on_torch(name_or_path: str, home: Path) -> bool:
-    """Return whether the encoder's weights need torch, which uses a GPU where there is one."""
+    """Return whether the encoder's weights need torch. It uses a GPU if there is one."""
     if name_or_path not in load_catalogue() and find_package("encoder", name_or_path) is not None:
         return False
     return ONNX not in find_model(name_or_path, "encoder", home).part("article/").files
@@ -234,7 +234,7 @@ class PrecomputedEncoder:
 
 
 def load_token_encoder(name: str, home: Path, threads: int | None = None) -> TokenEncoder:
-    """Load the model of that catalogue name, or in that folder, for one vector per token (BERTScore).
+    """Load the model of a catalogue name, or in a folder, for one vector per token (BERTScore).
 
     An encoder gives the vectors of its last layer; of two networks, the one for passages is used. A folder's
     `model.json` says `{"settings": {"layer": 9, "max_tokens": 512}}`, or its own files state the window.
@@ -282,7 +282,7 @@ CACHE_PASSAGES = 4096
 
 
 def load_sparse(name: str, home: Path, threads: int | None = None) -> SparseEncoder:
-    """Load the model of that catalogue name, or in that folder, whose own files state its window."""
+    """Load the model of a catalogue name, or in a folder. Its own files state its window."""
     files = find_model(name, "sparse", home)
     return CachedSparseEncoder(SpladeEncoder(files, SparseRecipe.read(files), threads))
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def load_reranker(
     name: str, home: Path, threads: int | None = None, api_key: Callable[[], str | None] | None = None
 ) -> Reranker:
-    """Load the reranker of that catalogue name (`medcpt` means `medcpt-reranker`), in that folder, or at that URL.
+    """Load the reranker of a catalogue name (`medcpt` means `medcpt-reranker`), in a folder, or at a URL.
 
     An installed package may offer others by name.
 
@@ -182,7 +182,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 
 def load_nli(name: str, home: Path, threads: int | None = None) -> NliModel:
-    """Load the model of that catalogue name, or in that folder (ONNX, or transformers with the extra `torch`)."""
+    """Load the model of a catalogue name, or in a folder (ONNX, or transformers with the extra `torch`)."""
     files = find_model(name, "nli", home)
     return NliClassifier(files, NliRecipe.read(files), threads)
 
@@ -213,7 +213,7 @@ class NliClassifier:
 
 
 def load_reward_model(name: str, home: Path, threads: int | None = None) -> RewardModel:
-    """Load the reward model of that catalogue name, or in that folder. Needs the extra `torch`; contacts nothing."""
+    """Load the reward model of a catalogue name, or in a folder. Needs the extra `torch`; contacts nothing."""
     files = find_model(name, "reward", home)
     return MultiAttributeReward(files, RewardRecipe.read(files), threads)
 

@@ -37,7 +37,7 @@ def check_cluster(
 
 
 def _check_part(part: ClusterPart, servers: int, tables: ServerTables | None) -> Iterator[ClusterCheck]:
-    """Yield the checks of a library or a cluster of Ray. An error ends them with a problem, which says what to do."""
+    """Yield the checks of a library or a cluster of Ray. An error ends them with a problem and its cure."""
     try:
         if part.library is None:
             from epicrisis.operations.ray_checks import check_ray

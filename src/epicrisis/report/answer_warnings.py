@@ -44,7 +44,7 @@ def list_warnings(answer: Answer) -> Iterable[str]:
 
 
 def _denies_chosen_option(answer: Answer) -> bool:
-    """Return whether a claim denies that the documents answer, beside a choice that does not say so."""
+    """Return whether a claim denies an answer in the documents, against the choice."""
     if answer.choice is None or is_unanswerable(answer.choice, answer.question.options):
         return False
     return any(denies_answer(claim.text) for claim in answer.claims)

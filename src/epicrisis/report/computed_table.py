@@ -68,7 +68,7 @@ def describe_left_out(computed: ComputedAnswer) -> str:
 
 
 def list_computed_numbers(answer: Answer) -> frozenset[int]:
-    """Return the citations that only the computed rows have, which the table shows."""
+    """Return the citations of computed rows alone. The table shows them."""
     if answer.computed is None:
         return frozenset()
     numbers = {number for row in answer.computed.rows for number in row.citations}

@@ -298,7 +298,7 @@ def _shorten_titles(panels: Sequence[Panel]) -> tuple[Panel, ...]:
 
 
 def _find_constants(rows: Sequence[tuple[CellText, ...]], keys: int) -> list[int]:
-    """Return the places of columns that say the same in all rows, except the last one that identifies a row."""
+    """Return the places of columns with one value in all rows, except the last one that identifies a row."""
     if len(rows) < _LEAST_ROWS:
         return []
     places: list[int] = []

@@ -107,7 +107,7 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
 
 
 def _find_cell(find: Callable[[str], StudyDetail | None], passages: Sequence[Passage]) -> StudyCell | None:
-    """Return the words that `find` finds in the first passage that states them."""
+    """Return the words of `find` in the first passage with any."""
     for passage in passages:
         detail = find(passage.text)
         if detail is not None:

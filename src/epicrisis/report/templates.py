@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def build_environment(loader: BaseLoader | None = None) -> Environment:
-    """Return an environment that escapes every text and replaces characters that reorder or hide one.
+    """Return an environment that escapes every text and replaces characters for reordering and hiding.
 
     Markup that a template made is not a plain `str` and stays as it is.
     """

@@ -116,7 +116,7 @@ def _range_of(date: DateMention) -> TimeRange:
 
 
 def _dates_done(words: str, sentence: str) -> Iterator[int]:
-    """Yield the numbers of the dates at which a sentence, with `⟨n⟩` as its n-th date, says that the event was done."""
+    """Yield the numbers of the dates of an event that was done, from a sentence with `⟨n⟩` as its n-th date."""
     done = r"\b(?:s/p|status[ -]post|underwent|had undergone|had (?=an? |the |his |her |\w+ ⟨))"
     for pattern in (
         rf"{done} ?{_WORDS}{words}{_CLOSE}",

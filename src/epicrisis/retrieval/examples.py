@@ -1,6 +1,6 @@
 """Solved questions from a search of their library: distinct ones, and never the question itself.
 
-An example is a document whose text is a question and whose metadata (`METADATA`) has the solution.
+An example is a document with a question as its text and the solution in its metadata (`METADATA`).
 """
 
 from __future__ import annotations

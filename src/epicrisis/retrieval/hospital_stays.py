@@ -220,7 +220,7 @@ def _bound(times: Sequence[TimeRange], choose: Callable[[Iterable[datetime]], da
 
 
 def find_possible_places(times: Sequence[TimeRange | None], which: int, optional: Collection[int] = ()) -> list[int]:
-    """Return the indices of the times that may be at place `which` in chronological order.
+    """Return the indices of the times possibly at place `which` in chronological order.
 
     1 is the first place and -1 the last. The list is empty only if there are fewer times. A time of None may be at any
     place. The times at the indices of `optional` may not count.

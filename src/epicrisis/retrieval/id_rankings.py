@@ -66,7 +66,7 @@ class ScopedStore:
         return span(name, {"epicrisis.store": type(self.searchable.store).__name__, "epicrisis.k": k})
 
     def _rank(self, search: Callable[[Scope], tuple[ScoredId, ...]], retriever: str, parameters: Metadata) -> IdRanking:
-        """Return the passages that the scope admits, and the retracted documents that it withholds, with their ranks.
+        """Return the passages of the scope, and the withheld retracted documents, with their ranks.
 
         The first search includes retracted documents. If it finds none, its passages are the result.
         """
@@ -87,7 +87,7 @@ class ScopedStore:
         return IdRanking(tuple(scores), retriever, dict.fromkeys((id_ for id_, _ in scores), self), parameters)
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, Passage]:
-        """Map the ids of the passages that exist and that the scope admits to the passages."""
+        """Map the ids of the existing passages of the scope to the passages."""
         passages = {}
         with self._trace("fetch passages", len(passage_ids)):
             fetched = self.searchable.store.fetch(passage_ids, self.scope)

@@ -452,7 +452,7 @@ def _admit_at_admission(expression: TimeExpression, record: RecordTimeline) -> A
 def _admit_about_days(
     expression: TimeExpression, record: RecordTimeline, days: Sequence[TimeRange | None], reason: str
 ) -> AdmittedNotes:
-    """Select the notes that may describe one of these days, and all that are not reports or daily notes."""
+    """Select the notes that may describe one of these days, and all except reports and daily notes."""
     times = [widen(time, EARLY) for time in days if time]
     if not times or len(times) < len(days):
         return AdmittedNotes(explanations=(f"{expression.text}: not every stay's day is known",))

@@ -132,7 +132,7 @@ def replace_by_notes(ranking: Ranking, notes: Mapping[str, Passage], n: int, cou
 def fit_budget(
     notes: Sequence[Passage], tokens: int, count: Callable[[Passage], int]
 ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-    """Return the notes that fit a token budget, and the others, from the first one that does not fit whole."""
+    """Return the notes within a token budget, and the others, from the first one beyond it."""
     remaining = tokens
     for place, note in enumerate(notes):
         remaining -= count(note)

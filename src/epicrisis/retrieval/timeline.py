@@ -132,7 +132,7 @@ def _group_by_family(expressions: Sequence[TimeExpression]) -> list[list[TimeExp
 
 
 def _group_attached(expressions: Sequence[TimeExpression]) -> list[list[TimeExpression]]:
-    """Return the expressions that leave notes out, in groups that narrow each other."""
+    """Return the expressions that leave notes out, in groups narrowing each other."""
     groups = list[list[TimeExpression]]()
     for expression in expressions:
         if expression.kind not in (*NARROWING, "named-note"):

@@ -1,4 +1,4 @@
-"""Which library and which patient's record a caller may read, and the access log of what was read and what was refused.
+"""The libraries and records that a caller may read, and the access log of readings and refusals.
 
 Every interface checks through `AccessControl`, so that none can leave out the log.
 """
@@ -28,7 +28,7 @@ AccessReason = Annotated[
 
 
 class AccessControl:
-    """Checks who may read what, and writes to the access logs of server and library what was read and refused."""
+    """Checks the rights of callers, and writes readings and refusals to the access logs of server and library."""
 
     def __init__(self, log: AccessLog | None = None) -> None:
         self._log = log

@@ -71,7 +71,7 @@ def find_place(error: BaseException) -> str:
 
 
 def describe_system_error(error: BaseException | None) -> str:
-    """Return what the system refused and for which file, `: No space left on device: PATH`, or an empty text."""
+    """Return the system's refusal with its file, `: No space left on device: PATH`, or an empty text."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None:
             place = f": {error.filename!a}" if error.filename else ""

@@ -291,7 +291,7 @@ def log_failure(failure: Failure | None) -> None:
 
 
 def describe_refusal(code: int, detail: str) -> Problem:
-    """Return the problem body of a request that fits no route, or whose body the framework cannot read."""
+    """Return the problem body of a request without a route, or with an unreadable body."""
     if code == 400:
         return _describe_unreadable()
     title = "Not found" if code == 404 else "The request is refused"

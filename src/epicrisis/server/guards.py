@@ -329,7 +329,7 @@ def check_host(headers: Headers, hosts: frozenset[str], address: PublicAddress) 
 
 
 def _replay(first: Message, receive: Receive) -> Receive:
-    """Return a `receive` that gives this message once, and then what comes after it."""
+    """Return a `receive` with this message first, and then the following ones."""
     messages = [first]
 
     async def receive_next() -> Message:

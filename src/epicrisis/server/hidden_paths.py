@@ -1,4 +1,4 @@
-"""Hide paths of this machine in messages for clients: they tell where the server keeps what."""
+"""Hide paths of this machine in messages for clients: they show the folders of the server."""
 
 from __future__ import annotations
 

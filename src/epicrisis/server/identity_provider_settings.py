@@ -43,7 +43,7 @@ Claim = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class IdentityProviderSettings(BaseModel):
-    """Where users sign in, and which claims give them roles and patients."""
+    """The place of sign-in, and the claims for roles and patients."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

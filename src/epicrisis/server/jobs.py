@@ -3,7 +3,7 @@
     jobs = Jobs(questions, open_state(folder))
     status = await jobs.submit(body, caller)
 
-Jobs lie in the server's folder, or in its database, where any server process continues those of one that was killed.
+Jobs lie in the server's folder, or in its database. There any server process continues those of a killed one.
 Requests name a job by its random id, which is looked up and never used as a path.
 """
 
@@ -366,7 +366,7 @@ def _name_question(body: JobBody, number: int) -> str:
 
 
 def _is_away(error: BaseException) -> bool:
-    """Return whether the error is that of a database that comes back. Repeating others would call models in vain."""
+    """Return whether the error is of a database that comes back. Repeating others would call models in vain."""
     return isinstance(error, StateUnavailable) and error.retry_after is not None
 
 

@@ -83,7 +83,7 @@ class ToolClaim(ToolResultPart):
 
 
 class WithheldReply(ToolResultPart):
-    """What the model said where it is not trusted. This is no answer."""
+    """The untrusted words of the model. This is no answer."""
 
     text: str
     reason: str

@@ -114,7 +114,7 @@ def find_patients(library: OpenLibrary, patients: Sequence[str]) -> frozenset[st
 
 @contextmanager
 def _keep_root_logger() -> Iterator[None]:
-    """Undo what the block changes at the root logger, which would write requests on standard error."""
+    """Undo the block's changes of the root logger. It would write requests on standard error."""
     root = logging.getLogger()
     handlers, level = [*root.handlers], root.level
     try:
@@ -246,7 +246,7 @@ class LibraryTools:
     ) -> CallToolResult:
         """Return the result of a question, with a progress notification for each step.
 
-        Raises ToolError for a question that cannot be asked, and for an answer that failed.
+        Raises ToolError for an invalid question, and for a failed answer.
         """
         hide = self.reader.resources.hide_paths
         with _errors_as_text(hide, ToolError):
@@ -353,7 +353,7 @@ def _explain_failure(answer: Answer, hide: Callable[[str], str]) -> str:
 
 @contextmanager
 def _errors_as_text(hide: Callable[[str], str], kind: type[ToolError | ResourceError]) -> Iterator[None]:
-    """Raise errors of the program as `kind`, with what failed and what to do.
+    """Raise errors of the program as `kind`, with the problem and its cure.
 
     The package `mcp` reports unknown errors without their message, which may contain the text of a document.
     """

@@ -168,7 +168,7 @@ def count_usage(usage: Usage) -> dict[str, Any]:
 def describe_outcome(
     answer: Answer, completed: CompletedQuestion, page: str, unused: Sequence[str], library: str
 ) -> dict[str, Any]:
-    """Return what a chat completion has no field for: the state, the question that was asked, what was not used."""
+    """Return what a chat completion has no field for: the state, the asked question, what was not used."""
     usage = answer.usage + completed.usage
     return {
         "state": answer.state,

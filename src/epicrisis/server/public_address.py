@@ -38,7 +38,7 @@ class PublicAddress:
         return ("https",) if is_encrypted else ("http", "https")
 
     def correct(self, scope: Scope) -> None:
-        """Put the public scheme and name into a request that came from the proxy, so that links begin with them."""
+        """Put the public scheme and name into a request from the proxy. Links begin with them."""
         if not self.behind_proxy:
             return
         scope["scheme"] = "https"

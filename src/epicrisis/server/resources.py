@@ -207,7 +207,7 @@ def load_endpoint_client(settings: Settings) -> None:
 
 
 def list_strategies(settings: Settings) -> tuple[StrategyName, ...]:
-    """Return the strategies that these settings can run, that of the settings first.
+    """Return the possible strategies of these settings, their own first.
 
     Without a chat model that is `evidence` alone. Strategies with solved questions need `examples.library`.
     """

@@ -1,4 +1,4 @@
-"""Blind reviews: two runs whose answers reviewers compare without knowing whose is whose.
+"""Blind reviews: two runs, for blind comparison of their answers by reviewers.
 
     reviews = ReviewStore(folder)
     reviews.add(review)

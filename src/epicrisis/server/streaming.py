@@ -58,7 +58,7 @@ def format_event(name: str, data: Any) -> bytes:
 class EventStream(Response):
     """A response that sends the pieces of `pieces` as they come. A client that disconnects ends it at once.
 
-    `pieces` is closed in every case, which cancels what it waits for.
+    `pieces` is closed in every case. This cancels its waiting.
     """
 
     media_type = MEDIA_TYPE

@@ -107,7 +107,7 @@ class Uploads:
         self._is_stopping = False
 
     def start(self) -> None:
-        """Read the uploads of the folder, remove what arrived incompletely, and continue those that were running."""
+        """Read the uploads of the folder, remove incomplete ones, and continue interrupted imports."""
         for path in sorted(self._folder.glob("*")):
             try:
                 upload = UploadFile.model_validate_json((path / _DESCRIPTION).read_bytes())

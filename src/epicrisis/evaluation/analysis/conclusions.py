@@ -1,8 +1,8 @@
 """Conclusions from a table in plain sentences: the differences that it shows, and those that it does not.
 
-A difference is shown if its corrected p value is at most 0.05. A difference that is not shown is reported with the
-smallest difference that this number of questions can show. Columns of differences are recognised by the column of
-corrected p values that follows. Bounds, which are not tested, are not reported.
+A difference is shown if its corrected p value is at most 0.05. Others are reported with the smallest difference
+detectable with this number of questions. Columns of differences are recognised by the column of corrected p values
+that follows. Bounds, which are not tested, are not reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The accuracy-cost frontier: the points that no other point beats in both, and how sure that is."""
+"""The accuracy-cost frontier: the points without a better one in both, and how sure this is."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class SampleSize:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What the comparison needs, and what the available questions can show."""
+        """The need of a comparison, and the power of the available questions."""
         corrected = f", corrected for {self.comparisons} comparisons" if self.comparisons > 1 else ""
         needed = (
             f"To find a difference of {format_points(self.difference)} in {format_power(self.power)} such studies, "
@@ -75,8 +75,8 @@ def compute_sample_size(
 def smallest_difference(n: int, discordant: float, power: float = POWER, alpha: float = ALPHA) -> float | None:
     """Return the smallest difference, as a share, that `n` questions show at this power: `questions_needed` inverted.
 
-    A difference larger than `discordant` needs as many discordant questions itself. Returns None if the test would
-    not even show the difference between a system that is always right and one that is never right.
+    A difference larger than `discordant` needs as many discordant questions itself. Returns None if the test could not
+    even tell a system that is always right from one that is always wrong.
     """
     if sign_test(n, 0) > alpha or questions_needed(1.0, 1.0, power, alpha) > n:
         return None

@@ -87,8 +87,8 @@ def uniform_interval(value: float, n: int, limits: tuple[float, float], confiden
     """Return an interval for `n` clusters with the same mean, for which every resample is the same.
 
     Equal means are no certainty. The interval allows for as many other clusters as Wilson's interval for 0 of `n`
-    does, within the limits of a score. For shares that are all 0 or 1 it is Wilson's interval, and for differences
-    that are all 0 it is Tango's (Statistics in Medicine 1998).
+    does, within the limits of a score. For shares of 0 or 1 alone it is Wilson's interval, and for differences of 0
+    alone it is Tango's (Statistics in Medicine 1998).
     """
     share = wilson(0, n, confidence).high
     return Interval(value - share * (value - limits[0]), value + share * (limits[1] - value), confidence)

@@ -152,8 +152,8 @@ class _Column:
 def format_table(table: Table, width: int | None = None) -> str:
     """Return the table in aligned columns with its title, source and notes.
 
-    It is at most `width` characters wide, if the row labels and one figure fit. Columns that do not fit follow below,
-    after the columns that identify the rows. Without `width`, a row is one line.
+    It is at most `width` characters wide, if the row labels and one figure fit. Columns without space follow below,
+    after the columns with the names of the rows. Without `width`, a row is one line.
     """
     wrap = partial(wrap_text, width=width)
     columns = _make_columns(table, width)

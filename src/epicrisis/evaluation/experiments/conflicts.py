@@ -67,7 +67,7 @@ class PartitionedCase:
 
 
 def partitioned_cases(records: Iterable[RunRecord]) -> tuple[PartitionedCase, ...]:
-    """Return the cases that were read in parts; where preflight chose one prompt there are none.
+    """Return the cases with parts; a case with one prompt by preflight has none.
 
     Raises InputError where a question has no options or no gold letter.
     """

@@ -362,7 +362,7 @@ _LEANING: Mapping[PreferredAnswer, int] = {"1": 1, "2": -1, "tie": 0}
 
 
 def _place_cells(replies: Sequence[tuple[str, PreferredAnswer]]) -> tuple[tuple[Cell, ...], float]:
-    """Return how often each place wins, the share of pairs that lean to the first, and the p of that."""
+    """Return how often each place wins, the share of pairs that lean to the first, and its p."""
     counts = Counter(map(itemgetter(1), replies))
     leaning: Counter[str] = Counter()
     for pair, choice in replies:

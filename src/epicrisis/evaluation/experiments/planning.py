@@ -117,7 +117,7 @@ def add_set_documents(
     data: Path | None,
     on_progress: Callable[[IngestProgress], None] | None = None,
 ) -> IngestReport:
-    """Add the documents that these question sets bring to the library at `path`, which is created if needed.
+    """Add the documents of these question sets to the library at `path`. It is created if needed.
 
     Raises InputError for a set without documents, which needs a library, and UserError for another encoder.
     """

@@ -173,7 +173,7 @@ def _describe_run(run: RecordedRun) -> Iterator[str]:
 
 
 def _describe_missing_measures(run: RecordedRun, cases: Sequence[MeasuredCase]) -> Iterator[str]:
-    """Yield what to do where open answers have no measure yet."""
+    """Yield instructions for open answers without a measure."""
     open_cases = [case for case in cases if case.form != "choice" and case.ending == "answered"]
     if not open_cases:
         return

@@ -1,4 +1,4 @@
-"""An encoder that remembers the vectors of passages, for experiments that rank the sentences of one text many times."""
+"""An encoder with a memory of vectors, for experiments that rank the sentences of one text many times."""
 
 from __future__ import annotations
 

@@ -359,7 +359,7 @@ def _judges_name(grades: CorrectnessGrades) -> str:
 
 
 def _independence_warnings(runs: Iterable[CorrectnessGrades]) -> tuple[str, ...]:
-    """Return which judges had a part in what they judge, and whether this is unknown for some examples."""
+    """Return the judges that took part in the judged answers, and whether this is unknown for some examples."""
     warnings, unknown = [], False
     for grades in runs:
         unknown = unknown or grades.unknown

@@ -1,4 +1,4 @@
-"""Graders: chat models that grade answers, and the files that keep their grades.
+"""Graders: chat models as graders of answers, and the files of their grades.
 
     grader = preference_grader(client)                       # a prompt, the schema of the reply, and its reader
     store = open_preference_store(path, grader)              # one grade a line

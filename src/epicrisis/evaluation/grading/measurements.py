@@ -59,7 +59,7 @@ MeasureFunction: TypeAlias = Callable[[ScoredAnswer], Coroutine[Any, Any, Measur
 
 @dataclass(frozen=True, slots=True)
 class Measurer:
-    """A function that measures answers, with the settings that decide its values."""
+    """A measure of answers, with the settings behind its values."""
 
     name: str
     """Names its file."""

@@ -5,8 +5,8 @@ synonyms if WordNet's files are installed. nltk matches from the end and does no
 fewest crossings, so its score differs from the Java program's. Tokens are those of nltk's `wordpunct_tokenize` (words,
 and runs of punctuation), which needs no data. METEOR ignores the values of numbers (errata E6).
 
-Synonyms are those of WordNet's dictionary files (manual page wndb), the same as from nltk's reader, which needs a file
-that Debian's `wordnet-base` lacks and a folder of nltk's data. Nothing is downloaded.
+Synonyms are those of WordNet's dictionary files (manual page wndb), the same as from nltk's reader. That needs a file
+missing in Debian's `wordnet-base`, and a folder of nltk's data. Nothing is downloaded.
 """
 
 from __future__ import annotations

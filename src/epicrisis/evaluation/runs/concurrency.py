@@ -31,8 +31,7 @@ async def run_concurrently(
     `store` gets the results that have come meanwhile together: a disk takes as long for one as for ten.
 
     If `work` raises (BudgetExceeded, ScopeViolation), the items in flight are finished and stored, then the error is
-    raised. Raises RunStopped after several consecutive failures, so that an endpoint that is down is not called for
-    every item.
+    raised. Raises RunStopped after several consecutive failures, to spare an endpoint without service further calls.
     """
     pending, failures = iter(items), _FailureCount()
     tasks: list[asyncio.Task[R]] = []

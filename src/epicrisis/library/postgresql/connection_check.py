@@ -38,7 +38,7 @@ class ConnectionCheck:
 
 @contextmanager
 def begin_pipeline(connection: Connection[Any]) -> Iterator[None]:
-    """Open a transaction that reads one snapshot, whose statements go to the server when a result is fetched.
+    """Open a transaction with one snapshot. Its statements go to the server when a result is fetched.
 
     `Connection.transaction` would wait for an answer at its beginning and at its end.
     """

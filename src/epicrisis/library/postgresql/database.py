@@ -211,7 +211,7 @@ class Database:
             )
 
     def renew(self) -> None:
-        """Make new connections, which know the types of the extensions that were created since."""
+        """Make new connections, with the types of newly created extensions."""
         self._close_pools()
         self._pool = self._open_pool(self._conninfo)
         self._primary_pool = self._open_pool(self._primary) if self._has_hosts else None

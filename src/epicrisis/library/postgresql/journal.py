@@ -240,7 +240,7 @@ class PostgresqlJournal(LibraryInventory):
 
 
 def storable_ids(ids: Sequence[str]) -> list[str]:
-    """Return the ids that the server can store, so that others are not found."""
+    """Return the ids that the server can store. It has no others."""
     storable = []
     for id_ in ids:
         try:

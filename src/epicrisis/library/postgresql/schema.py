@@ -321,7 +321,7 @@ def migrate(connection: Connection[object], schema: str, extensions: str, versio
 
 
 def find_open_index_functions(connection: Connection[object]) -> str:
-    """Return the functions of pg_textsearch, with commas, that print or change any index and that everybody may call.
+    """Return the functions of pg_textsearch, with commas, by which everybody may print or change any index.
 
     They are for its developers, and show the words of all patients' notes.
     """

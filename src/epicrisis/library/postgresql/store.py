@@ -307,7 +307,7 @@ class PostgresqlLibrary(LibraryStore):
         return list(filter(scope.admits, passages))
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
-        """Fetch the passages that exist and that the scope admits, see PassageStore."""
+        """Fetch the existing passages of the scope, see PassageStore."""
         check_scope(scope)
         if not passage_ids:
             return ()

@@ -40,7 +40,7 @@ MAX_OVERLOADS = 5
 
 
 class PooledModel(ChatModel, Protocol):
-    """A chat model of one endpoint, which says what it serves."""
+    """A chat model of one endpoint with the models that it serves."""
 
     async def identify(self) -> ServedModel:
         """Return what the endpoint serves now. Raises ChatError if it does not answer."""
@@ -118,7 +118,7 @@ class _Place:
     def move(self, members: Sequence[_Member], now: float) -> None:
         """Change to the endpoint with the fewest calls if this one was left out, and another one works.
 
-        It may then have more than its limit: the calls that it counts include those that wait for the rate.
+        It may then have more than its limit: its count includes calls waiting for the rate.
         """
         working = [member for member in members if not member.is_out and now >= member.resting_until]
         if self.member.is_out and working:

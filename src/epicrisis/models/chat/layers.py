@@ -287,7 +287,7 @@ class Budget:
         self._end = math.inf if settings.minutes is None else clock() + 60 * settings.minutes
 
     def has_room(self, maximum: Amount) -> bool:
-        """Return whether a call that costs at most `maximum` fits, in addition to all that is spent or reserved."""
+        """Return whether a call of at most `maximum` fits, in addition to the spent and reserved amounts."""
         return self._explain_excess(self.spent + self._reserved + maximum) is None
 
     async def reserve(self, maximum: Amount) -> None:

@@ -61,7 +61,7 @@ def describe_unknown_model(name: str, catalogue: Sequence[str]) -> str:
 
 
 def _find_similar(name: str, catalogue: Sequence[str]) -> list[str]:
-    """Return up to two models whose names are like this one, or the same name at the service that has such names."""
+    """Return up to two models with similar names, or the same name at the service with such names."""
     for prefix, service in SERVICES.items():
         if service.model_prefix and name.lower().startswith(service.model_prefix):
             return [f"{prefix}:{name}"]

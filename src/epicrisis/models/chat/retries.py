@@ -1,4 +1,4 @@
-"""The layer around a chat model that repeats calls which may succeed later."""
+"""The layer around a chat model for repeated calls after passing failures."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     ANSWERS/HASH OF OWNER/ID.removed    when and why an answer was removed
     ANSWERS/ID.json                     an answer of version 0.1, which had one folder for all
 
-An answer that was removed for its age or for newer ones leaves a note, so that its page can say so.
+An answer removed for its age or for newer ones leaves a note for its page.
 """
 
 from __future__ import annotations

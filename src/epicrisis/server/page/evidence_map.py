@@ -217,7 +217,8 @@ def _judge_part(answer: Answer, partial: PartialAnswer) -> PartVerdict:
 
 
 def _judge_document(answer: Answer, document_id: str, citations: tuple[int, ...]) -> PartVerdict:
-    """Return what a document says that no part read: the side it takes in a disagreement, or whether it is cited."""
+    """Return the statement of a document outside all parts: the side it takes in a disagreement, or whether it is
+    cited."""
     for conflict in answer.conflicts:
         has_answer = any(side.is_answer for side in conflict.sides)
         for side in conflict.sides if has_answer else ():

@@ -77,7 +77,7 @@ class LiveAnswer:
         return "".join(pieces)
 
     def _enter(self, phase: str) -> str:
-        """Return the piece that announces a phase, or an empty text for the phase that is announced."""
+        """Return the piece that announces a phase, or an empty text for the announced one."""
         if phase == self._phase:
             return ""
         self._phase = phase
@@ -118,7 +118,7 @@ def _find_phase(event: Event) -> str:
 
 
 def replace_question(question: str) -> str:
-    """Return the piece that shows a completed follow-up question in place of the words that were typed."""
+    """Return the piece that shows a completed follow-up question in place of the typed words."""
     return _PARTIAL.format("asked", "innerHTML", printable(question))
 
 

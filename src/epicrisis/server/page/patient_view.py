@@ -101,7 +101,7 @@ def _add_measurements(entry: TimelineEntry, facts: PatientFacts) -> TimelineEntr
 
 
 def mark_notes(stored: StoredAnswer) -> NoteMarks:
-    """Return which notes the answer cites, and which the time filter left out."""
+    """Return the notes cited by the answer, and those left out by the time filter."""
     citations: dict[str, tuple[tuple[int, str], ...]] = {}
     for citation in list_shown_citations(stored.answer):
         place = (citation.number, f"/answers/{stored.id}/sources/{citation.number}")

@@ -76,7 +76,7 @@ class PdfViewer:
     ) -> DocumentView:
         """Return the view with the pages of the highlight, or with a remark why they cannot be shown.
 
-        `passages` are all of the document; `address` is that of the document, below which its pages are. A document
+        `passages` are all of the document. Its pages are below its `address`. A document
         without pages is returned as it is.
         """
         places = list_places(passages, highlight)

@@ -1,6 +1,6 @@
 """Sign in to the page: with a key, or with the identity provider of a hospital. Cookies are read by no script.
 
-The cookie of a key is the key itself. That of the provider is a signed id of a session, which the server keeps.
+The cookie of a key is the key itself. The provider's is a signed id of a session in the server.
 """
 
 from __future__ import annotations

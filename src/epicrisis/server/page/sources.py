@@ -119,8 +119,8 @@ async def open_document(
 ) -> DocumentView:
     """Return the view of a document with the place highlighted, in a PDF file also on its pages.
 
-    The text is that of the library if it still has the same words, else that of the stored passages, without
-    pages. `library` is None if the server no longer serves it. Raises NotFound if neither has the document.
+    The text is the library's if it still has the same words, else the stored passages', without pages. `library` is
+    None if the server no longer serves it. Raises NotFound if neither has the document.
     """
     current: Sequence[Passage] = ()
     if library is not None:

@@ -79,7 +79,7 @@ class StoredAnswer:
 
     @property
     def patient(self) -> str | None:
-        """The patient whose record was read or whom the question names, also if a strategy reads no library."""
+        """The patient of the record or of the question, also if a strategy reads no library."""
         return self.answer.patient or self.answer.question.patient
 
 
@@ -176,7 +176,7 @@ class AnswerStore:
         return True
 
     def remove_expired(self) -> None:
-        """Remove the answers that are too old, and the incomplete files of a process that was killed."""
+        """Remove answers beyond the age limit, and the incomplete files of a killed process."""
         if self._files is None:
             return
         if isinstance(self._files, AnswerFiles):

@@ -119,7 +119,9 @@ def _other_questions(
     # `drugs` would also ask about medication.
     substance = patient.allergy.removesuffix(" drugs")
     yield StructuredQuestion(f"Is the patient allergic to {substance}?", "allergic", frozenset({"yes"}))
-    others = [name for name in read_table("nuggets")["names"]["allergies"] if name != patient.allergy]
+    # Sulfa is a class of drugs: a record without the word shows nothing.
+    no_others = {patient.allergy, "sulfa drugs"}
+    others = [name for name in read_table("nuggets")["names"]["allergies"] if name not in no_others]
     other = draws.pick(others).removesuffix(" drugs")
     yield StructuredQuestion(f"Is the patient allergic to {other}?", "allergic", frozenset({NO_ENTRY}))
     for kind in ("procedure", "immunization"):

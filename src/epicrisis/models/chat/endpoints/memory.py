@@ -1,4 +1,4 @@
-"""What earlier processes learned about an endpoint, so that a question need not wait for it to be learned again.
+"""Facts of earlier processes about an endpoint, which spare a question the time to learn them.
 
 One small private file per endpoint and model in the home folder. Its name is a hash and it holds no address. A file
 older than `MAX_AGE` does not count and is removed. `EndpointProbe` says when a remembered fact is asked for again.

@@ -69,7 +69,7 @@ class _VllmCount(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """What an endpoint says of the model that it serves. None: it does not say."""
+    """The answer of an endpoint about its model. None: it does not say."""
 
     is_listed: bool | None = None
     """Whether its list of models has the name."""
@@ -184,7 +184,7 @@ class EndpointProbe:
         return self._counter
 
     def forget(self, model: str) -> None:
-        """Forget what an earlier process learned, so that the endpoint is asked at the next need."""
+        """Forget the results of an earlier process. The endpoint is asked at the next need."""
         if self._recall(model) is not None and self._memory is not None:
             self._remembered = None
             self._memory.forget(model)

@@ -429,7 +429,7 @@ def compute_option_logprobs(options: Sequence[str], tokens: Iterable[tuple[str, 
 
 
 def build_schema_check(schema: Mapping[str, Any]) -> Callable[[str], bool]:
-    """Return a function that tells whether a text is JSON that satisfies the schema. Raise ValueError for no schema."""
+    """Return a function that tells whether a text is JSON of the schema. Raise ValueError for no schema."""
     from jsonschema_rs import validator_for
 
     validator = validator_for(dict(schema), retriever=_refuse)
