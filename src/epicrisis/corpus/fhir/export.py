@@ -318,7 +318,7 @@ def _read_version(
 
 def _read_fact_documents(
     files: Sequence[_RecordedFile], index: ExportIndex, log: RemovalLog
-) -> Iterator[Document | reader_base.DeletedDocument | reader_base.Skipped]:
+) -> Iterator[Document | reader_base.DeletedDocument | reader_base.Skipped | reader_base.StatedSources]:
     """Yield what cannot be read of the structured facts of all files, then their documents."""
     with FactSpool() as spool:
         references = files[0].references
@@ -338,7 +338,7 @@ def _read_fact_documents(
                     reason = str(error) if isinstance(error, ValueError) else BAD_STRUCTURE
                     yield reader_base.skip(file.path, where, reason)
         add_attached_facts(index, spool, log)
-        yield from spool.documents(log)
+        yield from spool.documents(log, incremental="fhir:")
 
 
 def _build_record(resource: Resource, references: FhirReferences, log: RemovalLog) -> FactRecord | None:
