@@ -38,7 +38,7 @@ class StructuredQuestion:
     """The parts of the right result in any order. None: it must not be answered."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class GeneratedValue:
     """A measurement as it happened, and how the record states it."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -201,27 +201,24 @@ def _set_trap(
     draw: random.Random, trap: Trap, values: list[GeneratedValue], other_unit: tuple[str, float] | None
 ) -> None:
     """Change how the record states one of the values."""
-    value = draw.choice(values)
+    place = draw.randrange(len(values))
+    value = values[place]
     if trap == "partial":
-        value.time = f"{value.at:%Y-%m}"
-        value.stay = None
+        values[place] = replace(value, time=f"{value.at:%Y-%m}", stay=None)
     elif trap == "comparator":
-        value.comparator = "<"
         bound = value.number + Decimal("0.5")
-        value.shown, value.text = bound, str(bound)
+        values[place] = replace(value, comparator="<", shown=bound, text=str(bound))
     elif trap == "unit" and other_unit is not None:
-        value.unit = other_unit[0]
-        value.shown = value.number * Decimal(str(other_unit[1]))
-        value.text = str(value.shown)
+        shown = value.number * Decimal(str(other_unit[1]))
+        values[place] = replace(value, unit=other_unit[0], shown=shown, text=str(shown))
     elif trap == "molar":
-        value.unit, value.shown, value.text = "umol/L", Decimal(88), "88"
+        values[place] = replace(value, unit="umol/L", shown=Decimal(88), text="88")
     elif trap == "undated":
-        value.time = None
-        value.stay = None
+        values[place] = replace(value, time=None, stay=None)
     elif trap == "same-moment":
         end = values[-1]
         other = end.number + Decimal(3)
-        values.append(GeneratedValue(end.at, other, str(other), end.time, end.unit, other, end.stay))
+        values.append(replace(end, number=other, text=str(other), shown=other))
 
 
 def _add_medication(draw: random.Random, writer: _Writer, begin: datetime, last: datetime) -> list[StructuredQuestion]:
