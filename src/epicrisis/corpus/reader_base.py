@@ -129,6 +129,8 @@ class PatientIdentity:
     """`1950-01-02`, or less of it."""
     numbers: tuple[tuple[str, str], ...] = ()
     """Record numbers and other identifiers: (system, value). The system may be empty."""
+    alias: str = ""
+    """The id that the source gives to a patient whom the library has under another id."""
 
 
 ReaderItem: TypeAlias = (

@@ -93,6 +93,8 @@ class IngestReport:
     """Why items were skipped, the most frequent reason first."""
     renamed: int = 0
     """Patients with a new name, but the same birth date and a shared record number."""
+    joined: tuple[tuple[str, str], ...] = ()
+    """Patients whom the library has under another id: the id in the files, and the one in the library."""
     statements: int = 0
     """Entries of lists of retractions."""
     nameless: int = 0
@@ -429,7 +431,8 @@ class BatchWriter:
         self.counts.renamed = self.patients.renamed
         self.counts.skipped_items.close()
         report = self.counts.build(IngestReport, time.monotonic() - self._started)
-        return dataclasses.replace(report, reasons=self.counts.skipped_items.by_reason())
+        joined = tuple(sorted(self.patients.joined.items()))
+        return dataclasses.replace(report, reasons=self.counts.skipped_items.by_reason(), joined=joined)
 
 
 def _encode(encoder: Encoder, texts: Sequence[tuple[str, str]]) -> Vectors:

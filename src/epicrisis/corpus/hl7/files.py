@@ -83,7 +83,7 @@ def read_files(
             yield reader_base.skip(path, "", damage)
             continue
         yield from _record_file(path, feed, numbers, cleaning.removal_log)
-    yield from _list_changes(feed, cleaning)
+    yield from _list_changes(feed, cleaning, numbers)
     readable = [(path, name) for path, name in files if path not in damaged]
     fingerprints: list[reader_base.ReaderItem] = []
     for path, name in readable:
@@ -96,11 +96,12 @@ def read_files(
     yield from fingerprints
 
 
-def _list_changes(feed: _Feed, cleaning: NoteCleaning) -> Iterator[reader_base.ReaderItem]:
+def _list_changes(feed: _Feed, cleaning: NoteCleaning, numbers: PatientNumbers) -> Iterator[reader_base.ReaderItem]:
     """Yield the patients, and the documents that others replace."""
     for person, patient in feed.patients.items():
         if patient:
-            yield reader_base.PatientIdentity(patient, names=person.names, born=person.born, numbers=person.numbers)
+            alias = numbers.find_alias(patient)
+            yield reader_base.PatientIdentity(patient, "", person.names, person.born, person.numbers, alias)
     feed.replaced = find_replaced(feed.successors)
     if not cleaning.keep_superseded:
         # An earlier addition may have contained them.
@@ -146,7 +147,7 @@ def _record_people(message: Hl7Message, feed: _Feed, numbers: PatientNumbers) ->
             person, account = read_person(segment, message.header), segment.text(18)
             if person not in feed.patients:
                 feed.patients[person] = ""
-                feed.patients[person] = numbers.resolve(person.numbers, person.born)
+                feed.patients[person] = numbers.resolve(person.numbers, person.born, person.names)
             elif not feed.patients[person]:
                 raise ValueError(
                     "its patient is refused as in an earlier message; correct the record number or birth date"
