@@ -189,9 +189,9 @@ def recall(count: int, folder: Path) -> dict[str, Any]:
         for name, scope in scopes.items():
             shared = total = 0
             for query, expected in zip(queries, best[name][1].tolist(), strict=True):
-                ids = {f"pubmed:{number}#0" for number in expected if number >= 0}
-                shared += len(ids & {hit.id for hit in library.search_vectors(query, K, scope)})
-                total += len(ids)
+                nearest = {f"pubmed:{number}#0" for number in expected if number >= 0}
+                shared += len(nearest & {hit.id for hit in library.search_vectors(query, K, scope)})
+                total += len(nearest)
             told[name] = f"{shared / total:.4f} of {total}"
         return told
 

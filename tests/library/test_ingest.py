@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import DeletedDocument, Skipped
+from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
 from epicrisis.library import ingest, ingest_batches
 from epicrisis.library.ingest import add_documents, content_hash
@@ -256,9 +256,9 @@ def test_add_documents_document_pending_at_the_look_up_is_read_again(
 def test_add_documents_deleted_in_the_same_group_is_added_again(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         add_documents(library, [Document("a", "aspirin", patient="anna")], encoder())
-        items = [DeletedDocument("a", patient="anna"), Document("b", "stroke", patient="anna")]
+        items: list[ReaderItem] = [DeletedDocument("a", patient="anna"), Document("b", "stroke", patient="anna")]
         assert add_documents(library, items, encoder()).deleted == 1
-        withdrawn = [DeletedDocument("b", "1"), Document("b", "stroke", patient="anna", revision="2")]
+        withdrawn: list[ReaderItem] = [DeletedDocument("b", "1"), Document("b", "stroke", patient="anna", revision="2")]
         report = add_documents(library, withdrawn, encoder())
         assert (report.deleted, report.added, report.unchanged) == (1, 1, 0)
         assert library.count() == (1, 1)
