@@ -20,7 +20,15 @@ from epicrisis.components import load_ingest_encoder
 from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import DeletedDocument, FileDocument, FileFingerprint, ReaderItem, Skipped
+from epicrisis.corpus.patient_numbers import StoredPatients
+from epicrisis.corpus.reader_base import (
+    DeletedDocument,
+    FileDocument,
+    FileFingerprint,
+    PatientIdentity,
+    ReaderItem,
+    Skipped,
+)
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
@@ -30,6 +38,7 @@ from epicrisis.library.ingest_batches import IngestCounts, IngestProgress, Inges
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import complete_manifest
 from epicrisis.library.passage_table import find_fault
+from epicrisis.library.patient_identities import find_contradiction, read_identities
 from epicrisis.library.splitters import check_notes_fit_window, split_document
 from epicrisis.model_pool import ModelPool
 from epicrisis.models.encoders import PrecomputedEncoder
@@ -116,6 +125,8 @@ def _add_items(
     splitter, complete_files = _read_library(library)
     items: Iterator[ReaderItem] = iter(documents)
     if read_files is not None:
+        patients = StoredPatients(partial(_read_patients, library), find_contradiction)
+        read_files = partial(read_files, patients=patients)
         in_files = read_files(previous=complete_files, cleaning=options.cleaning, with_origins=True, progress=files)
         items = chain(in_files, documents)
     if options.cluster is not None:
@@ -226,6 +237,11 @@ def _add_to_own_store(
         encode_seconds=encode_seconds,
         remarks=("a store of another package keeps no patients' names, retraction notices or versions of articles",),
     )
+
+
+def _read_patients(library: Path) -> Iterable[PatientIdentity]:
+    """Return the patients of a library; none without a library."""
+    return read_identities(library).values() if complete_manifest(library) is not None else ()
 
 
 def _read_library(path: Path) -> tuple[str | None, list[FileFingerprint]]:

@@ -400,3 +400,16 @@ def test_directions_as_free_text_are_the_dose_of_a_medication(tmp_path: Path) ->
     assert lines(tmp_path, document([text])) == [
         ("2015-06-01", "Started lisinopril 10 MG Oral Tablet, Take one tablet every morning (statement; active)")
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "category"), [("416098002", "medication, allergy"), ("414285001", "food, allergy"), ("1", "")]
+)
+def test_coded_allergy_says_what_it_is_against(tmp_path: Path, code: str, category: str) -> None:
+    agent = (
+        '<participant typeCode="CSM"><participantRole><playingEntity><code code="7980" displayName="Penicillin G"/>'
+        "</playingEntity></participantRole></participant>"
+    )
+    value = f'<value xsi:type="CD" code="{code}" codeSystem="{SNOMED}"/>'
+    (item,) = fact_documents(read(tmp_path, document([concern(problem("", value, more=agent), "48765-2")])))
+    assert (fact(item).name, fact(item).category) == ("Penicillin G", category)

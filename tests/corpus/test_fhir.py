@@ -217,6 +217,10 @@ def test_files_by_resource_type_are_read_together(tmp_path: Path) -> None:
         if isinstance(item, Document)
     ]
     assert log.summary().other_resources == {"Patient": 1}, "told, since no note was there"
+    log = RemovalLog()
+    files = [tmp_path / "c-Patient.ndjson", tmp_path / "a-Observation.0.ndjson"]
+    assert list(read_sources(files, cleaning=NoteCleaning(removal_log=log)))
+    assert log.summary().other_resources == {}, "the facts of the patient were read"
 
 
 @pytest.mark.parametrize(

@@ -19,18 +19,24 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
+from epicrisis.additions import AddOptions, add_files
 from epicrisis.cli.app import app
 from epicrisis.errors import LibraryError, NetworkRefused, StorageError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import Columns
+from epicrisis.library.patients import Roster
 from epicrisis.library.postgresql import database as databases
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql import table
 from epicrisis.privacy import guard_network
 from epicrisis.remote_libraries import find_address, library_folder
+from epicrisis.settings import Settings
+from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
+from tests.support.ccda_documents import EPIC_ROOT, section
+from tests.support.ccda_documents import document as clinical_document
 from tests.support.postgresql_server import OWNER, PASSWORDS, READER, WRITER, find_free_port
 
 pytestmark = pytest.mark.postgresql
@@ -270,3 +276,33 @@ def test_two_servers_on_one_database_see_an_addition_at_once(
         papers.write_text(json.dumps({"id": "new", "text": "Zolpidem was compared with placebo."}) + "\n")
         read("library", "add", database.url(WRITER), str(papers))
         assert first("zolpidem") == second("zolpidem") == ["new"]
+
+
+def test_later_document_of_a_patient_is_recognised_in_a_database(database: LibraryDatabase, tmp_path: Path) -> None:
+    """By the record number and the birth date, as in a folder."""
+    resources = [
+        {
+            "resourceType": "Patient",
+            "id": "p1",
+            "identifier": [{"system": f"urn:oid:{EPIC_ROOT}", "value": "4711"}],
+            "birthDate": "1950-12-31",
+        },
+        {
+            "resourceType": "ClinicalImpression",
+            "id": "n1",
+            "status": "completed",
+            "subject": {"reference": "Patient/p1"},
+            "summary": "Seen in clinic.",
+        },
+    ]
+    export, summary = tmp_path / "export.ndjson", tmp_path / "summary.xml"
+    export.write_text("".join(json.dumps(resource) + "\n" for resource in resources))
+    summary.write_text(clinical_document([section("Course", "Uneventful.")]))
+    library = library_folder(database.url(OWNER))
+    encoder = HashingEncoder(DIMENSIONS), "hashing"
+    assert add_files(Settings(), library, [export], AddOptions(), encoder=encoder).joined == ()
+    report = add_files(Settings(), library, [summary], AddOptions(), encoder=encoder)
+    assert report.joined == ((f"urn:oid:{EPIC_ROOT}|4711", "p1"),)
+    close_connections()
+    with LibraryStore.open(database.url(READER)) as store:
+        assert {id_: record.notes for id_, record in Roster(store).patients().items()} == {"p1": 2}

@@ -36,11 +36,14 @@ class ServerPair:
         """Start both. A commit is acknowledged when both have it."""
         self.primary.create()
         self.primary.create_tablespace()
+        # Before the standby is copied: once it is promoted, its commits must wait for the other one too.
         self.primary.execute(
-            "ALTER SYSTEM SET wal_retrieve_retry_interval = '200ms'", "ALTER SYSTEM SET wal_keep_size = '256MB'"
+            "ALTER SYSTEM SET wal_retrieve_retry_interval = '200ms'",
+            "ALTER SYSTEM SET wal_keep_size = '256MB'",
+            "ALTER SYSTEM SET synchronous_standby_names = '*'",
+            "SELECT pg_reload_conf()",
         )
         self.follow()
-        self.primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 
     def create_library(self, database: str, *, is_logged: bool = True) -> None:
         """Create an empty library in a new database. If it `is_logged`, its word index is on the standby too."""

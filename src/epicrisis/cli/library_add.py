@@ -18,7 +18,7 @@ from epicrisis.cli.options import ALLOW_REMOTE, CONFIG, ENCODER, LOCAL_ONLY, SET
 from epicrisis.cli.run_progress import say_remarks, say_report_skipped
 from epicrisis.cli.terminal import counted, say_lines, show_json
 from epicrisis.errors import InputError
-from epicrisis.printable import count_noun
+from epicrisis.printable import count_noun, printable
 from epicrisis.privacy import local_path, set_local_only
 from epicrisis.types import SplitterName
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from epicrisis.corpus.removal_log import RemovalSummary
     from epicrisis.library.ingest_batches import IngestReport
 
+_SHOWN_PATIENTS = 10
 _SOURCES = (
     "Files and folders: PDF, Word (docx), PowerPoint (pptx), Excel (xlsx, xls), OpenDocument (odt, odp, ods), RTF, "
     "HTML, text, Markdown, JSONL, PubMed XML, JATS (nxml), references (nbib, RIS, BibTeX, CSL-JSON), Zotero's folder, "
@@ -245,6 +246,15 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     if report.renamed:
         patients = counted(report.renamed, "patient")
         yield f"{patients} with a new name, the same person by birth date and record number"
+    if report.earlier_facts:
+        facts = counted(report.earlier_facts, "structured fact")
+        yield f"{facts} of earlier exports of the same days stay, as this one does not state them"
+    if report.joined:
+        pairs = [f"{printable(alias)} is {printable(patient)}" for alias, patient in report.joined[:_SHOWN_PATIENTS]]
+        more = f" and {len(report.joined) - len(pairs):,} more" if len(report.joined) > len(pairs) else ""
+        patients = counted(len(report.joined), "patient")
+        names = f"{', '.join(pairs)}{more}"
+        yield f"{patients} of the library recognised by a record number and the birth date or name: {names}"
     if report.removed is not None:
         yield from removed_lines(report.removed, path)
     if report.of_unknown_file:

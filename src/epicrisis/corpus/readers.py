@@ -26,11 +26,11 @@ from epicrisis.corpus import (
 from epicrisis.corpus.encodings import detect_file_encoding, encoding_remark
 from epicrisis.corpus.facts.tables import detect_table_format
 from epicrisis.corpus.fhir import export
-from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir
+from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir, is_fhir_xml
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
-from epicrisis.corpus.patient_numbers import PatientNumbers
+from epicrisis.corpus.patient_numbers import PatientNumbers, StoredPatients
 from epicrisis.corpus.reader_base import (
     CURES,
     FileDocument,
@@ -124,6 +124,7 @@ def read_sources(
     progress: ReadingProgress | None = None,
     only: Collection[Path] | None = None,
     collection: str = "",
+    patients: StoredPatients | None = None,
 ) -> Iterator[ReaderItem]:
     """Return an iterator over the documents of files and folders, in the given order.
 
@@ -141,6 +142,7 @@ def read_sources(
     * `names`: the names of files that are stored under other ones. They become ids and titles, never paths.
     * `progress` counts the files as they are read.
     * `only`: of folders, these files alone are read, if there is one among them that can be.
+    * `patients` of the library keep their ids in exports that name them by record numbers.
     * `collection`: of Zotero's library, the items of this collection alone, which a `/` puts below another.
 
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
@@ -157,7 +159,7 @@ def read_sources(
     files = _find_files(paths, format, with_origins, names or {}, only, collection)
     if only_notes:
         files = [file for file in files if file.format in NOTE_FORMATS]
-    readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins, collection)
+    readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins, collection, patients)
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
     return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
@@ -267,6 +269,7 @@ def _choose_readers(
     cleaning: NoteCleaning,
     with_origins: bool,
     collection: str,
+    patients: StoredPatients | None,
 ) -> list[tuple[list[Path], _Reader]]:
     """Return the readers with their files: one for consecutive PubMed files, one for each export, one for others."""
     notes_reader = partial(_notes_reader, columns, cleaning)
@@ -280,7 +283,7 @@ def _choose_readers(
         attached = export.list_attached_files([file[:2] for file in fhir_files])
         others = [file for file in others if file.format == "fhir" or real_path(file.path) not in attached]
     record_files = _group_record_files(others)
-    numbers = PatientNumbers()
+    numbers = PatientNumbers(patients)
     readers: list[tuple[list[Path], _Reader]] = []
     # Patients that FHIR describes keep their ids in the files of other formats.
     for format in sorted(record_files, key=RECORD_FORMATS.index):
@@ -362,7 +365,8 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
     format = override or _format_by_name(path)
     try:
         if format == _XML:
-            return detect_xml_kind(path)
+            # The reader of FHIR says that it reads no XML.
+            return detect_xml_kind(path) or ("fhir" if is_fhir_xml(path) else None)
         if format == _CSV:
             if path.suffix != ".gz" and retractions.is_retraction_watch(path):
                 return _RETRACTION_WATCH

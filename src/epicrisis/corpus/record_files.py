@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +14,9 @@ from epicrisis.corpus.hl7 import files as hl7_files
 from epicrisis.corpus.hl7.messages import is_hl7
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.patient_numbers import PatientNumbers
-from epicrisis.corpus.reader_base import PatientIdentity, ReaderItem
+from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, ReaderItem, StatedSources
 from epicrisis.corpus.xml_text import detect_xml_kind
+from epicrisis.types import Document
 
 FHIR: Final = "fhir"
 CCDA: Final = "ccda"
@@ -45,7 +47,40 @@ def read_records(
     elif format == MIMIC:
         yield from mimic.read_files(files, cleaning)
     else:
-        for item in export.read_files(files, cleaning):
-            if isinstance(item, PatientIdentity):
-                numbers.add_identity(item)
+        yield from _join_patients(export.read_files(files, cleaning), numbers)
+
+
+def _join_patients(items: Iterator[ReaderItem], numbers: PatientNumbers) -> Iterator[ReaderItem]:
+    """Yield the items of an export, those of patients whom the library has by a record number under their ids there.
+
+    The identities of all patients precede the first document.
+    """
+    identities: list[PatientIdentity] = []
+    patients: Mapping[str, str] | None = None
+    for item in items:
+        if isinstance(item, PatientIdentity):
+            identities.append(item)
+            continue
+        if patients is None and isinstance(item, Document | DeletedDocument | StatedSources):
+            patients = numbers.join_export(identities)
+            yield from _name_identities(identities, patients, numbers)
+        if isinstance(item, Document | DeletedDocument) and patients:
+            yield replace(item, patient=patients.get(item.patient or "", item.patient))
+        elif isinstance(item, StatedSources) and patients:
+            yield replace(item, patient=patients.get(item.patient, item.patient))
+        else:
             yield item
+    if patients is None:
+        yield from _name_identities(identities, numbers.join_export(identities), numbers)
+
+
+def _name_identities(
+    identities: Sequence[PatientIdentity], patients: Mapping[str, str], numbers: PatientNumbers
+) -> Iterator[PatientIdentity]:
+    """Yield the identities, those of joined patients with the id of the resource as a number, and record them."""
+    for identity in identities:
+        if patient := patients.get(identity.patient):
+            alias = identity.source, identity.patient
+            identity = replace(identity, patient=patient, numbers=(*identity.numbers, alias), alias=identity.patient)
+        numbers.add_identity(identity)
+        yield identity

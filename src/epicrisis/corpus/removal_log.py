@@ -105,7 +105,9 @@ class RemovalLog:
         kinds = {}
         for kind in sorted(self._notes):
             kinds[kind] = RemovalCounts(self._notes[kind], len(self._texts[kind]), self._characters[kind])
-        resources = self.other_resources if self.notes else self.other_resources + self.identity_resources
+        resources = self.other_resources.copy()
+        if not self.notes and not self.facts:
+            resources += self.identity_resources
         return RemovalSummary(
             notes=self.notes,
             kinds=kinds,

@@ -21,7 +21,7 @@ from epicrisis.deidentification.presidio import find_with_presidio
 from epicrisis.deidentification.spans import Identifier, IdentifierKind, merge_identifiers
 from epicrisis.deidentification.surrogates import Surrogates, match_case
 
-RECOGNIZER_VERSION = "1"
+RECOGNIZER_VERSION = "2"
 """Changes whenever the recognizers do: a measurement is valid for one version only."""
 _MIN_NUMBER = 4
 """Characters of a record number that is looked for without a label."""
@@ -63,6 +63,9 @@ class ReplacedTexts:
         dates: list[tuple[int, int, str]] = []
         for written in find_dates(text):
             surrogate = text[written.start : written.end]
+            if written.is_bare and surrogate not in self._exact:
+                # Two numbers that stood beside a word such as BiPAP in the prompt, and stand alone in the reply.
+                continue
             original = self._exact.get(surrogate) or shift_date(text, written, -self._surrogates.days)
             dates.append((written.start, written.end, original))
         pieces: list[str] = []

@@ -87,6 +87,10 @@ DOES = re.compile(
     r"|returns|returned|has been|would like"
     r"|(?:was |is )?at (?:the )?bedside|has a history|tolerated|ambulated|(?:can|may) be reached)\b"
 )
+_DOSE = re.compile(
+    r"[ \t]{1,2}\d[\d.,/-]{0,8}[ \t]?(?:mg|mcg|g|gm|ml|units?|iu|meq|puffs?|tabs?|%)(?![^\W\d_])", re.IGNORECASE
+)
+"""What follows a drug, and no name."""
 _MOST_BEFORE = 60
 """Characters that a name before a credential or a verb may take."""
 _MOST_WORDS = 4
@@ -97,30 +101,8 @@ _STRONG_LABEL = re.compile(
 )
 _SPACED = re.compile(rf"{_LETTERS}(?:[ ]{_LETTERS}){{2,}}")
 _WEAK_LABELS = frozenset(("from", "to", "per", "by", "with", "including", "re", "contact", "called", "name", "names"))
-_NOT_AFTER_TITLE = frozenset(
-    (
-        "as",
-        "at",
-        "was",
-        "is",
-        "has",
-        "had",
-        "will",
-        "to",
-        "in",
-        "on",
-        "for",
-        "of",
-        "with",
-        "who",
-        "that",
-        "by",
-        "called",
-        "said",
-        "saw",
-        "from",
-    )
-)
+_FUNCTION_WORDS = "as at was is has had will to in on for of with who that by called said saw from"
+_NOT_AFTER_TITLE = frozenset(_FUNCTION_WORDS.split())
 _SUFFIXES = frozenset(
     (
         "md",
@@ -301,18 +283,20 @@ class NameFinder:
         if is_before:
             words = self._trim_front(words)
         taken = 0
+        is_complete = False
         for number, word in enumerate(words):
             plain = word.plain
-            if (
-                plain in _PARTICLES
-                or plain in _SUFFIXES
-                or plain in _TITLES
-                or (len(plain) == 1 and word.text.isupper())
-            ):
-                continue
             gap = text[words[number - 1].end : word.start] if number else ""
+            if len(plain) == 1 and word.text.isupper():
+                # `Smith, J.`: what follows the initials is another name, or none.
+                is_complete = is_complete or (taken > 0 and "," in gap)
+                continue
+            if plain in _PARTICLES or plain in _SUFFIXES or plain in _TITLES:
+                continue
+            if (is_complete or _DOSE.match(text, word.end)) and not self._is_known(plain):
+                return
             # The next line begins with another field, unless it goes on with a name.
-            if "\n" in gap and not self._is_in_lists(plain) and fold(plain) not in self.registered and len(words) > 2:
+            if "\n" in gap and not self._is_known(plain) and len(words) > 2:
                 return
             if "," in gap and not self._is_in_lists(plain) and taken > 1:
                 return
@@ -333,6 +317,10 @@ class NameFinder:
             ):
                 return words[number + 1 :]
         return words
+
+    def _is_known(self, plain: str) -> bool:
+        """Return whether a word is registered, or in the lists of names."""
+        return self._is_in_lists(plain) or fold(plain) in self.registered
 
     def _is_in_lists(self, plain: str) -> bool:
         return plain in self._lists.first or plain in self._lists.last

@@ -134,8 +134,8 @@ def _compute_ever(
     kind = "" if plan.topic == "entries" else f" for {_NAMES[plan.topic][1]}"
     scope = f"The record has {_describe_span(facts)}{kind}"
     statement = (
-        f"No structured entry names “{plan.subject}”{when}; this does not show that there was none. {scope}. Brand "
-        "names and other words for it are not compared"
+        f"No structured entry names “{plan.subject}”{when}; this does not show that there was none. {scope}. Of other "
+        "words for it, only common ones are compared"
     )
     # Another allergy may be of the same class.
     listed = facts if plan.topic == "allergy" else ()
@@ -222,7 +222,7 @@ def _state_current(
             "there was none"
         )
         if plan.words:
-            statement += ". Brand names and other words for it are not compared"
+            statement += ". Of other words for it, only common ones are compared"
         return finish(plan, statement, result="no entry", remarks=remarks)
     number = len(rows.rows)
     statement = (

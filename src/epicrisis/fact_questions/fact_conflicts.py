@@ -16,7 +16,8 @@ from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.dates import TimeRange, find_dates, may_overlap, time_range
 from epicrisis.fact_questions.courses import denies_allergy
 from epicrisis.fact_questions.record import read_date, read_time
-from epicrisis.fact_questions.subjects import drug_key, normalize
+from epicrisis.fact_questions.subjects import drug_key, normalize, split_words
+from epicrisis.fact_questions.synonyms import names_drug
 from epicrisis.fact_questions.value_computations import convert_number, format_value, read_number
 from epicrisis.quantities import DATE, find_quantities
 from epicrisis.types import Passage
@@ -38,6 +39,7 @@ _NO_ALLERGIES = re.compile(
     r"(?i)\b(?:no known (?:drug |medication )?allerg(?:y|ies)|nkda|nka|"
     r"denies (?:any |all )?(?:drug |medication |known )?allergies)\b"
 )
+_DRUG_CODES = ("rxnorm:", "ndc:", "atc:")
 _ONLY_DRUGS = re.compile(r"(?i)nkda|drug|medication")
 _NUMBER_AFTER = re.compile(r"(?:\s*(?:level|value|result|today))?(?:\s*(?:is|was|of|:|=|at|on))?\s*$")
 
@@ -163,6 +165,20 @@ def find_drug_conflicts(sentences: Iterable[NoteSentence], active: Sequence[Clin
     return conflicts
 
 
+def _is_drug_allergy(fact: ClinicalFact) -> bool:
+    """Return whether an allergy is against a drug by its category, its code, or else its name.
+
+    An intolerance is none: a note that denies drug allergies may mean it.
+    """
+    category = fact.category.lower()
+    if "intolerance" in category:
+        return False
+    if any(word in category for word in ("food", "environment", "biologic")):
+        return "medication" in category
+    has_drug_code = any(code.startswith(_DRUG_CODES) for code in fact.codes)
+    return "medication" in category or has_drug_code or names_drug(split_words(fact.name))
+
+
 def find_allergy_conflicts(sentences: Iterable[NoteSentence], allergies: Sequence[ClinicalFact]) -> list[FactConflict]:
     """Return the sentences that deny all allergies although an earlier structured entry has one."""
     conflicts: list[FactConflict] = []
@@ -174,12 +190,11 @@ def find_allergy_conflicts(sentences: Iterable[NoteSentence], allergies: Sequenc
         earlier: list[ClinicalFact] = []
         for fact in allergies:
             time = read_time(fact)
-            is_drug = "medication" in fact.category.lower()
             if (
                 time
                 and time[1] < written[0]
                 and not denies_allergy(fact)
-                and (is_drug or not _ONLY_DRUGS.search(match[0]))
+                and (_is_drug_allergy(fact) or not _ONLY_DRUGS.search(match[0]))
             ):
                 earlier.append(fact)
         if earlier:

@@ -22,11 +22,14 @@ from epicrisis.fact_questions.subjects import (
     match_entries,
     split_words,
 )
+from epicrisis.fact_questions.synonyms import expand_shorthand, has_unknown_abbreviation
 from epicrisis.fact_questions.time_windows import ANY_TIME, TimeWindow, UnclearTime, resolve_window
 from epicrisis.retrieval.time_expressions import TimeExpression, find_time_expressions
 
 Topic: TypeAlias = Literal["values", "medication", "problem", "allergy", "procedure", "immunization", "entries"]
-"""What kind of facts a question is about. `entries`: any but values."""
+"""What kind of facts a question is about.
+
+`entries`: a medication, problem or procedure. A vaccine against an illness is not the illness."""
 TOPIC_KINDS: dict[Topic, frozenset[FactKind]] = {
     "values": VALUE_KINDS,
     "medication": frozenset({"medication"}),
@@ -34,7 +37,7 @@ TOPIC_KINDS: dict[Topic, frozenset[FactKind]] = {
     "allergy": frozenset({"allergy"}),
     "procedure": frozenset({"procedure"}),
     "immunization": frozenset({"immunization"}),
-    "entries": frozenset({"medication", "problem", "procedure", "immunization"}),
+    "entries": frozenset({"medication", "problem", "procedure"}),
 }
 
 
@@ -68,9 +71,9 @@ class UnclearQuestion:
 
 _FILLER_WORDS = (
     "a about according all also an and any are as at available be been by can chart could data date dates day did do "
-    "documented documents does during entries entry ever far find for from get give given had has have he her "
-    "here him his hospital how i in information into is it its lab laboratory labs level levels like list look "
-    "many me measured measurement measurements mr mrs ms much my now of on or our over patient patients please "
+    "checked documented documents does drawn during entries entry ever far find for from get give given had has have "
+    "he her here him his hospital how i in information into is it its known lab laboratory labs level levels like list "
+    "look many me measured measurement measurements mr mrs ms much my now of on or our over patient patients please "
     "reading readings record recorded records report reported result results s see she show shown so structured "
     "tell test tests that the their them there these they this time times to value values was we were what when "
     "which whole with within would you"
@@ -90,7 +93,7 @@ _CUE_WORDS: dict[FactOperation, str] = {
     "ever": r"ever|(?:a )?history of|at any time|previously",
     "last": r"last|latest|most recent(?:ly)?|newest|most current",
     "first": r"first|earliest|initial",
-    "current": r"currently|current|now|at present|presently|active|at the moment|today|takes?|taking|is on|on",
+    "current": r"currently|still|current|now|at present|presently|active|at the moment|today|takes?|taking|is on|on",
     "list": r"all|every|list(?:ed)?|values|measurements|results|readings|levels|series",
 }
 _CUES = {operation: re.compile(rf"\b(?:{words})\b") for operation, words in _CUE_WORDS.items()}
@@ -127,19 +130,26 @@ _GROUP = re.compile(
     r"nsaids?|ss?ris?|snris?|ppis?|acei?|arbs?|[dn]oacs?|\w*diazepines?|painkillers?|analgesics?|thinners?|sedatives?|"
     r"laxatives?|inhalers?|supplements?|vitamins?|chemo\w*|dialysis|oxygen|ventilator|\w*pressors?|hormones?|"
     r"contraceptives?|immunosuppress\w*|insulins?|\w*quinolones?|macrolides?|cephalosporins?|\w*ureas?|food|drugs?|"
-    r"seasonal|environmental|anything|something|else|dose|doses|dosage|twice|daily|diet)\b"
+    r"seasonal|environmental|room|air|hospice|isolation|precautions|transplant|call|[bc]i?pap|telemetry|tele|monitor|"
+    r"drip|gtt|fluids|feeds|npo|leave|floor|icu|rest|hold|study|trial|sulfa|abx|antibiotics?|anything|something|else|dose|doses|dosage|twice|daily|diet)\b"
 )
 """Words that name no single drug, so that a record without them in a name shows nothing."""
 _ALTERNATIVES = re.compile(r"\b(?:and|or)\b|[,;/&]")
 _OPEN = frozenset({"leftover", "neutral", "bare", "open"})
 """Kinds of time expressions that are not looked up."""
-_NOW = re.compile(r"\b(?:current|currently|now|today)\b")
+_NOW = re.compile(r"\b(?:current|currently|now)\b")
+_TIME_WORDS = re.compile(
+    r"\b(?:new|ago|before|after|prior|past|next|recent(?:ly)?|lately|since|until|yesterday|tonight|tomorrow|"
+    r"hours?|days?|night|weeks?|wks?|months?|mos?|years?|yrs?|season|winter|summer|spring|autumn)\b"
+)
+"""Words of a time that is not understood, which are no part of a name."""
 _MAX_QUESTION_WORDS = 60
 _MAX_SUBJECT_WORDS = 4
 _MAX_UNKNOWN_WORDS = 2
 """Words of a thing that no entry of the record names."""
 _HAS = re.compile(r"\b(?:does|do) (?:she|he|they|the patient|this patient) have\b")
 _DID = re.compile(r"\b(?:has|have|did|was|had) (?:she|he|they|the patient|this patient|it)\b")
+_HAD = re.compile(r"\b(?:had|have|history of)\b")
 _ASKS_VALUE = re.compile(r"^\s*(?:what|which|how (?:high|low|much)|show|tell|give|list|get|find|display)\b")
 _FACT_CUE = re.compile(
     rf"\b(?:{'|'.join((*_CUE_WORDS.values(), *_TOPIC_WORDS.values()))}|what|which|values?|levels?|results?|on|have)\b"
@@ -156,11 +166,12 @@ def may_ask_for_facts(text: str) -> bool:
 
 def plan_by_rules(text: str, record: PatientFacts) -> FactQuestion | UnclearQuestion | None:
     """Return what a question asks to compute, why that is unclear, or None if it is not understood completely."""
+    text = expand_shorthand(text)
     question = _read_words(text)
     if _has_other_meaning(question.rest):
         return None
     plan = _plan_words(question.rest, record, has_time=bool(question.times))
-    if plan is None:
+    if plan is None or _may_be_missed(plan, text, record):
         return None
     if question.has_open_time:
         return None
@@ -171,12 +182,19 @@ def plan_by_rules(text: str, record: PatientFacts) -> FactQuestion | UnclearQues
     return _apply_window(plan, window)
 
 
+def _may_be_missed(plan: FactQuestion, text: str, record: PatientFacts) -> bool:
+    """Return whether no entry has the words of the plan, and one of them is an abbreviation that may mean an entry."""
+    if plan.topic == "values" or match_entries(plan.words, select_facts(plan.topic, record)).certain:
+        return False
+    return has_unknown_abbreviation(text, plan.words)
+
+
 def draft_plan(text: str, record: PatientFacts) -> FactQuestion | None:
     """Return what a question that the rules do not understand is about, for a chat model to complete, or None.
 
     A question with a time other than dates, of two values, or with a word that makes it something else has no draft.
     """
-    question = _read_words(text)
+    question = _read_words(expand_shorthand(text))
     if question.has_open_time or _has_other_meaning(question.rest) or not all(map(_is_dated, question.times)):
         return None
     words = split_words(question.rest)
@@ -284,11 +302,14 @@ def _plan_entries(text: str, record: PatientFacts) -> FactQuestion | None:
     is_current = bool(re.search(r"\b(?:is|are|does|do|am)\b", words)) and not re.search(r"\bever\b", words)
     operations, rest = _take_cues(rest)
     subject = tuple(word for word in rest.split() if word not in _FILLER)
-    if len(subject) > _MAX_SUBJECT_WORDS or len(topics) > 1:
+    if len(subject) > _MAX_SUBJECT_WORDS or len(topics) > 1 or _TIME_WORDS.search(" ".join(subject)):
+        return None
+    if not topics and find_known_phrase(subject) and not {"started", "stopped"} & set(operations):
+        # `The last bicarbonate` asks for a value, also in a record that has none and a drug of that name.
         return None
     topic = topics[0] if topics else "entries"
     operation = _choose_operation(operations, topic, words, bool(subject), is_current)
-    if operation is None:
+    if operation is None or ("when" in words.split() and operation in ("ever", "current")):
         return None
     plan = FactQuestion(operation, topic, subject)
     return plan if _is_plausible(plan, topics, record, text) else None
@@ -360,7 +381,8 @@ def _is_plausible(plan: FactQuestion, topics: Sequence[Topic], record: PatientFa
         return False
     is_value = bool(find_known_phrase(plan.words))
     if plan.operation == "ever" and plan.topic == "entries":
-        return not is_value and len(plan.words) <= _MAX_UNKNOWN_WORDS
+        # `Has she ever been hospitalized` asks for no entry of that name.
+        return bool(_HAD.search(text)) and not is_value and len(plan.words) <= _MAX_UNKNOWN_WORDS
     return bool(topics) and plan.operation in ("ever", "current") and not is_value
 
 

@@ -1,7 +1,7 @@
 """What a question about facts is about: the analytes of a record, or entries that have the question's words.
 
-Names are compared by whole words. An analyte is one substance in one specimen, so `creatinine` is ambiguous in a record
-with values in serum and in urine. Brand names are not translated: a drug matches by the words of its own entry.
+Names are compared by whole words, with common synonyms (`synonyms`). An analyte is one substance in one specimen, so
+`creatinine` is ambiguous in a record with values in serum and in urine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
-from epicrisis.clinical_facts import ClinicalFact
+from epicrisis.clinical_facts import ClinicalFact, FactKind
+from epicrisis.fact_questions.synonyms import list_variants
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9'.+]*(?<![.'])")
 _LOINC_NAME = re.compile(r"\[[^\]]{1,60}\].*")
@@ -193,15 +194,18 @@ class EntryMatch:
 
 
 def match_entries(words: Sequence[str], facts: Iterable[ClinicalFact]) -> EntryMatch:
-    """Return the entries whose names have all these words, compared whole, a plural like its singular."""
-    targets = set(map(_singular, words))
+    """Return the entries whose names have all these words or those of a synonym, a plural like its singular."""
+    words_asked = set(map(_singular, words))
+    variants: dict[FactKind, list[set[str]]] = {}
     certain: list[ClinicalFact] = []
     doubtful: list[ClinicalFact] = []
     for fact in facts:
         names = set(map(_singular, split_words(fact.name)))
-        if not targets <= names:
+        if fact.kind not in variants:
+            variants[fact.kind] = [set(map(_singular, variant)) for variant in list_variants(words, fact.kind)]
+        if not any(targets <= names for targets in variants[fact.kind]):
             continue
-        asked_too = set(map(str.lower, _NOT_STATED.findall(fact.name))) <= targets
+        asked_too = set(map(str.lower, _NOT_STATED.findall(fact.name))) <= words_asked
         is_doubtful = fact.kind == "problem" and _NOT_STATED.search(fact.name) and not asked_too
         (doubtful if is_doubtful else certain).append(fact)
     return EntryMatch(tuple(certain), tuple(doubtful))

@@ -26,6 +26,7 @@ _PART = re.compile(
 """Words that make a time a part of the one that its date names."""
 _DISTANCE = re.compile(r"\b(?:minute|hour|day|night|week|fortnight|month|quarter|year)s?\b")
 """Words that make `before` and `after` a distance: `the week before 2150-03-04`."""
+_PRESENT = re.compile(r"\b(?:current|present|ongoing)\b", re.IGNORECASE)
 _SHORT_STAY = timedelta(days=1)
 
 
@@ -203,6 +204,11 @@ def _find_stay(expression: TimeExpression, record: PatientFacts) -> HospitalStay
         if abs(expression.which) > len(stays):
             number = "1 hospital stay" if len(stays) == 1 else f"{len(stays)} hospital stays"
             raise UnclearTime(f"the record has {number} with dates, so there is no “{expression.text}”")
+        if _PRESENT.search(expression.text) and _is_over(stays[-1], record):
+            raise UnclearTime(
+                f"no hospital stay goes on at the end of the record: the last one is {stays[-1]}; ask for the last "
+                "admission"
+            )
         return _choose_stay(stays, expression)
     time = _read_readings(expression)
     matches = [stay for stay in stays if stay.covers(time)]
@@ -214,6 +220,11 @@ def _find_stay(expression: TimeExpression, record: PatientFacts) -> HospitalStay
     if len(matches) != 1:
         raise UnclearTime(f"{len(matches)} hospital stays fit “{expression.text}”; give the day of admission")
     return matches[0]
+
+
+def _is_over(stay: HospitalStay, record: PatientFacts) -> bool:
+    """Return whether a stay ended before the last minute that the record can speak of."""
+    return stay.end is not None and record.last is not None and stay.end[1] < record.last
 
 
 def _choose_stay(stays: Sequence[HospitalStay], expression: TimeExpression) -> HospitalStay:

@@ -184,7 +184,10 @@ def _show(number: Decimal) -> str:
 
 def _name_series(plan: FactQuestion, facts: Sequence[ClinicalFact]) -> str:
     assert plan.series is not None
-    return plan.subject if plan.series.is_pressure else facts[-1].name
+    if plan.series.is_pressure:
+        return plan.subject
+    name, analyte = facts[-1].name, plan.series.series[0].name
+    return f"{name} ({analyte})" if "urine" in analyte and "urin" not in name.lower() else name
 
 
 def _in_window(plan: FactQuestion) -> str:

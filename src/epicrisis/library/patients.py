@@ -262,12 +262,16 @@ class PatientRegistration:
     def __init__(self, library: LibraryStore) -> None:
         self._library = library
         self.renamed = 0
+        self.joined: dict[str, str] = {}
+        """The ids under which sources name patients, with those under which the library has them."""
         self._pending: list[PatientIdentity] = []
         self._names: set[tuple[str, str]] = set()
 
     def add(self, identity: PatientIdentity) -> None:
         """Remember the identity until the next `record`."""
         self._pending.append(identity)
+        if identity.alias:
+            self.joined[identity.alias] = identity.patient
         self._names.update((identity.patient, name) for name in identity.names)
 
     def add_from_notes(self, documents: Iterable[Document]) -> None:

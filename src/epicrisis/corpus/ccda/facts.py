@@ -39,6 +39,17 @@ _OVER = {"aborted": "stopped", "completed": "completed"}
 _PAST = ("resolved", "inactive", "remission")
 _NULLIFIED = "nullified"
 _STATUS_CODE, _SEVERITY_CODE, _COMMENT_CODE = "33999-4", "SEV", "48767-8"
+_ALLERGY_CATEGORIES = {
+    "416098002": "medication, allergy",
+    "419511003": "medication",
+    "59037007": "medication, intolerance",
+    "414285001": "food, allergy",
+    "418471000": "food",
+    "235719002": "food, intolerance",
+    "419199007": "allergy",
+    "426232007": "environment, allergy",
+}
+"""What an allergy is against, as FHIR names it, by the SNOMED code of its value."""
 _DIRECTIONS_CODE = "76662-6"
 """The code of a medication's directions as free text."""
 
@@ -216,7 +227,9 @@ def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
         words = read_concept(reaction.find("value"), context.narrative)[0]
         severity = _inner_value(reaction, _SEVERITY_CODE, context)
         reactions.append(f"{words} ({severity})" if words and severity else words)
-    fact = ClinicalFact("allergy", name, 0, 0, codes=codes, value=", ".join(filter(None, reactions)))
+    category = _ALLERGY_CATEGORIES.get(read_attribute(statement.find("value"), "code"), "")
+    value = ", ".join(filter(None, reactions))
+    fact = ClinicalFact("allergy", name, 0, 0, codes=codes, value=value, category=category)
     return _state_course(statement, context, fact)
 
 
@@ -241,6 +254,7 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
         time=onset or recorded or context.document_day or None,
         codes=fact.codes,
         value=fact.value,
+        category=fact.category,
         status="refuted" if is_negated else "" if is_past else status,
     )
     entries = [FactEntry(state, recorded, remark=_read_comment(statement, context))]

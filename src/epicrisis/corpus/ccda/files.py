@@ -41,7 +41,8 @@ def read_files(
     for document, patient in all_headers:
         if patient:
             person = document.patients[0]
-            yield reader_base.PatientIdentity(patient, names=person.names, born=person.born, numbers=person.numbers)
+            alias = numbers.find_alias(patient)
+            yield reader_base.PatientIdentity(patient, "", person.names, person.born, person.numbers, alias)
     superseded = _find_superseded(all_headers)
     if not cleaning.keep_superseded:
         # An earlier addition may have contained them.
@@ -95,7 +96,7 @@ def _resolve_patient(document: ClinicalDocument, numbers: PatientNumbers) -> str
     if not document.text.strip() and not document.is_withdrawn:
         raise ValueError(describe_missing_text(document.remarks))
     person = document.patients[0]
-    return numbers.resolve(person.numbers, person.born)
+    return numbers.resolve(person.numbers, person.born, person.names)
 
 
 def _find_superseded(documents: Sequence[_Header]) -> set[DocumentKey]:

@@ -234,12 +234,20 @@ def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactE
         value=", ".join(filter(None, reactions)),
         interpretation=f"criticality {criticality}" if criticality else "",
         status=", ".join(filter(None, ("" if is_past else clinical, *verification))),
-        category=str(resource.get("type") or "") if isinstance(resource.get("type"), str) else "",
+        category=_allergy_category(resource),
         encounter=encounter,
         source=source,
     )
     entries = [FactEntry(fact, recorded, remark=_note_text(resource))]
     return [*entries, _end_entry(fact, clinical, "", "")] if is_past else entries
+
+
+def _allergy_category(resource: Resource) -> str:
+    """Return what an allergy is against, and whether it is an intolerance: `medication, intolerance`."""
+    words = [word for word in as_list(resource.get("category")) if isinstance(word, str)]
+    # A concept in R5, a code before.
+    kinds = [resource["type"]] if isinstance(resource.get("type"), str) else sorted(concept_codes(resource.get("type")))
+    return ", ".join(filter(None, (*words, *kinds)))
 
 
 def _read_procedure(resource: Resource, source: str, encounter: str) -> list[FactEntry]:

@@ -36,7 +36,6 @@ from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_it
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.superseded import DocumentKey, find_replaced
-from epicrisis.types import Document
 
 _CANCELLED = ("CA", "CANCELED", "CANCELLED")
 _OBSOLETE = "OB"
@@ -83,7 +82,7 @@ def read_files(
             yield reader_base.skip(path, "", damage)
             continue
         yield from _record_file(path, feed, numbers, cleaning.removal_log)
-    yield from _list_changes(feed, cleaning)
+    yield from _list_changes(feed, cleaning, numbers)
     readable = [(path, name) for path, name in files if path not in damaged]
     fingerprints: list[reader_base.ReaderItem] = []
     for path, name in readable:
@@ -96,11 +95,12 @@ def read_files(
     yield from fingerprints
 
 
-def _list_changes(feed: _Feed, cleaning: NoteCleaning) -> Iterator[reader_base.ReaderItem]:
+def _list_changes(feed: _Feed, cleaning: NoteCleaning, numbers: PatientNumbers) -> Iterator[reader_base.ReaderItem]:
     """Yield the patients, and the documents that others replace."""
     for person, patient in feed.patients.items():
         if patient:
-            yield reader_base.PatientIdentity(patient, names=person.names, born=person.born, numbers=person.numbers)
+            alias = numbers.find_alias(patient)
+            yield reader_base.PatientIdentity(patient, "", person.names, person.born, person.numbers, alias)
     feed.replaced = find_replaced(feed.successors)
     if not cleaning.keep_superseded:
         # An earlier addition may have contained them.
@@ -146,7 +146,7 @@ def _record_people(message: Hl7Message, feed: _Feed, numbers: PatientNumbers) ->
             person, account = read_person(segment, message.header), segment.text(18)
             if person not in feed.patients:
                 feed.patients[person] = ""
-                feed.patients[person] = numbers.resolve(person.numbers, person.born)
+                feed.patients[person] = numbers.resolve(person.numbers, person.born, person.names)
             elif not feed.patients[person]:
                 raise ValueError(
                     "its patient is refused as in an earlier message; correct the record number or birth date"
@@ -284,9 +284,7 @@ def _interpreter(order: Hl7Segment) -> str:
     return " ".join(filter(None, (parts[2], parts[1])))
 
 
-def _read_fact_documents(
-    paths: Sequence[Path], feed: _Feed, log: RemovalLog
-) -> Iterator[Document | reader_base.DeletedDocument]:
+def _read_fact_documents(paths: Sequence[Path], feed: _Feed, log: RemovalLog) -> Iterator[reader_base.ReaderItem]:
     """Yield the results of all files as documents of facts."""
     with FactSpool() as spool:
         for person, patient in feed.patients.items():

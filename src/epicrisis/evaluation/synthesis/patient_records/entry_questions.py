@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from epicrisis.evaluation.synthesis.generated_values import StructuredQuestion
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import ChartEntry
 from epicrisis.evaluation.synthesis.patient_records.facts import ORDINALS
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import drugs, labs, read_table
-from epicrisis.evaluation.synthesis.structured_questions import StructuredQuestion
 
 ABSENCE = "absence"
 """The category of questions whose answer is missing from the record, as in other question sets."""
@@ -119,7 +119,9 @@ def _other_questions(
     # `drugs` would also ask about medication.
     substance = patient.allergy.removesuffix(" drugs")
     yield StructuredQuestion(f"Is the patient allergic to {substance}?", "allergic", frozenset({"yes"}))
-    others = [name for name in read_table("nuggets")["names"]["allergies"] if name != patient.allergy]
+    # Sulfa is a class of drugs: a record without the word shows nothing.
+    no_others = {patient.allergy, "sulfa drugs"}
+    others = [name for name in read_table("nuggets")["names"]["allergies"] if name not in no_others]
     other = draws.pick(others).removesuffix(" drugs")
     yield StructuredQuestion(f"Is the patient allergic to {other}?", "allergic", frozenset({NO_ENTRY}))
     for kind in ("procedure", "immunization"):

@@ -1,0 +1,119 @@
+"""Questions as clinicians type them, about a chart whose every entry is known: exact, or not answered.
+
+Each was written as an attack on the rules. What is not answered is left to the notes, or refused with a reason.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fact_questions.test_computed_answers import Chart
+from tests.support.clinical_chart import clinical_chart
+from tests.support.clinical_phrasings import EXACT, NOT_ANSWERED
+
+CHART = clinical_chart()
+
+
+def lines(text: str) -> list[str]:
+    return text.strip().split("\n")
+
+
+@pytest.mark.parametrize("line", lines(EXACT))
+def test_question_of_a_clinician_is_answered_exactly(line: str) -> None:
+    question, _, result = line.partition(" => ")
+    computed = CHART.ask(question)
+    assert computed is not None
+    assert (computed.state, computed.result) == ("answered", result)
+
+
+@pytest.mark.parametrize("question", lines(NOT_ANSWERED))
+def test_question_of_a_clinician_that_is_not_understood_is_not_answered(question: str) -> None:
+    computed = CHART.ask(question)
+    assert computed is None or (computed.state == "abstained" and computed.result == "")
+
+
+MEDICATIONS = "Metformin 500 MG Oral Tablet; Atorvastatin 40 MG Oral Tablet; Apixaban 5 MG Oral Tablet"
+
+
+@pytest.mark.parametrize("question", ["current meds", "what meds is he taking", "how many meds is she on"])
+def test_question_for_current_medications_lists_all_of_them(question: str) -> None:
+    computed = CHART.ask(question)
+    assert computed is not None
+    assert computed.result == MEDICATIONS
+
+
+@pytest.mark.parametrize("question", ["What was her last bicarbonate?", "last bicarb", "highest bicarbonate in 2150"])
+def test_question_for_a_value_is_not_answered_with_a_drug_of_its_name(question: str) -> None:
+    chart = Chart().lab("2150-01-02", "1.1")
+    chart.add("medication", "Sodium bicarbonate 650 MG", "2150-02-01", event="start", source="m/1", status="active")
+    assert chart.ask(question) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("Has she ever had influenza?", "Influenza vaccine"),
+        ("Has she ever had the flu?", "Influenza vaccine"),
+        ("Has she ever had shingles?", "Zoster vaccine"),
+        ("Has she ever had pneumonia?", "Pneumococcal polysaccharide vaccine"),
+        ("Has she ever had hepatitis B?", "Hepatitis B vaccine"),
+    ],
+)
+def test_vaccine_does_not_count_as_the_illness(question: str, name: str) -> None:
+    chart = Chart().add("immunization", name, "2150-01-02", event="given", source="i/1")
+    chart.add("problem", "Gout", "2149-01-02", source="c/1", status="active")
+    computed = chart.ask(question)
+    assert computed is None or computed.result in ("", "no entry")
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "result"),
+    [
+        ("Has she ever had an MI?", "Acute myocardial infarction", "yes"),
+        ("Has she ever had a heart attack?", "NSTEMI", "yes"),
+        ("Has she ever had a stroke?", "Cerebral infarction", "yes"),
+        ("Has she ever had a DVT?", "Acute deep venous thrombosis of leg", "yes"),
+        ("Has she ever had a deep vein thrombosis?", "DVT of left leg", "yes"),
+        ("Does she have DM?", "Type 2 diabetes mellitus", "Type 2 diabetes mellitus"),
+        ("Does she have a UTI?", "Urinary tract infection", "Urinary tract infection"),
+    ],
+)
+def test_abbreviation_or_common_word_names_the_problem(question: str, name: str, result: str) -> None:
+    computed = Chart().add("problem", name, "2150-01-02", source="c/1", status="active").ask(question)
+    assert computed is not None
+    assert computed.result == result
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("Has she ever had a STEMI?", "Non-ST elevation myocardial infarction"),
+        ("Does she have DM?", "Diabetes insipidus"),
+        ("Has she ever had RA?", "Rheumatoid arthritis"),
+        ("Does she have MS?", "Mitral stenosis"),
+    ],
+)
+def test_abbreviation_is_not_taken_for_another_problem(question: str, name: str) -> None:
+    computed = Chart().add("problem", name, "2150-01-02", source="c/1", status="active").ask(question)
+    assert computed is None or computed.result == ""
+
+
+@pytest.mark.parametrize("words", ["this admission", "the current admission", "her present hospitalization"])
+def test_current_admission_after_discharge_is_not_the_last_one(words: str) -> None:
+    computed = CHART.ask(f"highest WBC during {words}")
+    assert computed is None or computed.state == "abstained"
+
+
+def test_current_admission_of_a_patient_in_hospital_is_the_last_one() -> None:
+    chart = Chart().add("encounter", "Inpatient Visit", "2150-05-30T09:00", event="start", encounter="S1", source="e/1")
+    chart.add("encounter", "Inpatient Visit", "2150-06-02T09:00", event="end", encounter="S1", source="e/1")
+    chart.lab("2150-01-02", "3.3").lab("2150-05-31T08:00", "2.4", encounter="S1")
+    computed = chart.ask("highest creatinine during the current admission")
+    assert computed is not None
+    assert computed.result == "2.4 mg/dL"
+
+
+def test_value_of_urine_alone_is_named_so() -> None:
+    computed = Chart().lab("2150-01-02", "88", code="2161-8").ask("last creatinine")
+    assert computed is not None
+    assert "urine" in computed.statement
