@@ -30,11 +30,8 @@ from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.components import LibrarySearch
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.grading.computed_answers import grade_computed
-from epicrisis.evaluation.synthesis.structured_questions import (
-    GeneratedFacts,
-    StructuredQuestion,
-    generate_record,
-)
+from epicrisis.evaluation.synthesis.generated_values import StructuredQuestion
+from epicrisis.evaluation.synthesis.structured_questions import GeneratedFacts, generate_record
 from epicrisis.fact_questions.answer import compute
 from epicrisis.fact_questions.fact_conflicts import NoteSentence, find_value_conflicts
 from epicrisis.fact_questions.question_rules import plan_by_rules

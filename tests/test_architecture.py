@@ -31,7 +31,7 @@ FLOORS = {
             ["protocols"],
             ["extensions", "privacy", "model_services"],
             ["cluster", "json_lines", "local_cluster", "prompts", "remote_libraries", "telemetry_export"],
-            ["access_log", "settings_tables", "telemetry"],
+            ["access_log", "settings_tables", "telemetry", "user_rights"],
             ["settings"],
             ["configuration"],
             ["cluster_nodes", "logs"],

@@ -107,7 +107,7 @@ def date_copied_citations(answer: Answer, record: Sequence[Passage]) -> Answer:
     citations: list[Citation] = []
     for citation in answer.citations:
         for copied in copies.get(citation.document_id, ()):
-            if citation.verified and copied.start <= citation.start < copied.end:
+            if citation.verified and copied.start <= citation.start and citation.end <= copied.end:
                 reference = replace(citation.reference, first_written=copied.first_date)
                 citation = replace(citation, reference=reference)
         citations.append(citation)

@@ -42,7 +42,7 @@ def search_passages(
     found in them, all notes are searched. Raises InputError for an empty query, and for one that does not fit the
     patients of the library.
     """
-    scope, time, remarks = _restrict(settings, search, query, patient)
+    scope, time, remarks = _restrict(settings, search, query, patient, access)
     narrowed = replace(scope, hidden=scope.hidden | time.hidden)
     ranking = order_evidence(settings, scope.patient, find_evidence(settings, search.retriever, query, narrowed))
     notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *remarks)
@@ -65,7 +65,7 @@ def search_sentences(
 
     The arguments are those of `search_passages`, as are the treatment of time expressions and the errors.
     """
-    scope, time, remarks = _restrict(settings, search, query, patient)
+    scope, time, remarks = _restrict(settings, search, query, patient, access)
     retriever, k = search.retriever, settings.sentences
     narrowed = replace(scope, hidden=scope.hidden | time.hidden)
     ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, narrowed)
@@ -80,17 +80,20 @@ def search_sentences(
 
 
 def _restrict(
-    settings: Settings, search: LibrarySearch, query: str, patient: str | None
+    settings: Settings, search: LibrarySearch, query: str, patient: str | None, access: RecordAccess | None
 ) -> tuple[Scope, TimeRestriction, tuple[str, ...]]:
     """Return the scope of a query, its restriction by time, and remarks on the library and its components.
 
-    Raises InputError for an empty query, and for one that does not fit the patients of the library.
+    Raises InputError for an empty query, for one that does not fit the patients of the library, and for a patient whose
+    record the user may not read.
     """
     if not query.strip():
         raise InputError("the query is empty: give the words to look for")
     rosters = list(map(Roster.snapshot, search.rosters))
     patient = resolve_patient(rosters, patient)
     check_patient(rosters, Question(query, patient=patient))
+    if access is not None and patient is not None:
+        access.check("search", patient)
     scope = build_scope(settings.scope, patient)
     time = NO_RESTRICTION
     if patient is not None and settings.timeline:

@@ -4,8 +4,9 @@
     access.record("search", "10083814", ["note:7"])
 
 On the command line and in Python the reader is the user of the operating system. The log lies in the library's folder,
-or among the data of this user if that folder is read-only. It is a record, not a lock: who owns the files can read and
-change them without this program.
+or among the data of this user if that folder is read-only. Where the library or the server of this machine has users,
+that user may read the assigned patients only (`user_rights`). Both hold within this program: who may read the files can
+read and change them without it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from epicrisis.access_log import NAME, AccessLog, build_entry
+from epicrisis.access_log import NAME, AccessLog, AccessOutcome, build_entry
 from epicrisis.answers import Event, Retrieved, SentencesSelected
+from epicrisis.errors import InputError
 from epicrisis.remote_libraries import library_folder, show_library
 from epicrisis.settings import Settings
+from epicrisis.user_rights import UserRights, find_rights
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,13 @@ class SystemUser:
     name: str
     id: str
     """`uid:1000`; empty where users have no numbers."""
+    caller: str = ""
+    """Who became root by `sudo`."""
+
+    @property
+    def account(self) -> str:
+        """The name whose rights count."""
+        return self.caller or self.name
 
 
 @cache
@@ -45,9 +55,10 @@ def find_user() -> SystemUser:
     except (ImportError, KeyError):
         name = getpass.getuser() if number is None else str(number)
     # Only root can set this variable for a process of root.
-    if number == 0 and (caller := os.environ.get("SUDO_USER")):
+    caller = os.environ.get("SUDO_USER", "") if number == 0 else ""
+    if caller:
         name = f"{name} (sudo by {caller})"
-    return SystemUser(name, "" if number is None else f"uid:{number}")
+    return SystemUser(name, "" if number is None else f"uid:{number}", caller)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +69,37 @@ class RecordAccess:
     """How readers name the library."""
     log: AccessLog
     reason: str | None = None
+    rights: UserRights | None = None
+    """What the user may read. None: everything."""
+
+    def check(self, action: str, patient: str | None) -> None:
+        """Raise InputError unless the user may read this patient's record, or all if it is None. A refusal is logged.
+
+        Raises StorageError if it cannot be logged.
+        """
+        if self.rights is None:
+            return
+        try:
+            self.rights.check(patient, self.reason)
+        except InputError:
+            self._append(action, patient, (), outcome="refused")
+            raise
 
     def record(self, action: str, patient: str | None, documents: Sequence[str] = ()) -> None:
-        """Write an entry. It is on the disk when this returns. Raises StorageError, and nothing may be shown then."""
+        """Write an entry. It is on the disk when this returns.
+
+        Raises InputError as `check`, and StorageError; nothing may be shown then.
+        """
+        self.check(action, patient)
+        self._append(action, patient, documents)
+
+    def _append(
+        self, action: str, patient: str | None, documents: Sequence[str], outcome: AccessOutcome = "allowed"
+    ) -> None:
         reader = find_user()
-        entry = build_entry(reader.name, action, self.library, patient, documents, self.reason, user_id=reader.id)
+        entry = build_entry(
+            reader.name, action, self.library, patient, documents, self.reason, user_id=reader.id, outcome=outcome
+        )
         self.log.append(entry)
 
 
@@ -72,11 +109,14 @@ def watch_reading(
 ) -> Iterator[Callable[[Event], None]]:
     """Yield a function that writes an entry for the documents of each event before it passes the event on.
 
-    Without access or patient it is `emit`. A reading without documents has an entry, too.
+    Without access or patient it is `emit`. A reading without documents has an entry, too. Raises InputError if the user
+    may not read the patient's record.
     """
     if access is None or patient is None:
         yield emit
         return
+    # Before a search, since a model could be asked with its result.
+    access.check(action, patient)
     watched = WatchedReading(access, action, patient, emit)
     yield watched
     watched.close()
@@ -112,9 +152,10 @@ class WatchedReading:
 
 
 def open_record_access(library: Path | str, home: Path, break_glass: str | None = None) -> RecordAccess:
-    """Return the access to the records of a library. It writes nothing until something is read."""
+    """Return the access to the records of a library. It writes nothing until something is read or refused."""
     folder = library_folder(library).absolute()
-    return RecordAccess(show_library(folder), find_log(folder, home), break_glass)
+    rights = find_rights(folder, home, find_user().account)
+    return RecordAccess(show_library(folder), find_log(folder, home), break_glass, rights)
 
 
 def open_access(settings: Settings, library: Path | str | None) -> RecordAccess | None:

@@ -47,6 +47,31 @@ def test_interval_between_dates_is_kept_across_a_leap_day() -> None:
     assert moved[1] - moved[0] == second - first
 
 
+@pytest.mark.parametrize(
+    ("text", "dates"),
+    [
+        ("Drain removed 5/2, sutures 3/14.", ["5/2", "3/14"]),
+        ("Cultures 05/02 without growth", ["05/02"]),
+        ("afebrile 5/6-5/9", ["5/9"]),
+        ("CT 3/4 shows no change", ["3/4"]),
+    ],
+)
+def test_day_and_month_alone_are_a_date_if_they_can_be_no_share(text: str, dates: list[str]) -> None:
+    assert [text[written.start : written.end] for written in find_dates(text)] == dates
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Strength is 3/4 in the legs", "pain 7/10", "murmur 2/6", "BiPAP 12/5, then 10/5", "Apgars 8/9", "L5/4 disc",
+        "pupils 5/4 mm", "Percocet 5/325", "insulin 70/30", "vision 20/20", "Hgb 10/3", "it grew in 2/2 bottles",
+        "for 7/3 days", "GCS 3/15",
+    ],
+)  # fmt: skip
+def test_share_score_and_setting_are_no_dates(text: str) -> None:
+    assert find_dates(text) == []
+
+
 def test_day_without_year_moves_only_behind_a_word_for_dates() -> None:
     text = "Seen on 3/14 with strength 4/5."
     (written,) = find_dates(text)

@@ -36,6 +36,26 @@ def test_identifier_is_found_in_each_spelling(text: str, found: list[str]) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("PCP: Smith, J. Warfarin 5 mg daily.", ["Smith", "J"]),
+        ("Dr. Quimby Warfarin 5 mg", ["Quimby"]),
+        ("PCP: Smith, J. Robert will call.", ["Smith", "J", "Robert"]),
+    ],
+)
+def test_drug_after_a_name_is_left(text: str, names: list[str]) -> None:
+    assert replaced(text, PatientIdentifiers()) == names
+
+
+def test_setting_in_a_reply_is_no_date_to_move_back() -> None:
+    replacement = Deidentifier(b"k" * 32, PATIENT).replace(["BiPAP 12/5 since 5/2."])
+    assert "BiPAP 12/5" in replacement.texts[0]
+    assert replacement.restore("The setting 12/5 was kept.") == "The setting 12/5 was kept."
+    surrogate = replacement.texts[0].rpartition(" ")[2].rstrip(".")
+    assert replacement.restore(f"It began {surrogate}.") == "It began 5/2."
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Crohn's disease, Hodgkin lymphoma and a negative Babinski sign.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from epicrisis.corpus.chunking import build_passages
 from epicrisis.retrieval.copied_text import find_copied_text, remove_copied_text
 from epicrisis.types import Document, Passage
@@ -81,3 +83,57 @@ def test_remove_copied_text_keeps_first_statement_and_all_offsets() -> None:
     later = "".join(passage.text for passage in without[2:])
     assert "New fever" in later
     assert "stents" not in later
+
+
+STABLE = "She lives alone on the second floor and was independent before this admission."
+DRUG = "She takes warfarin every evening for her irregular pulse."
+
+
+def _dates(record: list[Passage], number: int) -> dict[str, str]:
+    """Map the copied parts of a note to the dates of their first notes."""
+    text = "".join(passage.text for passage in record if passage.document_id == f"note:{number}")
+    return {text[part.start : part.end]: part.first_date for part in find_copied_text(record).get(f"note:{number}", ())}
+
+
+@pytest.mark.parametrize(("word", "other"), [("warfarin", "apixaban"), ("evening", "morning"), ("takes", "took")])
+def test_sentence_with_one_changed_word_has_the_date_of_the_change(word: str, other: str) -> None:
+    changed = f"{STABLE} {DRUG.replace(word, other)}"
+    record = [
+        *_note(1, "2150-03-04", f"{STABLE} {DRUG}"),
+        *_note(2, "2150-03-05", changed),
+        *_note(3, "2150-03-06", changed),
+    ]
+    assert _dates(record, 2) == {STABLE: "2150-03-04"}
+    assert _dates(record, 3) == {STABLE: "2150-03-04", DRUG.replace(word, other): "2150-03-05"}
+
+
+def test_changed_value_among_unchanged_sentences_has_its_own_date() -> None:
+    second = PLAN.replace("40 mg", "80 mg")
+    record = [*_note(1, "2150-03-04", f"{HISTORY} {PLAN}"), *_note(2, "2150-03-05", f"{HISTORY} {second}")]
+    assert _dates(record, 2) == {HISTORY: "2150-03-04"}
+
+
+def test_statement_changed_back_has_the_date_of_the_second_change() -> None:
+    changed = f"{STABLE} {DRUG.replace('warfarin', 'apixaban')}"
+    record = [
+        *_note(1, "2150-03-04", f"{STABLE} {DRUG}"),
+        *_note(2, "2150-03-05", changed),
+        *_note(3, "2150-03-06", f"{STABLE} {DRUG}"),
+        *_note(4, "2150-03-07", f"{STABLE} {DRUG}"),
+    ]
+    assert _dates(record, 3) == {STABLE: "2150-03-04"}
+    assert _dates(record, 4) == {STABLE: "2150-03-04", DRUG: "2150-03-06"}
+
+
+def test_list_with_one_changed_drug_keeps_the_dates_of_the_other_lines() -> None:
+    drugs = ["Medications on the ward:", "- metoprolol 25 mg daily", "- warfarin 5 mg daily", "- aspirin 81 mg daily"]
+    other = [*drugs[:2], "- apixaban 5 mg daily", drugs[3]]
+    record = [*_note(1, "2150-03-04", "\n".join(drugs)), *_note(2, "2150-03-05", "\n".join(other))]
+    assert find_copied_text(record)["note:2"][0].first_date == "2150-03-04"
+    without = "".join(passage.text for passage in remove_copied_text(record) if passage.document_id == "note:2")
+    assert without.split() == ["-", "apixaban", "5", "mg", "daily"]
+
+
+def test_long_sentence_in_another_paragraph_has_the_date_of_its_first_note() -> None:
+    record = [*_note(1, "2150-03-04", HISTORY), *_note(2, "2150-03-05", f"{PLAN} {HISTORY} {DRUG}")]
+    assert _dates(record, 2) == {HISTORY: "2150-03-04"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from epicrisis.cli.command import command, fail
-from epicrisis.cli.library_documents import find_file_documents, record_reading
+from epicrisis.cli.library_documents import BreakGlass, find_file_documents, record_reading
 from epicrisis.cli.options import Json, LibraryPath, parse_library
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.run_progress import confirm
@@ -70,7 +70,7 @@ def info(library: LibraryPath, json: Json = False) -> None:
 
 
 @command(examples=["epicrisis library patients ~/ward"])
-def patients(library: LibraryPath, json: Json = False) -> None:
+def patients(library: LibraryPath, break_glass: BreakGlass = None, json: Json = False) -> None:
     """List the patients of a library: ids, notes by type, first and last date, hospital stays.
 
     No text of the notes is shown. Names, birth dates and record numbers are shown if the source has them; --patient
@@ -82,7 +82,7 @@ def patients(library: LibraryPath, json: Json = False) -> None:
     with LibraryStore.open(library) as store:
         records = tuple(Roster(store).patients().values())
     if records:
-        record_reading(library, "patients", None)
+        record_reading(library, "patients", None, reason=break_glass)
     if json:
         show_json(records)
         return
@@ -234,6 +234,7 @@ def copy(
     destination: Annotated[
         Path, Argument(metavar="DESTINATION", parser=parse_library, help="New folder or URL, or an earlier copy.")
     ],
+    break_glass: BreakGlass = None,
     json: Json = False,
 ) -> None:
     """Copy a library into a database, bucket or folder, and compare both at the end. No passage is encoded again.
@@ -244,7 +245,7 @@ def copy(
     from epicrisis.library.patients import holds_patients
 
     if holds_patients(source):
-        record_reading(source, "copy", None)
+        record_reading(source, "copy", None, reason=break_glass)
     with open_progress("step", quiet=json, transient=True) as progress:
         task = progress.add_task("Copying", total=None, step="")
         report = copy_library(

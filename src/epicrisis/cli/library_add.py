@@ -246,6 +246,9 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     if report.renamed:
         patients = counted(report.renamed, "patient")
         yield f"{patients} with a new name, the same person by birth date and record number"
+    if report.earlier_facts:
+        facts = counted(report.earlier_facts, "structured fact")
+        yield f"{facts} of earlier exports of the same days stay, as this one does not state them"
     if report.joined:
         pairs = [f"{printable(alias)} is {printable(patient)}" for alias, patient in report.joined[:_SHOWN_PATIENTS]]
         more = f" and {len(report.joined) - len(pairs):,} more" if len(report.joined) > len(pairs) else ""

@@ -27,7 +27,10 @@ _SHOWN_ELSEWHERE = frozenset(("authors", "pages", "sections", "journal_abbreviat
 _NAMED_IDS = 10
 """Documents named when a prefix fits several."""
 _Limit = Annotated[int, Option("--limit", min=1, help="Most files or documents to list.")]
-BreakGlass = Annotated[str | None, Option("--break-glass", help="Why you read this record, for the access log.")]
+BreakGlass = Annotated[
+    str | None,
+    Option("--break-glass", metavar="REASON", help="Why you read a record, also of a patient who is not assigned."),
+]
 _File = Annotated[Path | None, Option("--file", help="List the documents of this file.")]
 
 
@@ -44,6 +47,7 @@ def list_contents(
     file: _File = None,
     patient: Patient = None,
     limit: _Limit = 50,
+    break_glass: BreakGlass = None,
     json: Json = False,
 ) -> None:
     """List the files of a library with the number of documents and passages and the date added, or its documents.
@@ -58,7 +62,8 @@ def list_contents(
             if patient is not None:
                 owners = {row["patient"] for row in data["documents"]}
                 for owner in owners:
-                    record_reading(library, "list", owner, [row["id"] for row in data["documents"]])
+                    ids = [row["id"] for row in data["documents"]]
+                    record_reading(library, "list", owner, ids, break_glass)
         else:
             data, lines = _list_files(store, limit)
     if json:
@@ -371,7 +376,10 @@ def _write_documents(documents: Iterable[Document], output: Path | None) -> int:
 def record_reading(
     library: Path, action: str, patient: str | None, documents: Sequence[str] = (), reason: str | None = None
 ) -> None:
-    """Write to the access log of a library what is shown of a patient's record. Raises StorageError."""
+    """Write to the access log of a library what is shown of a patient's record, or of all if `patient` is None.
+
+    Raises InputError for a user who may not read it, and StorageError.
+    """
     from epicrisis.configuration import load_settings
     from epicrisis.record_access import open_record_access
 

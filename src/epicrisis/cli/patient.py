@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.library_documents import record_reading
+from epicrisis.cli.library_documents import BreakGlass, record_reading
 from epicrisis.cli.options import ANSWER, Json, LibraryPath
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import say, show_json
@@ -35,13 +35,15 @@ _HEADINGS = {"problem": "Problems", "allergy": "Allergies", "medication": "Medic
 @command(
     examples=["epicrisis patient show ~/ward 10083814", "epicrisis patient show ~/ward 10083814 --since last-visit"]
 )
-def show(library: LibraryPath, patient: PatientId, since: Since = None, json: Json = False) -> None:
+def show(
+    library: LibraryPath, patient: PatientId, since: Since = None, break_glass: BreakGlass = None, json: Json = False
+) -> None:
     """Show a patient's record at a glance: stays, problems, allergies, medications, and a timeline with its notes.
 
     Problems and medications come from structured data (FHIR, OMOP, MIMIC, C-CDA). Notes are listed, not interpreted.
     """
     record, chart, passages = _read_record(library, patient, since)
-    record_reading(library, "chart", record.id, sorted({passage.document_id for passage in passages}))
+    record_reading(library, "chart", record.id, sorted({passage.document_id for passage in passages}), break_glass)
     if json:
         show_json({"patient": record, **to_json(chart)})
     else:
@@ -114,7 +116,8 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
     # The questions name no time, and the names of problems may contain one.
     settings, notices = choose_strategy(check_settings(flags.settings({"timeline": False})))
     record, chart, passages = _read_record(library, patient, since)
-    record_reading(library, "summary", record.id, sorted({passage.document_id for passage in passages}))
+    documents = sorted({passage.document_id for passage in passages})
+    record_reading(library, "summary", record.id, documents, settings.break_glass)
     problems = list_problems(chart, passages)
     if not problems:
         raise InputError(

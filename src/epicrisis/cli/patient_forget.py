@@ -57,7 +57,11 @@ def forget(
     """
     from epicrisis.forgetting.forgetting import find_plan, forget_patients, list_outside
     from epicrisis.record_access import find_user
+    from epicrisis.user_rights import find_rights
 
+    rights = find_rights(library, flags.settings().home, find_user().account)
+    if rights is not None:
+        rights.require_administrator()
     places = _list_places(library, flags.settings(), runs, folder)
     say(f"note: not reached by this command: {'; '.join(list_outside(library, places))}", err=True)
     if find_plan(library) is None:

@@ -133,12 +133,26 @@ class PatientIdentity:
     """The id that the source gives to a patient whom the library has under another id."""
 
 
+@dataclass(frozen=True, slots=True)
+class StatedSources:
+    """The sources of structured facts that an incremental export states or withdraws for a patient.
+
+    Precedes the patient's documents of facts. Facts of other sources in earlier documents of the same days stay.
+    """
+
+    patient: str
+    sources: frozenset[str]
+    prefix: str
+    """How the sources of this kind of export begin: `fhir:`. Facts of others are replaced with their document."""
+
+
 ReaderItem: TypeAlias = (
     Document
     | EncodedDocument
     | FileDocument
     | DeletedDocument
     | PatientIdentity
+    | StatedSources
     | ArticleStatement
     | Skipped
     | FileRemark

@@ -26,7 +26,7 @@ from epicrisis.corpus import (
 from epicrisis.corpus.encodings import detect_file_encoding, encoding_remark
 from epicrisis.corpus.facts.tables import detect_table_format
 from epicrisis.corpus.fhir import export
-from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir
+from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir, is_fhir_xml
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
@@ -365,7 +365,8 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
     format = override or _format_by_name(path)
     try:
         if format == _XML:
-            return detect_xml_kind(path)
+            # The reader of FHIR says that it reads no XML.
+            return detect_xml_kind(path) or ("fhir" if is_fhir_xml(path) else None)
         if format == _CSV:
             if path.suffix != ".gz" and retractions.is_retraction_watch(path):
                 return _RETRACTION_WATCH

@@ -14,7 +14,7 @@ from epicrisis.corpus.hl7 import files as hl7_files
 from epicrisis.corpus.hl7.messages import is_hl7
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.patient_numbers import PatientNumbers
-from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, ReaderItem
+from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, ReaderItem, StatedSources
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.types import Document
 
@@ -61,11 +61,13 @@ def _join_patients(items: Iterator[ReaderItem], numbers: PatientNumbers) -> Iter
         if isinstance(item, PatientIdentity):
             identities.append(item)
             continue
-        if patients is None and isinstance(item, Document | DeletedDocument):
+        if patients is None and isinstance(item, Document | DeletedDocument | StatedSources):
             patients = numbers.join_export(identities)
             yield from _name_identities(identities, patients, numbers)
         if isinstance(item, Document | DeletedDocument) and patients:
             yield replace(item, patient=patients.get(item.patient or "", item.patient))
+        elif isinstance(item, StatedSources) and patients:
+            yield replace(item, patient=patients.get(item.patient, item.patient))
         else:
             yield item
     if patients is None:

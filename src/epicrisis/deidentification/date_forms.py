@@ -5,7 +5,8 @@ becomes `APR 2, 2019`. Every shift can be undone:
 
 * a complete date moves by days;
 * a month of a year moves by whole months, the nearest number;
-* a day without a year moves within a calendar of 366 days;
+* a day without a year moves within a calendar of 366 days; two numbers alone, such as `5/2`, are one if they can be no
+  share or score;
 * a year alone is no identifier and stays.
 """
 
@@ -25,11 +26,24 @@ _ANY_YEAR = r"(?P<year>(?:19|20|21)\d\d|'?\d\d)"
 _NUMERIC_MONTH = r"(?P<month>1[0-2]|0?[1-9])"
 _CUE = (
     r"(?:\b(?:on|from|since|dated?|until|till|through|of|by|for|seen|labs|vitals|admitted|discharged|visit"
-    r"|as of|thru):?"
+    r"|as of|thru|CT|MRI|CXR|x-?ray|echo|EKG|ECG|EEG|EGD|ultrasound|cath|biopsy|scan|surgery|s/p|note):?"
     r"\s{1,2}|^[ \t]{0,8}|\()"
 )
 """What may stand before a day without a year. Elsewhere `3/4` is a strength, a dose or a share."""
-_NO_DATE = r"(?!\d|/|[.]\d|\s?(?:mg|mcg|ml|tab|cup|of\b|strength|pain|hour|dose|pack|%|positive|normal|systolic))"
+_NO_DATE = (
+    r"(?!\d|/|[.]\d|\s?(?:mg|mcg|ml|tab|cup|of\b|strength|pain|hour|dose|pack|%|positive|normal|systolic"
+    r"|bottle|culture|murmur|bilateral|throughout|reflex|pulse|extremit|[cm]m|unit|day|week|month|year|minute|beat|times))"
+)
+_DENOMINATORS = frozenset((2, 3, 4, 5, 6, 8, 10, 12))
+"""What scores and shares are counted by, such as strength 4/5 and pain 3/10."""
+_RATIO_CUE = re.compile(
+    r"(?:(?<![^\W_])(?:bipap|cpap|peep|psv?|support|settings?|apgars?|insulin)(?![^\W_])[^.;\n]{0,20}"
+    r"|(?:ratio|scores?|scored|scale|pain|gcs|moca|mmse|phq|h/h|hgb|hct|i/os?|pupils?|perrla?|strength|power|motor"
+    r"|reflex(?:es)?|pulses?|murmur|pressure|bp|vision|acuity|rated?)(?:\s(?:of|is|was|at|to|as))?[\s:=]{1,2})\Z",
+    re.IGNORECASE,
+)
+"""What stands before two numbers that are no date, although one is larger than a share may be: `BiPAP 12/5`."""
+_RATIO_CHARACTERS = 30
 _SEPARATED = (
     # 2019-03-04, 2019/3/4, also before a time of day; 20190304
     rf"(?<![\d./-]){_YEAR}(?P<sep>[-/.]){_NUMERIC_MONTH}(?P=sep)(?P<day>3[01]|[12]\d|0?[1-9])(?!\d)",
@@ -48,6 +62,8 @@ _SEPARATED = (
     # 03/2019, and 3/4 behind a word that a date follows
     rf"(?<![\d/.-]){_NUMERIC_MONTH}/{_YEAR}(?![\d/])",
     rf"{_CUE}{_NUMERIC_MONTH}/(?P<day>3[01]|[12]\d|0?[1-9]){_NO_DATE}",
+    # 5/2 and 3/14 anywhere: no share is larger than one, and few are counted by fourteen
+    rf"(?<![\w./+])(?P<bare>){_NUMERIC_MONTH}/(?P<day>3[01]|[12]\d|0?[1-9])(?!\w){_NO_DATE}",
 )
 DATE_PATTERNS = tuple(re.compile(pattern, re.IGNORECASE | re.MULTILINE | re.ASCII) for pattern in _SEPARATED)
 """The forms of dates, the most complete ones first."""
@@ -69,24 +85,29 @@ class WrittenDate:
     day: int | None
     parts: tuple[tuple[int, int, str], ...]
     """Start, end and name (`year`, `month`, `day`, `suffix` of the day) of each part, in order."""
+    is_bare: bool = False
+    """Whether only the numbers say that it is a date: without a year, and behind no word that a date follows."""
 
 
 def find_dates(text: str) -> list[WrittenDate]:
     """Return the dates of a text, in order. They do not overlap."""
     dates: list[WrittenDate] = []
-    taken = bytearray(len(text))
+    covered = bytearray(len(text))
     for pattern in DATE_PATTERNS:
         for match in pattern.finditer(text):
-            written = _read_match(match)
-            if written is not None and not any(taken[written.start : written.end]):
-                dates.append(written)
-                taken[written.start : written.end] = b"\1" * (written.end - written.start)
-    return sorted(dates, key=lambda written: written.start)
+            source_date = _read_match(match)
+            if source_date is not None and not any(covered[source_date.start : source_date.end]):
+                dates.append(source_date)
+                covered[source_date.start : source_date.end] = b"\1" * (source_date.end - source_date.start)
+    return sorted(dates, key=lambda source_date: source_date.start)
 
 
 def _read_match(match: re.Match[str]) -> WrittenDate | None:
-    """Return the date of a match, or None if there is no such day."""
+    """Return the date of a match, or None if there is no such day, or if it may be a share."""
     groups = match.groupdict()
+    is_bare = groups.get("bare") is not None
+    if is_bare and _may_be_share(match):
+        return None
     spans = {name: match.span(name) for name in ("year", "month", "day", "suffix") if groups.get(name)}
     if groups.get("first"):
         first, second = ("month", "day") if int(groups["first"]) <= len(_MONTHS) else ("day", "month")
@@ -98,7 +119,17 @@ def _read_match(match: re.Match[str]) -> WrittenDate | None:
     if month > len(_MONTHS) or (day is not None and day > calendar.monthrange(year or _LEAP_YEAR, month)[1]):
         return None
     parts = sorted((start, end, name) for name, (start, end) in spans.items())
-    return WrittenDate(parts[0][0], parts[-1][1], year, month, day, tuple(parts))
+    return WrittenDate(parts[0][0], parts[-1][1], year, month, day, tuple(parts), is_bare)
+
+
+def _may_be_share(match: re.Match[str]) -> bool:
+    """Return whether two numbers with a slash may be a share, a score or a setting."""
+    first, second = match["month"], match["day"]
+    if _RATIO_CUE.search(match.string[max(0, match.start() - _RATIO_CHARACTERS) : match.start()]):
+        return True
+    if first.startswith("0") or second.startswith("0"):
+        return False
+    return int(first) <= int(second) and int(second) in _DENOMINATORS
 
 
 def _read_month(word: str) -> int:
@@ -112,13 +143,13 @@ def _read_year(word: str) -> int:
     return number + (2000 if number < _PIVOT else 1900)
 
 
-def shift_date(text: str, written: WrittenDate, days: int) -> str:
+def shift_date(text: str, source_date: WrittenDate, days: int) -> str:
     """Return the date of this text moved by these days, in its own form."""
-    year, month, day = _move(written, days)
+    year, month, day = _move(source_date, days)
     numbers = {"year": year, "month": month, "day": day}
     pieces: list[str] = []
-    place = written.start
-    for start, end, name in written.parts:
+    place = source_date.start
+    for start, end, name in source_date.parts:
         pieces.append(text[place:start])
         if name == "suffix":
             suffix = _SUFFIXES.get(day, "th")
@@ -129,19 +160,19 @@ def shift_date(text: str, written: WrittenDate, days: int) -> str:
     return "".join(pieces)
 
 
-def _move(written: WrittenDate, days: int) -> tuple[int, int, int]:
+def _move(source_date: WrittenDate, days: int) -> tuple[int, int, int]:
     """Return year, month and day after the shift; 0 for what is not written."""
-    if written.day is None:
-        assert written.year is not None
-        months = written.year * 12 + written.month - 1 + round(days / _DAYS_OF_MONTH)
+    if source_date.day is None:
+        assert source_date.year is not None
+        months = source_date.year * 12 + source_date.month - 1 + round(days / _DAYS_OF_MONTH)
         return months // 12, months % 12 + 1, 0
-    year = written.year
+    year = source_date.year
     if year is None:
         first = date(_LEAP_YEAR, 1, 1)
-        ordinal = (date(_LEAP_YEAR, written.month, written.day) - first).days
+        ordinal = (date(_LEAP_YEAR, source_date.month, source_date.day) - first).days
         moved = first + timedelta(days=(ordinal + days) % 366)
         return 0, moved.month, moved.day
-    moved = date(min(year, MAXYEAR - 1), written.month, written.day) + timedelta(days=days)
+    moved = date(min(year, MAXYEAR - 1), source_date.month, source_date.day) + timedelta(days=days)
     return moved.year, moved.month, moved.day
 
 

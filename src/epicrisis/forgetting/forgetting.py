@@ -49,6 +49,7 @@ from epicrisis.record_access import SystemUser
 from epicrisis.remote_libraries import is_remote, show_library
 from epicrisis.server.shared_state.database import StateDatabase
 from epicrisis.server.state import open_state
+from epicrisis.server.users import USERS_FILE, UserStore
 
 FOLDER = "forgetting"
 _PLAN, _STRINGS = "plan.json", "strings.npz"
@@ -148,7 +149,7 @@ def forget_patients(
         logs = _open_logs(folder, places)
         _log_forgetting(logs, plan, reader, show_library(folder))
         on_step("cleaning runs, answers and logs")
-        removal = _clean_places(places, plan, strings)
+        removal = _clean_places(folder, places, plan, strings)
         documents = sorted({*plan.documents, *find_documents(store, plan.patients)})
         remove_records(store, plan.patients, documents, strings.is_in, on_step)
         # A writer on object storage works in another folder than its readers, who have the cached replies.
@@ -200,8 +201,8 @@ def _open_database(places: Places) -> StateDatabase | None:
     return None if places.server is None else open_state(places.server).database
 
 
-def _clean_places(places: Places, plan: _Plan, strings: PatientStrings) -> PlaceRemoval:
-    """Remove what quotes the patients outside of the library."""
+def _clean_places(library: Path, places: Places, plan: _Plan, strings: PatientStrings) -> PlaceRemoval:
+    """Remove what quotes the patients outside of the library, and the patients from the users of the library."""
     removal = PlaceRemoval()
     names = {*plan.patients, *strings.texts_of_names}
     if places.server is not None:
@@ -211,6 +212,7 @@ def _clean_places(places: Places, plan: _Plan, strings: PatientStrings) -> Place
         else:
             removal += clean_server_tables(state.database, names, strings)
         state.users.forget_patients(plan.patients)
+    UserStore(library / USERS_FILE).forget_patients(plan.patients)
     for place in places.all:
         removal += clean_place(place, names, strings)
     return removal

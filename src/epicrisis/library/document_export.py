@@ -15,6 +15,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from epicrisis.clinical_facts import FACTS, is_fact_list
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.inventory import LibraryInventory
 from epicrisis.library.library import LibraryStore
@@ -57,6 +58,10 @@ def restore_document(passages: Sequence[Passage]) -> Document:
         stops = [start for start, _ in sections[1:]] + [len(text)]
         rows = [[start, stop, title] for (start, title), stop in zip(sections, stops, strict=True) if title]
         metadata["sections"] = rows
+    if FACTS in metadata and all(is_fact_list(part.metadata.get(FACTS, ())) for part in parts):
+        # Each passage has the facts that begin in it, and passages may overlap.
+        facts = {row["start"]: row for part in parts for row in part.metadata.get(FACTS, ())}
+        metadata[FACTS] = [facts[start] for start in sorted(facts)]
     return Document(first.document_id, text, first.title, first.source, first.date, first.patient, metadata)
 
 

@@ -22,6 +22,8 @@ from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.corpus.reader_base import FileDocument, ReaderItem
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
 from epicrisis.library import ingest_batches
+from epicrisis.library.document_export import restore_document
+from epicrisis.library.earlier_facts import add_facts, find_unstated, has_facts, replace_facts
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_manifest
 from epicrisis.library.passage_table import find_fault, find_vector_fault
@@ -174,6 +176,7 @@ class _ItemReader:
         self._file_ids = _FileDocumentIds(batch.library, batch.counts, replace)
         self._states: dict[str, _DocumentState] = {}
         self.first_hashes = _FirstHashes()
+        self._stated: readers.StatedSources | None = None
 
     def look_up(self, items: Sequence[ReaderItem]) -> None:
         """Read the states of the documents of these items, which come next, from the library."""
@@ -197,11 +200,7 @@ class _ItemReader:
             self._batch.patients.add(item)
             return
         self._batch.patients.record()
-        if isinstance(item, readers.FileFingerprint):
-            self._batch.whole_files.append(item)
-            return
-        if isinstance(item, readers.FileRemark):
-            self._counts.add_file_remark(item)
+        if self._read_remark(item):
             return
         self._counts.documents += 1
         if isinstance(item, readers.Skipped):
@@ -219,14 +218,31 @@ class _ItemReader:
                 self._counts.unchanged += 1
             else:
                 self._read_document(resolved.document, origin=resolved.origin)
+        elif isinstance(item, Document):
+            self._read_document(self._add_earlier_facts(item))
+
+    def _read_remark(self, item: ReaderItem) -> bool:
+        """Read what is said of files and of other items, and return whether this is such an item."""
+        if isinstance(item, readers.FileFingerprint):
+            self._batch.whole_files.append(item)
+        elif isinstance(item, readers.FileRemark):
+            self._counts.add_file_remark(item)
+        elif isinstance(item, readers.StatedSources):
+            self._stated = item
         else:
-            self._read_document(item)
+            return False
+        return True
 
     def _read_deletion(self, item: readers.DeletedDocument) -> None:
         """Delete the document, unless the library has a later revision."""
         self._batch.commit_if_pending(item.id)
         self._states.pop(item.id, None)
         if not item.revision:
+            earlier = self._find_earlier(item.id, item.patient)
+            if self._stated is not None and earlier is not None and (rest := find_unstated(earlier, self._stated)):
+                self._counts.earlier_facts += len(rest)
+                self._read_document(replace_facts(earlier, rest))
+                return
             # Later documents with this id do not restore it in this ingestion.
             self.first_hashes.add(item.id, "")
             patient = read_document_patients(self._library, [item.id]).get(item.id, "")
@@ -242,6 +258,25 @@ class _ItemReader:
         self._counts.deleted += item.id in self._library.content_hashes([item.id])
         with ingest_batches.uninterrupted():
             self._library.delete([item.id], {item.id: item.revision})
+
+    def _find_earlier(self, document_id: str, patient: str | None) -> Document | None:
+        """Return the library's document with this id, if the addition states structured facts for its patient."""
+        if self._stated is None or patient is None or patient != self._stated.patient:
+            return None
+        passages = [stored.passage for stored in self._library.open_table().passages_of([document_id])]
+        return restore_document(passages) if passages else None
+
+    def _add_earlier_facts(self, document: Document) -> Document:
+        """Return a document of structured facts with those of its earlier version that the addition does not state."""
+        if self._stated is None or not has_facts(document):
+            return document
+        state = self._states.get(document.id) or _read_states(self._library, [document.id])[document.id]
+        if state.content_hash in (None, content_hash(document)):
+            return document
+        earlier = self._find_earlier(document.id, document.patient)
+        rest = find_unstated(earlier, self._stated) if earlier is not None else []
+        self._counts.earlier_facts += len(rest)
+        return add_facts(document, rest) if rest else document
 
     def _read_document(
         self, document: Document, *, vector: Vectors | None = None, origin: Origin | None = None

@@ -93,6 +93,8 @@ class IngestReport:
     """Why items were skipped, the most frequent reason first."""
     renamed: int = 0
     """Patients with a new name, but the same birth date and a shared record number."""
+    earlier_facts: int = 0
+    """Structured facts of earlier exports that stay in documents of the same days."""
     joined: tuple[tuple[str, str], ...] = ()
     """Patients whom the library has under another id: the id in the files, and the one in the library."""
     statements: int = 0
@@ -130,6 +132,7 @@ class IngestCounts:
         self.documents = 0
         self.added = self.replaced = self.unchanged = self.outdated = self.deleted = 0
         self.passages = self.statements = self.nameless = self.marked = self.renamed = 0
+        self.earlier_facts = 0
         self.already_there = self.of_unknown_file = self.cut_off = 0
         self.encode_seconds = 0.0
         self.step = ""

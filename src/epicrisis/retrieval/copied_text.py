@@ -1,18 +1,20 @@
 """Text that a note repeats from an earlier note of the same patient (copy-forward), and when it was first written.
 
-A paragraph is copied if an earlier note has one with nearly the same words, and with the same numbers, negations and
-words of change in the same order. Another number is new information, however similar the rest is. Notes without a date
-are neither originals nor copies.
+A paragraph is carried forward if a note of an earlier day has one with nearly the same words. Its sentences are
+compared with those of the latest such paragraph: one with the same words was first written there, or earlier still. One
+in which a word, a number or a negation differs is a new statement, and has the date of its own note. Notes without a
+date are neither originals nor copies.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from epicrisis.corpus.chunking import find_sentences
 from epicrisis.dates import is_before, time_range
 from epicrisis.retrieval.record_context import restore_notes, sort_by_time
 from epicrisis.types import Passage
@@ -23,70 +25,115 @@ SIMILARITY = 0.6
 """The share of three-word sequences that two paragraphs must have in common (Jaccard)."""
 _SEQUENCE = 3
 _MAX_PLACES = 40
-"""Earliest paragraphs remembered for each sequence. More would cost time quadratic in the number of copies."""
+"""Latest paragraphs remembered for each sequence. More would cost time quadratic in the number of copies."""
 _WORD = re.compile(r"\w+(?:[.,/:-]\d+)*")
+_IGNORED_WORDS = frozenset(("a", "an", "the", "and", "so", "also", "then", "that", "which"))
+"""Words that may differ in a sentence that says the same."""
 
-# The words of `isn't` are `isn` and `t`.
-_DECIDING_WORDS = re.compile(
-    r"no|not|never|none|without|den(?:y|ies|ied|ying)|negative|positive|absent|present|stopped|discontinued|held|"
-    r"started|resumed|(?:in|de)creased|improved|better|worse(?:ned|ning)?|resolved|stable|left|right|bilateral|"
-    r"(?:is|are|was|were|does|did|do|has|have|had|can|could|will|would)n|cannot|unable|refus(?:es|ed|ing)|"
-    r"declin(?:es|ed|ing)|once|twice|one|two|three|four|five|six|seven|eight|nine|ten"
-)
-
-_Sequence: TypeAlias = tuple[tuple[str, ...], str]
-"""The deciding words and numbers of a paragraph, and three words of it."""
+_Sentence: TypeAlias = tuple[str, ...]
+"""The words of a sentence in lower case, without `_IGNORED_WORDS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedText:
-    """A paragraph of a note that an earlier note has, too. Offsets in characters of the later note."""
+    """Sentences of a note that an earlier note has, too. Offsets in characters of the later note."""
 
     start: int
     end: int
     first_document: str
-    """The earliest note with this paragraph."""
+    """The earliest note with these sentences."""
     first_date: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Paragraph:
-    sequences: frozenset[_Sequence]
     date: str
-    first_document: str
-    first_date: str
+    sequences: frozenset[str]
+    origins: Mapping[_Sentence, tuple[str, str]]
+    """The first note of each sentence: document and date."""
+
+
+class _EarlierText:
+    """The paragraphs of the notes read so far, in order of time."""
+
+    def __init__(self) -> None:
+        self._paragraphs: list[_Paragraph] = []
+        self._places: dict[str, deque[int]] = defaultdict(lambda: deque(maxlen=_MAX_PLACES))
+        self._long_sentences: dict[_Sentence, _Paragraph] = {}
+        """The latest paragraph with each sentence of MIN_WORDS or more."""
+
+    def add(self, paragraph: _Paragraph) -> None:
+        """Remember a paragraph of the latest note."""
+        for sequence in paragraph.sequences:
+            self._places[sequence].append(len(self._paragraphs))
+        self._paragraphs.append(paragraph)
+        for sentence in paragraph.origins:
+            if len(sentence) >= MIN_WORDS:
+                self._long_sentences[sentence] = paragraph
+
+    def find_original(self, date: str, sequences: frozenset[str]) -> _Paragraph | None:
+        """Return the latest paragraph of an earlier day that is similar, the most similar one of its note, or None.
+
+        A statement that was changed and changed back is as new as the change.
+        """
+        shared: Counter[int] = Counter()
+        for sequence in sequences:
+            shared.update(self._places.get(sequence, ()))
+        best, best_similarity = None, 0.0
+        for index in sorted(shared, reverse=True):
+            other = self._paragraphs[index]
+            if best is not None and other.date != best.date:
+                break
+            similarity = shared[index] / (len(sequences) + len(other.sequences) - shared[index])
+            if similarity >= SIMILARITY and similarity >= best_similarity and _is_earlier(other.date, date):
+                best, best_similarity = other, similarity
+        return best
+
+    def find_sentence(self, date: str, sentence: _Sentence) -> _Paragraph | None:
+        """Return the latest paragraph with this long sentence if it is of an earlier day, or None."""
+        paragraph = self._long_sentences.get(sentence)
+        return paragraph if paragraph is not None and _is_earlier(paragraph.date, date) else None
 
 
 def find_copied_text(record: Sequence[Passage]) -> Mapping[str, tuple[CopiedText, ...]]:
-    """Map the documents of a record with copied paragraphs to these, by offset.
+    """Map the documents of a record with copied sentences to these, by offset. Neighbours of one origin are joined.
 
     A copy of a copy has the date of the first note. Copies of the same day are not reported, as their order is unknown.
     """
     copies: dict[str, list[CopiedText]] = defaultdict(list)
-    earlier: list[_Paragraph] = []
-    places: dict[_Sequence, list[int]] = defaultdict(list)
+    earlier = _EarlierText()
     for note in sort_by_time(restore_notes(record)):
         if note.date is None:
             continue
         for start, end in _split_paragraphs(note.text):
-            paragraph = _read_paragraph(note.text[start:end], note.document_id, note.date)
-            if paragraph is None:
+            text = note.text[start:end]
+            sequences = _list_sequences(text)
+            if not sequences:
                 continue
-            original = _find_original(paragraph, earlier, places)
-            if original is not None:
-                first_document, first_date = original.first_document, original.first_date
-                copied = CopiedText(note.start + start, note.start + end, first_document, first_date)
-                copies[note.document_id].append(copied)
-                paragraph = replace(paragraph, first_document=first_document, first_date=first_date)
-            for sequence in paragraph.sequences:
-                if len(places[sequence]) < _MAX_PLACES:
-                    places[sequence].append(len(earlier))
-            earlier.append(paragraph)
-    return {document_id: tuple(texts) for document_id, texts in copies.items()}
+            original = earlier.find_original(note.date, sequences)
+            origins: dict[_Sentence, tuple[str, str]] = {}
+            for first, last in find_sentences(text):
+                sentence = _read_sentence(text[first:last])
+                source = original or earlier.find_sentence(note.date, sentence)
+                origin = None if source is None else source.origins.get(sentence)
+                origins[sentence] = origin or (note.document_id, note.date)
+                if origin is not None:
+                    begin = note.start + start
+                    _append(copies[note.document_id], CopiedText(begin + first, begin + last, *origin))
+            earlier.add(_Paragraph(note.date, sequences, origins))
+    return {document_id: tuple(texts) for document_id, texts in copies.items() if texts}
+
+
+def _append(texts: list[CopiedText], copied: CopiedText) -> None:
+    """Append copied sentences, or join them to the last ones if only white space can be between both."""
+    if texts and texts[-1].first_document == copied.first_document and copied.start - texts[-1].end <= 1:
+        texts[-1] = replace(texts[-1], end=copied.end)
+    else:
+        texts.append(copied)
 
 
 def remove_copied_text(record: Sequence[Passage]) -> tuple[Passage, ...]:
-    """Return the passages with copied paragraphs as white space, so that each statement has the time of its first note.
+    """Return the passages with copied sentences as white space, so that each statement has the time of its first note.
 
     Offsets do not change.
     """
@@ -118,31 +165,18 @@ def _split_paragraphs(text: str) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _read_paragraph(text: str, document_id: str, date: str) -> _Paragraph | None:
-    """Return the words of a paragraph for comparison, or None if it is too short."""
+def _list_sequences(text: str) -> frozenset[str]:
+    """Return the three-word sequences of a paragraph, none if it is too short."""
     words = _WORD.findall(text.casefold())
     if len(words) < MIN_WORDS:
-        return None
-    deciding = tuple(word for word in words if any(map(str.isdigit, word)) or _DECIDING_WORDS.fullmatch(word))
-    sequences = set[_Sequence]()
-    for start in range(len(words) - _SEQUENCE + 1):
-        sequences.add((deciding, " ".join(words[start : start + _SEQUENCE])))
-    return _Paragraph(frozenset(sequences), date, document_id, date)
+        return frozenset()
+    return frozenset(" ".join(words[start : start + _SEQUENCE]) for start in range(len(words) - _SEQUENCE + 1))
 
 
-def _find_original(
-    paragraph: _Paragraph, earlier: Sequence[_Paragraph], places: Mapping[_Sequence, Sequence[int]]
-) -> _Paragraph | None:
-    """Return the most similar paragraph of an earlier day, and the first of equally similar ones, or None."""
-    shared: Counter[int] = Counter()
-    for sequence in paragraph.sequences:
-        shared.update(places.get(sequence, ()))
-    best, best_similarity = None, 0.0
-    for index in sorted(shared):
-        other = earlier[index]
-        similarity = shared[index] / (len(paragraph.sequences) + len(other.sequences) - shared[index])
-        if similarity < SIMILARITY or similarity <= best_similarity:
-            continue
-        if is_before(time_range(other.date[:10]), time_range(paragraph.date[:10])):
-            best, best_similarity = other, similarity
-    return best
+def _read_sentence(text: str) -> _Sentence:
+    return tuple(word for word in _WORD.findall(text.casefold()) if word not in _IGNORED_WORDS)
+
+
+def _is_earlier(date: str, other: str) -> bool:
+    """Return whether a note is of an earlier day than another."""
+    return is_before(time_range(date[:10]), time_range(other[:10]))

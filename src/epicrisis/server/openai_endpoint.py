@@ -147,7 +147,8 @@ class Chats:
         if conversation.turns:
             yield COMPLETING
             with self.questions.hold_place(inquiry.caller):
-                completed = await complete(inquiry.pipeline, conversation.turns, conversation.question)
+                patient = inquiry.question.patient
+                completed = await complete(inquiry.pipeline, conversation.turns, conversation.question, patient)
             again = Conversation(completed.text)
             inquiry = await self.prepare(body, again, inquiry.caller)
         async with aclosing(self.questions.events(inquiry, is_accepted=bool(conversation.turns))) as events:

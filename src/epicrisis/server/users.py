@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Request
 from filelock import FileLock
@@ -19,11 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from epicrisis.errors import InputError, StorageError
 from epicrisis.server.errors import AccessDenied, KeyRequired, UsersUnreadable
 from epicrisis.server.private_folder import make_private_folder
+from epicrisis.user_rights import ROLES as ROLES
+from epicrisis.user_rights import USERS_FILE as USERS_FILE
+from epicrisis.user_rights import Role as Role
 
-Role: TypeAlias = Literal["literature-reader", "patient-reader", "administrator"]
-"""What a user may do. A patient reader also reads literature, an administrator also reads patients' records."""
-ROLES: tuple[Role, ...] = ("literature-reader", "patient-reader", "administrator")
-USERS_FILE = "users.json"
 KEY_PREFIX = "epicrisis-"
 _KEY_BYTES = 32
 _KEY_ISSUER = "epicrisis"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from types import TracebackType
@@ -27,7 +27,7 @@ from epicrisis.corpus.facts.lines import group_label, write_line
 from epicrisis.corpus.facts.times import split_offset
 from epicrisis.corpus.note_documents import SOURCE
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.corpus.reader_base import DeletedDocument
+from epicrisis.corpus.reader_base import DeletedDocument, StatedSources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.temporary_folders import TemporaryFolder
 from epicrisis.types import Document
@@ -177,10 +177,11 @@ class FactSpool:
         """Store a patient's name for the documents."""
         self._database.execute("INSERT OR REPLACE INTO name VALUES (?, ?)", (patient, name))
 
-    def documents(self, log: RemovalLog) -> Iterator[Document | DeletedDocument]:
+    def documents(self, log: RemovalLog, incremental: str = "") -> Iterator[Document | DeletedDocument | StatedSources]:
         """Yield the documents by patient and day, and the deletion of those whose facts were all withdrawn.
 
-        Facts are counted in the log by kind.
+        Facts are counted in the log by kind. `incremental` is the beginning of the sources of an export that need not
+        be complete: what it states of each patient is yielded before the documents.
         """
         self._write()
         query = (
@@ -190,12 +191,14 @@ class FactSpool:
         records: list[FactRecord] = []
         for patient_id, source, version, is_withdrawn, is_separate, entries in self._database.execute(query):
             if patient_id != patient:
+                yield from _list_sources(records, incremental)
                 yield from self._build_documents(records, log)
                 patient, records = patient_id, []
             unpacked = tuple(map(_unpack, json.loads(entries)))
             records.append(
                 FactRecord(patient_id, source, unpacked, version, bool(is_withdrawn), is_separate=bool(is_separate))
             )
+        yield from _list_sources(records, incremental)
         yield from self._build_documents(records, log)
 
     def _write(self) -> None:
@@ -248,6 +251,13 @@ class FactSpool:
             patient=key.patient,
             metadata={name: value for name, value in metadata.items() if value},
         )
+
+
+def _list_sources(records: Sequence[FactRecord], incremental: str) -> Iterator[StatedSources]:
+    """Yield the sources of a patient's records that begin like those of an incremental export."""
+    if records and incremental:
+        sources = frozenset(record.source for record in records if record.source.startswith(incremental))
+        yield StatedSources(records[0].patient, sources, incremental)
 
 
 def _full_remark(entry: FactEntry) -> str:

@@ -44,6 +44,7 @@ from epicrisis.corpus.fhir.resources import (
     FhirEntry,
     Resource,
     is_fhir,
+    is_fhir_xml,
     last_updated,
     read_entries,
     read_resources,
@@ -55,6 +56,7 @@ from epicrisis.errors import InputError
 from epicrisis.types import Document
 
 _NO_FHIR = "not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
+_XML = "FHIR in XML, which is not read; export it as JSON (`_format=json` in the address of a server's request)"
 _IDENTITY_KINDS = ("Patient", "Encounter")
 _SILENT_KINDS = ("Bundle", "OperationOutcome", MANIFEST, DELETION, "Binary", "Medication", *PEOPLE_KINDS)
 """Types that are not counted as resources without a note: they describe notes, or are reported by themselves."""
@@ -161,6 +163,8 @@ def _split_readable(files: Sequence[tuple[Path, str]]) -> tuple[list[tuple[Path,
             skipped_files.append(reader_base.skip(path, "", damage))
         elif is_fhir(path):
             readable.append((path, name))
+        elif is_fhir_xml(path):
+            skipped_files.append(reader_base.skip(path, "", _XML))
         else:
             other_files += 1
             skipped_files.append(reader_base.skip(path, "", _NO_FHIR))
@@ -314,7 +318,7 @@ def _read_version(
 
 def _read_fact_documents(
     files: Sequence[_RecordedFile], index: ExportIndex, log: RemovalLog
-) -> Iterator[Document | reader_base.DeletedDocument | reader_base.Skipped]:
+) -> Iterator[Document | reader_base.DeletedDocument | reader_base.Skipped | reader_base.StatedSources]:
     """Yield what cannot be read of the structured facts of all files, then their documents."""
     with FactSpool() as spool:
         references = files[0].references
@@ -334,7 +338,7 @@ def _read_fact_documents(
                     reason = str(error) if isinstance(error, ValueError) else BAD_STRUCTURE
                     yield reader_base.skip(file.path, where, reason)
         add_attached_facts(index, spool, log)
-        yield from spool.documents(log)
+        yield from spool.documents(log, incremental="fhir:")
 
 
 def _build_record(resource: Resource, references: FhirReferences, log: RemovalLog) -> FactRecord | None:

@@ -38,6 +38,8 @@ MAX_BUNDLE_BYTES = 512 * 1024 * 1024
 """Limit of a bundle, which is parsed in one go; NDJSON is read line by line."""
 _BEGINNING_BYTES = 1 << 20
 """Some servers write `resourceType` behind the text of a document."""
+_XML_BEGINNING_BYTES = 4096
+_XML_NAMESPACE = b"http://hl7.org/fhir"
 _MANIFEST_KEYS = (b'"transactionTime"', b'"output"')
 _NO_ENTRIES = "the bundle has no entries; export it with its resources"
 _ONLY_RESPONSE = "{} of {} entries hold only the server's response{}; export the bundle with its resources"
@@ -61,6 +63,17 @@ def is_fhir(path: Path) -> bool:
         return False
     is_manifest = beginning.startswith(b"{") and all(key in beginning for key in _MANIFEST_KEYS)
     return is_manifest or (beginning.startswith((b"{", b"[")) and b'"resourceType"' in beginning)
+
+
+def is_fhir_xml(path: Path) -> bool:
+    """Return whether the file begins like FHIR resources in XML, which are not read."""
+    try:
+        with reader_base.open_packed(path) as file:
+            # Without the NULs, UTF-16 looks like ASCII.
+            beginning = file.read(_XML_BEGINNING_BYTES).replace(b"\0", b"")
+    except reader_base.READ_ERRORS:
+        return False
+    return beginning.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").startswith(b"<") and _XML_NAMESPACE in beginning
 
 
 def has_fhir_lines(path: Path) -> bool:

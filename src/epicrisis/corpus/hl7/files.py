@@ -36,7 +36,6 @@ from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_it
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.superseded import DocumentKey, find_replaced
-from epicrisis.types import Document
 
 _CANCELLED = ("CA", "CANCELED", "CANCELLED")
 _OBSOLETE = "OB"
@@ -285,9 +284,7 @@ def _interpreter(order: Hl7Segment) -> str:
     return " ".join(filter(None, (parts[2], parts[1])))
 
 
-def _read_fact_documents(
-    paths: Sequence[Path], feed: _Feed, log: RemovalLog
-) -> Iterator[Document | reader_base.DeletedDocument]:
+def _read_fact_documents(paths: Sequence[Path], feed: _Feed, log: RemovalLog) -> Iterator[reader_base.ReaderItem]:
     """Yield the results of all files as documents of facts."""
     with FactSpool() as spool:
         for person, patient in feed.patients.items():

@@ -86,6 +86,8 @@ _SENTENCES = (
     "Last colonoscopy {month_year}; next visit {date}.",
     "Transferred from {hospital} on {date}.",
     "CT of {date} compared with {date}: no change.",
+    "Repeat cultures {bare_date} without growth; drain removed {bare_date}, sutures {bare_date}.",
+    "PCP: {staff.last_initial} Warfarin 5 mg and Digoxin 0.125 mg were continued.",
 )
 _FILLERS = (
     "Blood pressure 128/76, heart rate 88, respirations 16, saturation 97% on room air.",
@@ -102,6 +104,8 @@ _FILLERS = (
     "Patient denies fever, chills, or night sweats. Family history of Huntington disease.",
     "Ejection fraction 45%. Swan-Ganz catheter removed. White count 12.",
     "Tylenol 650 mg every 6 hours, Colace 100 mg twice daily, Ativan 1/2 tab at night.",
+    "Pain 7/10, now 3/10. Systolic murmur 2/6. Reflexes 2/4, pulses 1/2. BiPAP 12/5, then 10/5.",
+    "Gait 3/4 of normal; 2/2 bottles grew nothing. Percocet 5/325, insulin 70/30, vision 20/40.",
 )
 _SIGNATURES = (
     "Electronically signed by {staff.full}, MD on {date} 14:05",
@@ -261,6 +265,7 @@ class _NoteWriter:
             "lower": f"{first} {last}".lower(),
             "lower_last": last.lower(),
             "initial": f"{first[0]}. {last}",
+            "last_initial": f"{last}, {first[0]}.",
             "misspelled": _misspell(last, self._draws),
             "broken": f"{first}\n{last}"
             if self._draws.chance(50) or len(last) < 5
@@ -269,7 +274,7 @@ class _NoteWriter:
 
     def _write_other(self, slot: str) -> tuple[IdentifierKind, str]:
         draws = self._draws
-        if slot in ("dob", "date", "short_date", "month_year"):
+        if slot in ("dob", "date", "short_date", "bare_date", "month_year"):
             return "date", self._write_date(slot)
         if slot in ("phone", "pager", "fax"):
             return "fax" if slot == "fax" else "phone", self._write_phone(slot)
@@ -286,7 +291,7 @@ class _NoteWriter:
         draws, day = self._draws, self._day
         if slot == "dob":
             return _format_date(self._born, draws)
-        if slot == "short_date":
+        if slot in ("short_date", "bare_date"):
             return f"{day.month}/{day.day}"
         if slot == "month_year":
             month = calendar.month_name[day.month]

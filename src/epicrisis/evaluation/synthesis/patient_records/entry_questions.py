@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from epicrisis.evaluation.synthesis.generated_values import StructuredQuestion
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import ChartEntry
 from epicrisis.evaluation.synthesis.patient_records.facts import ORDINALS
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import drugs, labs, read_table
-from epicrisis.evaluation.synthesis.structured_questions import StructuredQuestion
 
 ABSENCE = "absence"
 """The category of questions whose answer is missing from the record, as in other question sets."""

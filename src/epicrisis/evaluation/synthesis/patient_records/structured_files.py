@@ -12,6 +12,7 @@ from typing import Any
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.computed_answers import PARTS_SEPARATOR
+from epicrisis.evaluation.synthesis.generated_values import StructuredQuestion
 from epicrisis.evaluation.synthesis.patient_records.ccda_documents import build_document
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import list_entries
 from epicrisis.evaluation.synthesis.patient_records.entry_questions import (
@@ -23,7 +24,6 @@ from epicrisis.evaluation.synthesis.patient_records.fhir_bundles import build_bu
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord
 from epicrisis.evaluation.synthesis.patient_records.omop_tables import OmopTables
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
-from epicrisis.evaluation.synthesis.structured_questions import StructuredQuestion
 
 FORMATS = ("fhir", "omop", "ccda")
 """The formats, each of which has a folder of its name."""
