@@ -154,6 +154,18 @@ vaccines in 2150 => Influenza vaccine
 has she had the covid vaccine => no entry
 has she had a tetanus shot => no entry
 has she had her pneumonia shot => no entry
+peak Cr in 2151 => 1.3 mg/dL
+peak cr sept 2150 => 2.4 mg/dL
+last K in 2150 => 4.4 mmol/L
+last K before the last discharge => 4.4 mmol/L
+last K during her last hospital stay => 4.4 mmol/L
+what was his K? => 4.6 mmol/L
+is warfarin active => no entry
+meds in 2149 => Metformin 500 MG Oral Tablet; Lisinopril 10 MG Oral Tablet
+was she taking lisinopril on 2150-11-01 => no entry
+did she take warfarin in 2150 => yes
+did she take warfarin in 2151 => no entry
+did she get a flu shot in october 2150 => yes
 """
 NOT_ANSWERED = """
 bicarb on 9/11/2150
@@ -469,4 +481,20 @@ has she ever had surgery
 has she ever had any surgeries
 did she have surgery recently
 covid vaccine?
+list her meds as of 2150-07-01
+last metformin
+when was the last warfarin
+last vit K
+24 hr urine
+K after replacement
+highest K while on KCl
+Cr during AKI
+first K of each admission
+K on the day of admission
+latest HR, K
+latest bp/hr
+K today
+last dose of metformin
+has warfarin been stopped
+was she taking lisinopril on 2150-07-01
 """

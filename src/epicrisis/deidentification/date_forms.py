@@ -92,14 +92,14 @@ class WrittenDate:
 def find_dates(text: str) -> list[WrittenDate]:
     """Return the dates of a text, in order. They do not overlap."""
     dates: list[WrittenDate] = []
-    taken = bytearray(len(text))
+    covered = bytearray(len(text))
     for pattern in DATE_PATTERNS:
         for match in pattern.finditer(text):
-            written = _read_match(match)
-            if written is not None and not any(taken[written.start : written.end]):
-                dates.append(written)
-                taken[written.start : written.end] = b"\1" * (written.end - written.start)
-    return sorted(dates, key=lambda written: written.start)
+            source_date = _read_match(match)
+            if source_date is not None and not any(covered[source_date.start : source_date.end]):
+                dates.append(source_date)
+                covered[source_date.start : source_date.end] = b"\1" * (source_date.end - source_date.start)
+    return sorted(dates, key=lambda source_date: source_date.start)
 
 
 def _read_match(match: re.Match[str]) -> WrittenDate | None:
@@ -143,13 +143,13 @@ def _read_year(word: str) -> int:
     return number + (2000 if number < _PIVOT else 1900)
 
 
-def shift_date(text: str, written: WrittenDate, days: int) -> str:
+def shift_date(text: str, source_date: WrittenDate, days: int) -> str:
     """Return the date of this text moved by these days, in its own form."""
-    year, month, day = _move(written, days)
+    year, month, day = _move(source_date, days)
     numbers = {"year": year, "month": month, "day": day}
     pieces: list[str] = []
-    place = written.start
-    for start, end, name in written.parts:
+    place = source_date.start
+    for start, end, name in source_date.parts:
         pieces.append(text[place:start])
         if name == "suffix":
             suffix = _SUFFIXES.get(day, "th")
@@ -160,19 +160,19 @@ def shift_date(text: str, written: WrittenDate, days: int) -> str:
     return "".join(pieces)
 
 
-def _move(written: WrittenDate, days: int) -> tuple[int, int, int]:
+def _move(source_date: WrittenDate, days: int) -> tuple[int, int, int]:
     """Return year, month and day after the shift; 0 for what is not written."""
-    if written.day is None:
-        assert written.year is not None
-        months = written.year * 12 + written.month - 1 + round(days / _DAYS_OF_MONTH)
+    if source_date.day is None:
+        assert source_date.year is not None
+        months = source_date.year * 12 + source_date.month - 1 + round(days / _DAYS_OF_MONTH)
         return months // 12, months % 12 + 1, 0
-    year = written.year
+    year = source_date.year
     if year is None:
         first = date(_LEAP_YEAR, 1, 1)
-        ordinal = (date(_LEAP_YEAR, written.month, written.day) - first).days
+        ordinal = (date(_LEAP_YEAR, source_date.month, source_date.day) - first).days
         moved = first + timedelta(days=(ordinal + days) % 366)
         return 0, moved.month, moved.day
-    moved = date(min(year, MAXYEAR - 1), written.month, written.day) + timedelta(days=days)
+    moved = date(min(year, MAXYEAR - 1), source_date.month, source_date.day) + timedelta(days=days)
     return moved.year, moved.month, moved.day
 
 

@@ -61,13 +61,13 @@ class ReplacedTexts:
     def restore(self, text: str) -> str:
         """Return the text with the originals in place of surrogates, and with its dates moved back."""
         dates: list[tuple[int, int, str]] = []
-        for written in find_dates(text):
-            surrogate = text[written.start : written.end]
-            if written.is_bare and surrogate not in self._exact:
+        for source_date in find_dates(text):
+            surrogate = text[source_date.start : source_date.end]
+            if source_date.is_bare and surrogate not in self._exact:
                 # Two numbers that stood beside a word such as BiPAP in the prompt, and stand alone in the reply.
                 continue
-            original = self._exact.get(surrogate) or shift_date(text, written, -self._surrogates.days)
-            dates.append((written.start, written.end, original))
+            original = self._exact.get(surrogate) or shift_date(text, source_date, -self._surrogates.days)
+            dates.append((source_date.start, source_date.end, original))
         pieces: list[str] = []
         place = 0
         for start, end, original in dates:
@@ -140,8 +140,8 @@ class Deidentifier:
         return merge_identifiers(self._find_all(text))
 
     def _find_all(self, text: str) -> Iterator[Identifier]:
-        for written in find_dates(text):
-            yield Identifier(written.start, written.end, "date")
+        for source_date in find_dates(text):
+            yield Identifier(source_date.start, source_date.end, "date")
         for match in self._numbers.finditer(text) if self._numbers else ():
             yield Identifier(match.start(), match.end(), "record-number")
         for start, end in self._finder.find(text):
@@ -189,10 +189,10 @@ class _Replacer:
         if kind == "name":
             return self._replace_name(original)
         if kind == "date":
-            (written,) = find_dates(original) or find_dates(f"on {original}") or (None,)
-            if written is not None:
+            (source_date,) = find_dates(original) or find_dates(f"on {original}") or (None,)
+            if source_date is not None:
                 surrogate = shift_date(
-                    original if written.start == 0 else f"on {original}", written, self._surrogates.days
+                    original if source_date.start == 0 else f"on {original}", source_date, self._surrogates.days
                 )
                 self.exact[surrogate] = original
                 return surrogate

@@ -45,11 +45,11 @@ def deidentify_documents(library: LibraryStore, documents: Iterable[Document], l
         )
 
 
-def _move_date(written: str | None, deidentifier: Deidentifier) -> str | None:
+def _move_date(day: str | None, deidentifier: Deidentifier) -> str | None:
     """Return the date of a note, moved like those in its text: the day without its time, else the year alone."""
-    if written is None:
+    if day is None:
         return None
-    if len(written) < _WHOLE_DATE:
-        return written[:4]
-    moved = date.fromisoformat(written[:_WHOLE_DATE]) + timedelta(days=deidentifier.days)
+    if len(day) < _WHOLE_DATE:
+        return day[:4]
+    moved = date.fromisoformat(day[:_WHOLE_DATE]) + timedelta(days=deidentifier.days)
     return moved.isoformat()

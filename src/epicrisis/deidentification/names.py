@@ -282,14 +282,14 @@ class NameFinder:
         words = [TextWord(part[0], part.start(), part.end()) for part in WORD.finditer(text, *span)]
         if is_before:
             words = self._trim_front(words)
-        taken = 0
+        words_before = 0
         is_complete = False
         for number, word in enumerate(words):
             plain = word.plain
             gap = text[words[number - 1].end : word.start] if number else ""
             if len(plain) == 1 and word.text.isupper():
                 # `Smith, J.`: what follows the initials is another name, or none.
-                is_complete = is_complete or (taken > 0 and "," in gap)
+                is_complete = is_complete or (words_before > 0 and "," in gap)
                 continue
             if plain in _PARTICLES or plain in _SUFFIXES or plain in _TITLES:
                 continue
@@ -298,13 +298,13 @@ class NameFinder:
             # The next line begins with another field, unless it goes on with a name.
             if "\n" in gap and not self._is_known(plain) and len(words) > 2:
                 return
-            if "," in gap and not self._is_in_lists(plain) and taken > 1:
+            if "," in gap and not self._is_in_lists(plain) and words_before > 1:
                 return
-            if is_weak and not taken and not self._is_in_lists(plain):
+            if is_weak and not words_before and not self._is_in_lists(plain):
                 return
-            if not self._may_be_name(text, word, taken, is_title=is_title, is_strict=is_strict):
+            if not self._may_be_name(text, word, words_before, is_title=is_title, is_strict=is_strict):
                 return
-            taken += 1
+            words_before += 1
             yield word
 
     def _trim_front(self, words: list[TextWord]) -> list[TextWord]:
@@ -325,19 +325,19 @@ class NameFinder:
     def _is_in_lists(self, plain: str) -> bool:
         return plain in self._lists.first or plain in self._lists.last
 
-    def _may_be_name(self, text: str, word: TextWord, taken: int, *, is_title: bool, is_strict: bool) -> bool:
+    def _may_be_name(self, text: str, word: TextWord, words_before: int, *, is_title: bool, is_strict: bool) -> bool:
         plain = word.plain
         is_listed = self._is_in_lists(plain)
-        if is_title and not taken:
+        if is_title and not words_before:
             return plain not in _NOT_AFTER_TITLE
         if plain in ORDINARY_WORDS:
-            return word.text[0].isupper() and is_listed and (taken > 0 or is_strict) and not text.isupper()
+            return word.text[0].isupper() and is_listed and (words_before > 0 or is_strict) and not text.isupper()
         if word.text[0].islower():
-            return is_listed and len(plain) >= _MIN_LOWER - 1 and (is_title or is_strict or taken == 0)
-        if plain in EPONYMS and not taken and not is_strict:
+            return is_listed and len(plain) >= _MIN_LOWER - 1 and (is_title or is_strict or words_before == 0)
+        if plain in EPONYMS and not words_before and not is_strict:
             following = WORD.search(text, word.end)
             return following is not None and following[0].casefold() not in CLINICAL_NOUNS and following[0][0].isupper()
-        if is_listed or is_strict or taken:
+        if is_listed or is_strict or words_before:
             return plain not in CLINICAL_NOUNS
         # A word in no list: with a capital inside a sentence, behind or before a soft cue.
         return word.text[0].isupper() and not word.text.isupper() and len(plain) > 2 and plain not in CLINICAL_NOUNS

@@ -53,17 +53,17 @@ def merge_identifiers(identifiers: Iterable[Identifier]) -> list[Identifier]:
     What only the weaker of two covers becomes an identifier of its own, except a few digits beside a date.
     """
     ranked = sorted(identifiers, key=_rank)
-    taken = bytearray(max((identifier.end for identifier in ranked), default=0))
+    marks = bytearray(max((identifier.end for identifier in ranked), default=0))
     chosen: list[Identifier] = []
     for identifier in ranked:
-        has_date = _BY_DATE in taken[identifier.start : identifier.end]
-        for start, end in _list_free(taken, identifier.start, identifier.end):
+        has_date = _BY_DATE in marks[identifier.start : identifier.end]
+        for start, end in _list_free(marks, identifier.start, identifier.end):
             if has_date and identifier.kind == "other-id" and end - start < _MIN_REST:
                 continue
             chosen.append(Identifier(start, end, identifier.kind))
         mark = _BY_DATE if identifier.kind == "date" else _BY_OTHER
         for place in range(identifier.start, identifier.end):
-            taken[place] = taken[place] or mark
+            marks[place] = marks[place] or mark
     return sorted(chosen, key=attrgetter("start"))
 
 
@@ -72,13 +72,13 @@ def _rank(identifier: Identifier) -> tuple[bool, int, bool, int]:
     return identifier.kind not in _FIRST, identifier.start - identifier.end, is_vague, identifier.start
 
 
-def _list_free(taken: bytearray, start: int, end: int) -> list[tuple[int, int]]:
+def _list_free(marks: bytearray, start: int, end: int) -> list[tuple[int, int]]:
     """Return start and end of each run of zeros in this range."""
     runs: list[tuple[int, int]] = []
     place = start
     while place < end:
         stop = place
-        while stop < end and not taken[stop]:
+        while stop < end and not marks[stop]:
             stop += 1
         if stop > place:
             runs.append((place, stop))

@@ -63,7 +63,7 @@ class Surrogates:
         """Letters by which every initial moves."""
 
     def avoid(self, words: Set[str]) -> None:
-        """Do not choose these words, in lower case, for names from now on."""
+        """Exclude these words, in lower case, from later names."""
         self._avoid |= words
 
     def name(self, plain: str) -> str:

@@ -310,6 +310,11 @@ def _compute_end_entry(
         word = "last" if is_last else "first"
         reason = f"Which entry is the {word} cannot be told, because {explain_uncertain_order(candidates)}"
         return abstain(plan, reason, _list_facts(candidates))
+    if is_last and any(fact.kind == "medication" and fact.event != "given" for fact in candidates):
+        reason = (
+            f"Entries say when “{plan.subject}” was ordered, not when it was last taken; ask when it was started or"
+        )
+        return abstain(plan, f"{reason} stopped", _list_facts(candidates))
     times = [fact.time for fact in inside if read_time(fact) is None]
     remarks = [f"{count_entries(len(times))} without a date not counted"] if times else []
     names = join_words(list(dict.fromkeys(fact.name for fact in candidates)))

@@ -142,8 +142,8 @@ def _put_before(passages: Sequence[Passage], ranking: Ranking) -> Ranking:
         ranked = list(parameters.get("ranked", ()))
         parameters["ranked"] = [*(passage.id for passage in passages), *ranked]
     parameters["facts"] = len(passages)
-    placed = rank_in_order(tuple(ordered), ranking.retriever, parameters)
-    return replace(placed, notes=ranking.notes, tops=ranking.tops)
+    reranked = rank_in_order(tuple(ordered), ranking.retriever, parameters)
+    return replace(reranked, notes=ranking.notes, tops=ranking.tops)
 
 
 def _add_lines(lines: Sequence[Passage], selection: SentenceRanking, ranking: Ranking) -> SentenceRanking:

@@ -149,6 +149,7 @@ _MAX_UNKNOWN_WORDS = 2
 """Words of a thing that no entry of the record names."""
 _HAS = re.compile(r"\b(?:does|do) (?:she|he|they|the patient|this patient) have\b")
 _DID = re.compile(r"\b(?:has|have|did|was|had) (?:she|he|they|the patient|this patient|it)\b")
+_AS_OF = re.compile(r"\bas of\b", re.IGNORECASE)
 _HAD = re.compile(r"\b(?:had|have|history of)\b")
 _ASKS_VALUE = re.compile(r"^\s*(?:what|which|how (?:high|low|much)|show|tell|give|list|get|find|display)\b")
 _FACT_CUE = re.compile(
@@ -179,6 +180,9 @@ def plan_by_rules(text: str, record: PatientFacts) -> FactQuestion | UnclearQues
         window = resolve_window(question.times, record)
     except UnclearTime as error:
         return UnclearQuestion(plan.operation, plan.subject, str(error))
+    if plan.topic != "values" and _AS_OF.search(window.text):
+        reason = f"“{window.text}” can mean all entries until then, or those of that day; write “on” before the date"
+        return UnclearQuestion(plan.operation, plan.subject, reason)
     return _apply_window(plan, window)
 
 

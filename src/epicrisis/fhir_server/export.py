@@ -254,15 +254,15 @@ def _fetch_binaries(client: FhirClient, folder: Path) -> tuple[int, int]:
     if path.exists():
         with path.open(encoding="utf-8") as lines:
             return sum(1 for _ in lines), 0
-    wanted: dict[str, str] = {}
+    binaries: dict[str, str] = {}
     for file in sorted(folder.glob("*.ndjson")):
         with file.open(encoding="utf-8") as lines:
             for line in lines:
                 if '"url"' in line and "Binary/" in line:
-                    _list_binaries(client, json.loads(line), wanted)
+                    _list_binaries(client, json.loads(line), binaries)
     missing = 0
     resources: list[dict[str, Any]] = []
-    for number, address in wanted.items():
+    for number, address in binaries.items():
         response = client.request("GET", address)
         if response.status_code != 200:
             missing += 1
@@ -278,17 +278,17 @@ def _fetch_binaries(client: FhirClient, folder: Path) -> tuple[int, int]:
     return len(resources), missing
 
 
-def _list_binaries(client: FhirClient, value: Any, wanted: dict[str, str]) -> None:
+def _list_binaries(client: FhirClient, value: Any, binaries: dict[str, str]) -> None:
     """Add the addresses of Binaries at this server that a resource names, by id."""
     if isinstance(value, dict):
         url = value.get("url")
         if isinstance(url, str) and "Binary/" in url and not value.get("data") and client.is_own(url):
-            wanted[url.partition("Binary/")[2].partition("/")[0]] = url
+            binaries[url.partition("Binary/")[2].partition("/")[0]] = url
         for inner in value.values():
-            _list_binaries(client, inner, wanted)
+            _list_binaries(client, inner, binaries)
     elif isinstance(value, list):
         for inner in value:
-            _list_binaries(client, inner, wanted)
+            _list_binaries(client, inner, binaries)
 
 
 def _write_lines(path: Path, resources: Iterator[dict[str, Any]]) -> None:

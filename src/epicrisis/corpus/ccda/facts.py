@@ -103,12 +103,12 @@ def read_entries(root: _Element) -> CodedFacts:
             if code not in _SECTIONS:
                 problems["C-CDA entry of another section"] += 1
                 continue
-            kind, tags, read = _SECTIONS[code]
+            kind, tags, read_section = _SECTIONS[code]
             context = _Context(kind, narrative, read_time(root.find("effectiveTime"))[:10])
             for statement in _list_statements(entry, tags):
                 if problem := _refuse(statement):
                     problems[problem] += 1
-                elif facts := _place_in_encounter(statement, read(statement, context)):
+                elif facts := _place_in_encounter(statement, read_section(statement, context)):
                     rows.append(_name_source(statement, facts, document_id, sources))
                 else:
                     problems["C-CDA entry without a name or value"] += 1

@@ -80,8 +80,8 @@ def write_line(fact: ClinicalFact, day: str, written_unit: str = "", remark: str
         remarks.append(fact.category.replace("-", " "))
     if fact.status not in _USUAL:
         remarks.append(fact.status)
-    if shown := "; ".join(filter(None, remarks)):
-        text += f" ({shown})"
+    if joined := "; ".join(filter(None, remarks)):
+        text += f" ({joined})"
     if remark:
         text += f" {remark}"
     return " ".join(text.split())

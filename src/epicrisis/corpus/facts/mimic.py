@@ -125,10 +125,10 @@ class _Reader:
             self._spool.add(record)
 
     def _entry(self, row: TableRow, source: str, kind: FactKind, name: str, *times: str) -> FactEntry:
-        time, written = row.time(*times)
+        time, written_time = row.time(*times)
         stay = row.id("hadm_id")
         fact = ClinicalFact(kind, name, 0, 0, time=time or None, encounter=stay, source=f"mimic:{source}")
-        return FactEntry(fact, written_time=written)
+        return FactEntry(fact, written_time=written_time)
 
     def _count_lack(self, problem: str) -> list[FactEntry]:
         self._log.fact_problems[problem] += 1
@@ -165,7 +165,7 @@ class _Reader:
         if not value:
             return self._count_lack("row of labevents without a value")
         low, high = row.text("ref_range_lower"), row.text("ref_range_upper")
-        written = row.text("valueuom")
+        written_unit = row.text("valueuom")
         time, written_time = row.time("charttime")
         comparator, bound = split_bound(value)
         parsed = read_number(number, self._log) if number else None
@@ -179,14 +179,14 @@ class _Reader:
             value=value,
             number=bound if comparator else parsed,
             comparator=comparator,
-            unit=to_ucum(written) or written,
+            unit=to_ucum(written_unit) or written_unit,
             reference_range=f"{low} to {high}" if low and high else "",
             interpretation=row.text("flag").lower(),
             encounter=row.id("hadm_id"),
             source=f"mimic:labevents/{row.id('labevent_id') or row.id('row_id')}",
         )
         since = reported_since(time, row.time("storetime")[0])
-        return [FactEntry(fact, since, written, comment, written_time)]
+        return [FactEntry(fact, since, written_unit, comment, written_time)]
 
     def read_chart(self, row: TableRow) -> list[FactEntry]:
         item = row.id("itemid")
@@ -194,7 +194,7 @@ class _Reader:
         if not name:
             return self._count_lack("row of chartevents that is no vital sign")
         label, _ = self._names.get(("d_items", item), ("", ()))
-        value, written = row.text("value") or row.text("valuenum"), row.text("valueuom")
+        value, written_unit = row.text("value") or row.text("valuenum"), row.text("valueuom")
         if not value:
             return self._count_lack("row of chartevents without a value")
         # No column identifies a row of MIMIC-IV.
@@ -206,17 +206,17 @@ class _Reader:
             codes=(f"mimic-item:{item}",),
             value=value,
             number=read_number(number, self._log) if number else None,
-            unit=to_ucum(written) or written or _VITAL_UNITS.get(name, ""),
+            unit=to_ucum(written_unit) or written_unit or _VITAL_UNITS.get(name, ""),
         )
         since = reported_since(fact.time or "", row.time("storetime")[0])
-        return [replace(entry, fact=fact, since=since, written_unit=written)]
+        return [replace(entry, fact=fact, since=since, written_unit=written_unit)]
 
     def read_omr(self, row: TableRow) -> list[FactEntry]:
         name, value = row.text("result_name"), row.text("result_value")
         if not name or not value:
             return self._count_lack("row of omr without a value")
-        written = name.partition("(")[2].rstrip(")") if name.endswith(")") else ""
-        unit = to_ucum(written) or ("mm[Hg]" if name.startswith("Blood Pressure") else "")
+        written_unit = name.partition("(")[2].rstrip(")") if name.endswith(")") else ""
+        unit = to_ucum(written_unit) or ("mm[Hg]" if name.startswith("Blood Pressure") else "")
         source = f"omr/{row.id('subject_id')}-{row.text('chartdate')}-{row.id('seq_num')}-{name}"
         entry = self._entry(row, source, "vital-sign", name, "chartdate")
         number = None if "/" in value else read_number(value, self._log)

@@ -207,10 +207,10 @@ class _Reader:
 
     def _fact(self, row: TableRow, table: str, kind: FactKind, name: str, *times: str) -> FactEntry:
         """Return a fact of the row's patient and visit, at the first readable of the times."""
-        time, written = row.time(*times)
+        time, written_time = row.time(*times)
         encounter = row.id("visit_occurrence_id")
         fact = ClinicalFact(kind, name, 0, 0, time=time or None, encounter=encounter, source=_source(table, row))
-        return FactEntry(fact, written_time=written)
+        return FactEntry(fact, written_time=written_time)
 
     def _end(self, entry: FactEntry, row: TableRow, status: str, *times: str) -> list[FactEntry]:
         """Return the end of a fact that has one on a later day or at a known time."""
@@ -336,9 +336,9 @@ class _Reader:
         if not name or not value:
             return None
         comparator = _OPERATORS.get(row.id("operator_concept_id"), "")
-        written = row.text("unit_source_value")
+        written_unit = row.text("unit_source_value")
         unit_concept = self._vocabulary.find(row.id("unit_concept_id"))
-        unit = unit_concept.code if unit_concept.vocabulary == "UCUM" else to_ucum(written)
+        unit = unit_concept.code if unit_concept.vocabulary == "UCUM" else to_ucum(written_unit)
         interpretation = words if number and words else ""
         qualifier = self._name(row, "qualifier_concept_id") or row.text("qualifier_source_value")
         entry = self._fact(row, table, kind, name, f"{table}_datetime", f"{table}_date")
@@ -348,10 +348,10 @@ class _Reader:
             value=f"{comparator} {value}".strip(),
             number=read_number(number, self._log),
             comparator=comparator,
-            unit=unit or written,
+            unit=unit or written_unit,
             interpretation=interpretation or qualifier,
         )
-        return replace(entry, written_unit=written or unit)
+        return replace(entry, written_unit=written_unit or unit)
 
 
 def _read_person(row: TableRow) -> reader_base.PatientIdentity:

@@ -88,13 +88,13 @@ class TableRow:
 
     def time(self, *names: str) -> tuple[str, str]:
         """Return the first readable time, with its offset from UTC, and, if there is none, a time as written."""
-        written = ""
+        unreadable = ""
         for name in names:
             value = self.text(name)
             if value and (time := _read_time(value)):
                 return time, ""
-            written = written or value
-        return "", written
+            unreadable = unreadable or value
+        return "", unreadable
 
 
 def find_table(path: Path) -> TableName | None:

@@ -75,8 +75,8 @@ def parse_value(text: str, unit: str = "") -> FactValue:
     if match is None:
         return FactValue(text, unit=unit, written_unit=unit)
     comparator = COMPARATORS[match[1] or ""]
-    written = " ".join(filter(None, (comparator, match[2])))
-    return FactValue(written, float(match[2]), comparator, to_ucum(unit) or unit, unit)
+    spelling = " ".join(filter(None, (comparator, match[2])))
+    return FactValue(spelling, float(match[2]), comparator, to_ucum(unit) or unit, unit)
 
 
 def name_code(system: str, code: str) -> str:

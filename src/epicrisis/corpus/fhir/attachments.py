@@ -127,8 +127,8 @@ class AttachmentReader:
     def _check_owner(self, binary: Resource, url: str, patient: str) -> None:
         """Raise ValueError if a Binary is of another server, or says that it is of another patient."""
         server = find_server(url, "Binary")
-        own = find_server(str(binary.get("fullUrl") or ""), "Binary") or self.references.servers.get("Patient", "")
-        if server and own and server != own:
+        origin = find_server(str(binary.get("fullUrl") or ""), "Binary") or self.references.servers.get("Patient", "")
+        if server and origin and server != origin:
             raise ValueError(_NO_BINARY)
         context = binary.get("securityContext")
         address = str(context.get("reference") or "") if isinstance(context, dict) else ""

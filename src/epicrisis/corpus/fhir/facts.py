@@ -53,8 +53,8 @@ def read_facts(
         entries = _READERS[kind](resource, source, encounter)
     if not entries:
         return None
-    if written := _unread_time(resource, entries):
-        entries = [replace(entry, written_time=written) for entry in entries]
+    if written_time := _unread_time(resource, entries):
+        entries = [replace(entry, written_time=written_time) for entry in entries]
     meta = resource.get("meta")
     version = str(meta.get("lastUpdated") or "") if isinstance(meta, dict) else ""
     return FactRecord(patient, source, tuple(entries), version if source else None, is_withdrawn(resource))

@@ -59,14 +59,14 @@ def read_medication(
 def medication_name(resource: Resource, find_medication: FindMedication) -> NamedCodes:
     """Return words and codes of the medication: coded, contained, or another resource."""
     medication = resource.get("medication")
-    named = read_concept(resource.get("medicationCodeableConcept") or medication)
+    concept = read_concept(resource.get("medicationCodeableConcept") or medication)
     reference = resource.get("medicationReference")
     if reference is None and isinstance(medication, dict):
         reference = medication.get("reference")
         if isinstance(reference, str):
             reference = medication
-    if named[0] or not isinstance(reference, dict):
-        return named
+    if concept[0] or not isinstance(reference, dict):
+        return concept
     address = str(reference.get("reference") or "")
     if address.startswith("#"):
         for contained in as_list(resource.get("contained")):
@@ -197,6 +197,6 @@ def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     return [FactEntry(fact, reported_since(fact.time or "", prepared), remark=_remark(resource))]
 
 
-def _remark(resource: Resource, *more: str) -> str:
+def _remark(resource: Resource, *others: str) -> str:
     notes = (str(note["text"]) for note in as_list(resource.get("note")) if note.get("text"))
-    return " ".join(filter(None, (*more, *notes)))
+    return " ".join(filter(None, (*others, *notes)))

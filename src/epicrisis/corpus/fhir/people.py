@@ -74,8 +74,8 @@ def _describe(reference: Resource, resource: Resource, people: Mapping[tuple[str
     for element in ("practitioner", "organization"):
         inner = person.get(element)
         if isinstance(inner, dict):
-            named = _find(str(inner.get("reference") or ""), resource, people)
-            names.append(next(_list_names(named or {}), str(inner.get("display") or "").strip()))
+            participant = _find(str(inner.get("reference") or ""), resource, people)
+            names.append(next(_list_names(participant or {}), str(inner.get("display") or "").strip()))
     roles = [concept_text(concept) for concept in (*as_list(person.get("specialty")), *as_list(person.get("code")))]
     name = next(filter(None, names), display)
     role = next(filter(None, roles), "")

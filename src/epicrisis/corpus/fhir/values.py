@@ -102,14 +102,14 @@ def read_quantity(quantity: Any) -> FactValue:
     """Return a Quantity. The unit is UCUM if the source says so or it could be mapped, else as written."""
     if not isinstance(quantity, dict) or quantity.get("value") in (None, ""):
         return FactValue()
-    written = str(quantity.get("unit") or quantity.get("code") or "").strip()
+    written_unit = str(quantity.get("unit") or quantity.get("code") or "").strip()
     if quantity.get("system") in _UCUM and quantity.get("code"):
         unit = str(quantity["code"]).strip()
     else:
-        unit = to_ucum(written) or to_ucum(str(quantity.get("code") or "")) or written
+        unit = to_ucum(written_unit) or to_ucum(str(quantity.get("code") or "")) or written_unit
     comparator: Comparator = COMPARATORS.get(str(quantity.get("comparator") or ""), "")
     text = " ".join(filter(None, (comparator, str(quantity["value"]))))
-    return FactValue(text, read_number(quantity["value"]), comparator, unit, written)
+    return FactValue(text, read_number(quantity["value"]), comparator, unit, written_unit)
 
 
 def read_range(interval: Any) -> str:
