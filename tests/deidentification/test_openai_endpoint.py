@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.reader_base import PatientIdentity
+from epicrisis.corpus.reader_base import PatientIdentity, ReaderItem
 from epicrisis.deidentification.library_files import read_key
 from epicrisis.deidentification.opening import LibraryDeidentification
 from epicrisis.server.app import ServerOptions, create_app
@@ -25,7 +25,7 @@ NAMES = ("Trayanic", "Broonwy")
 
 def test_conversation_has_no_registered_name_in_any_prompt(tmp_path: Path) -> None:
     model = recorder()
-    documents = [
+    documents: list[ReaderItem] = [
         PatientIdentity(PATIENT, names=(f"{NAMES[0]}, {NAMES[1]}",)),
         Document("note:1", "Metoprolol 25 mg was stopped because of dizziness.", date="2022-06-02", patient=PATIENT),
     ]

@@ -68,7 +68,7 @@ Quiet = Annotated[bool, Option("-q", "--quiet", help="Print the verdict and the 
         "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --model http://127.0.0.1:8000/v1#qwen",
         "epicrisis ask ~/lib --file questions.jsonl -o answers.jsonl --on ray://head.example.org:10001",
         'epicrisis ask ~/ward --patient 10083814 "What were the final diagnoses?" --strategy rag --setting unit=note',
-        'epicrisis ask ~/ward --patient 10083814 "highest creatinine during the last admission"  # of structured data',
+        'epicrisis ask ~/ward --patient 10083814 "highest creatinine during the last admission"',
     ],
 )
 def ask(
