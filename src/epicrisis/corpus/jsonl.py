@@ -153,8 +153,26 @@ def check_value_count(raw: bytes, limit: int = MAX_VALUES) -> None:
 
 def find_json_fault(value: Any, depth: int = 0) -> str | None:
     """Return why no store, prompt or record could hold this parsed JSON, or None. It repeats none of the value."""
-    if depth > MAX_DEPTH:
+    if isinstance(value, dict):
+        members: Iterable[Any] = chain.from_iterable(value.items())
+    elif isinstance(value, list):
+        members = value
+    else:
+        return _find_leaf_fault(value)
+    if value and depth >= MAX_DEPTH:
         return f"nested deeper than {MAX_DEPTH} levels"
+    for member in members:
+        kind = type(member)
+        if kind is str and member.isascii() and "\0" not in member:
+            # Most values; a call for each would take most of the time.
+            continue
+        fault = find_json_fault(member, depth + 1) if kind in (dict, list) else _find_leaf_fault(member)
+        if fault:
+            return fault
+    return None
+
+
+def _find_leaf_fault(value: Any) -> str | None:
     if isinstance(value, float) and not math.isfinite(value):
         return "holds a number that is not finite"
     if isinstance(value, str):
@@ -164,10 +182,4 @@ def find_json_fault(value: Any, depth: int = 0) -> str | None:
             value.encode()
         except UnicodeEncodeError:
             return "contains half of a surrogate pair, which is not a character"
-    members: Iterable[Any] = value if isinstance(value, list) else ()
-    if isinstance(value, dict):
-        members = chain.from_iterable(value.items())
-    for member in members:
-        if fault := find_json_fault(member, depth + 1):
-            return fault
     return None

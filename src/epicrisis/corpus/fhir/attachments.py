@@ -32,7 +32,6 @@ _RECORD_SUFFIXES = (".csv", ".tsv", ".json", ".ndjson", ".jsonl", ".gz", ".hl7",
 """Endings of files with the data of many patients."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}:")
 _WORD = re.compile(r"\w+")
-_BLANK_RUN = re.compile(r"\s+")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=_-]")
 _NOT_FETCHED = "its text is at an address, and nothing is fetched; export it with the attachments' data"
 _NO_BINARY = "its text is in a Binary that is not in the export; export the Binary resources with it"
@@ -97,15 +96,7 @@ class AttachmentReader:
                 reasons.append(str(error))
         if not texts:
             raise ValueError("; ".join(dict.fromkeys(reasons)) or "has no attachment; export it with its content")
-        # A line such as "see the attached letter" is not the document.
-        most = max(_count_words(text.text) for _, text in texts)
-        complete = [item for item in texts if 2 * _count_words(item[1].text) >= most]
-        _, best = min(complete, key=lambda item: _PREFERRED.index(item[0]) if item[0] in _PREFERRED else 99)
-        words = set(_WORD.findall(best.text.lower()))
-        remarks = list(best.remarks)
-        for format, text in texts:
-            if text is not best and not words.issuperset(_WORD.findall(text.text.lower())):
-                remarks.append(f"1 attachment ({format}) not read, which has words that the one read does not have")
+        best, remarks = _choose_best(texts)
         remarks += [f"1 attachment not read beside one that was read: {reason}" for reason in dict.fromkeys(reasons)]
         return AttachmentTexts(best.text, best.headings, tuple(remarks), tuple(clinical))
 
@@ -198,6 +189,22 @@ class AttachmentReader:
         return digest
 
 
+def _choose_best(texts: Sequence[tuple[str, EmbeddedText]]) -> tuple[EmbeddedText, list[str]]:
+    """Return the best text of the forms (format, text) of one document, and remarks on the others."""
+    if len(texts) == 1:
+        return texts[0][1], list(texts[0][1].remarks)
+    # A line such as "see the attached letter" is not the document.
+    most = max(_count_words(text.text) for _, text in texts)
+    complete = [item for item in texts if 2 * _count_words(item[1].text) >= most]
+    _, best = min(complete, key=lambda item: _PREFERRED.index(item[0]) if item[0] in _PREFERRED else 99)
+    words = set(_WORD.findall(best.text.lower()))
+    remarks = list(best.remarks)
+    for format, text in texts:
+        if text is not best and not words.issuperset(_WORD.findall(text.text.lower())):
+            remarks.append(f"1 attachment ({format}) not read, which has words that the one read does not have")
+    return best, remarks
+
+
 def find_file(url: str, folder: Path) -> Path | None:
     """Return the path that an address relative to a folder means, or None for another address."""
     words = unquote(url)
@@ -218,7 +225,7 @@ def decode_data(data: str, content_type: str) -> bytes:
 
     Raises ValueError with the reason.
     """
-    packed = _BLANK_RUN.sub("", data)
+    packed = "".join(data.split())
     strange = _NOT_BASE64.search(packed)
     # Base64 has no spaces within lines; a text has.
     if strange or " " in data.strip():

@@ -43,6 +43,7 @@ from epicrisis.corpus.fhir.resources import (
     STRUCTURE_ERRORS,
     FhirEntry,
     Resource,
+    has_contained_observation,
     is_fhir,
     is_fhir_xml,
     last_updated,
@@ -72,6 +73,8 @@ class _RecordedFile:
     attachments: AttachmentReader
     kinds: Counter[str] = field(default_factory=Counter)
     has_faults: bool = False
+    has_contained: bool = False
+    """Whether a text contains an Observation."""
 
     @property
     def has_notes(self) -> bool:
@@ -81,7 +84,7 @@ class _RecordedFile:
     @property
     def has_facts(self) -> bool:
         """Whether the file must be read again for its structured facts. Results may be contained in a report."""
-        return not self.kinds.keys().isdisjoint((*FACT_TYPES, *TEXT_KINDS))
+        return self.has_contained or not self.kinds.keys().isdisjoint(FACT_TYPES)
 
 
 def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Iterator[reader_base.ReaderItem]:
@@ -191,6 +194,7 @@ def _record_file(
             continue
         kind = str(resource.get("resourceType"))[:40]
         file.kinds[kind] += 1
+        file.has_contained = file.has_contained or has_contained_observation(resource)
         try:
             record_resource(resource, file.references)
             _record_details(file, entry, resource)

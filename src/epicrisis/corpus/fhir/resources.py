@@ -242,6 +242,11 @@ def _inline_entries(composition: Resource, entries: list[Any]) -> Resource:
     return {**composition, "section": list(map(inline, as_list(composition.get("section"))))}
 
 
+def has_contained_observation(resource: Resource) -> bool:
+    """Return whether `read_resources` yields more than this resource."""
+    return "contained" in resource and next(_contained_observations(resource), None) is not None
+
+
 def _contained_observations(resource: Resource) -> Iterator[Resource]:
     """Yield the observations contained in a resource, with its subject, encounter and time where they have none."""
     for inner in as_list(resource.get("contained")):
