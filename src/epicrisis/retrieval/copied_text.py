@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from epicrisis.corpus.chunking import find_sentences
 from epicrisis.dates import is_before, time_range
 from epicrisis.retrieval.record_context import restore_notes, sort_by_time
-from epicrisis.types import Passage
+from epicrisis.types import CharacterSpan, Passage
 
 MIN_WORDS = 8
 """Shorter paragraphs recur by chance: `No known drug allergies.`"""
@@ -30,6 +29,8 @@ _WORD = re.compile(r"\w+(?:[.,/:-]\d+)*")
 _IGNORED_WORDS = frozenset(("a", "an", "the", "and", "so", "also", "then", "that", "which"))
 """Words that may differ in a sentence that says the same."""
 
+_Splitting: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
+"""Returns the spans of the sentences of a text, in order."""
 _Sentence: TypeAlias = tuple[str, ...]
 """The words of a sentence in lower case, without `_IGNORED_WORDS`."""
 
@@ -95,10 +96,11 @@ class _EarlierText:
         return paragraph if paragraph is not None and _is_earlier(paragraph.date, date) else None
 
 
-def find_copied_text(record: Sequence[Passage]) -> Mapping[str, tuple[CopiedText, ...]]:
+def find_copied_text(record: Sequence[Passage], split: _Splitting) -> Mapping[str, tuple[CopiedText, ...]]:
     """Map the documents of a record with copied sentences to these, by offset. Neighbours of one origin are joined.
 
-    A copy of a copy has the date of the first note. Copies of the same day are not reported, as their order is unknown.
+    `split` returns the sentences of a text. A copy of a copy has the date of the first note. Copies of the same day are
+    not reported, as their order is unknown.
     """
     copies: dict[str, list[CopiedText]] = defaultdict(list)
     earlier = _EarlierText()
@@ -112,7 +114,7 @@ def find_copied_text(record: Sequence[Passage]) -> Mapping[str, tuple[CopiedText
                 continue
             original = earlier.find_original(note.date, sequences)
             origins: dict[_Sentence, tuple[str, str]] = {}
-            for first, last in find_sentences(text):
+            for first, last in split(text):
                 sentence = _read_sentence(text[first:last])
                 source = original or earlier.find_sentence(note.date, sentence)
                 origin = None if source is None else source.origins.get(sentence)
@@ -132,12 +134,12 @@ def _append(texts: list[CopiedText], copied: CopiedText) -> None:
         texts.append(copied)
 
 
-def remove_copied_text(record: Sequence[Passage]) -> tuple[Passage, ...]:
+def remove_copied_text(record: Sequence[Passage], split: _Splitting) -> tuple[Passage, ...]:
     """Return the passages with copied sentences as white space, so that each statement has the time of its first note.
 
     Offsets do not change.
     """
-    copies = find_copied_text(record)
+    copies = find_copied_text(record, split)
     passages: list[Passage] = []
     for passage in record:
         text = passage.text
