@@ -90,7 +90,7 @@ def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passa
     resolution = resolve(
         text,
         NoteTime.from_passages(record),
-        lambda event: find_event_mentions(event, remove_copied_text(record, find_sentences)),
+        lambda event: find_event_mentions(event, remove_copied_text(record)),
         lambda time, years: find_notes_with_date(time, record, years),
     )
     dates = {note.document_id: note.date for note in record}
@@ -103,7 +103,7 @@ def date_copied_citations(answer: Answer, record: Sequence[Passage]) -> Answer:
     """Return the answer with the date of the first note in the reference of each quotation copied from that note."""
     from epicrisis.retrieval.copied_text import find_copied_text
 
-    copies = find_copied_text(record, find_sentences)
+    copies = find_copied_text(record)
     citations: list[Citation] = []
     for citation in answer.citations:
         for copied in copies.get(citation.document_id, ()):

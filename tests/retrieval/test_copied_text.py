@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.corpus.chunking import build_passages, find_sentences
+from epicrisis.corpus.chunking import build_passages
 from epicrisis.retrieval.copied_text import find_copied_text, remove_copied_text
 from epicrisis.types import Document, Passage
 
@@ -25,7 +25,7 @@ def test_copied_paragraph_has_the_date_of_its_first_note() -> None:
         *_note(1, "2150-03-04", HISTORY, PLAN),
         *_note(2, "2150-03-05T08:00", HISTORY.replace("treated", "and treated"), "Slept well."),
     ]
-    copies = find_copied_text(record, find_sentences)
+    copies = find_copied_text(record)
     assert {document: texts[0].first_date for document, texts in copies.items()} == {
         "note:2": "2150-03-04",
         "note:3": "2150-03-04",
@@ -37,13 +37,13 @@ def test_copied_paragraph_has_the_date_of_its_first_note() -> None:
 
 def test_paragraph_with_another_number_is_no_copy() -> None:
     record = [*_note(1, "2150-03-04", PLAN), *_note(2, "2150-03-05", PLAN.replace("40 mg", "80 mg"))]
-    assert find_copied_text(record, find_sentences) == {}
+    assert find_copied_text(record) == {}
 
 
 def test_paragraph_with_another_negation_or_side_is_no_copy() -> None:
     text = "The patient reports chest pain with radiation to the left arm since the early morning hours of today."
     for other in (text.replace("reports", "denies"), text.replace("left", "right")):
-        assert find_copied_text([*_note(1, "2150-03-04", text), *_note(2, "2150-03-05", other)], find_sentences) == {}
+        assert find_copied_text([*_note(1, "2150-03-04", text), *_note(2, "2150-03-05", other)]) == {}
 
 
 def test_paragraph_with_a_contracted_negation_or_another_number_word_is_no_copy() -> None:
@@ -55,7 +55,7 @@ def test_paragraph_with_a_contracted_negation_or_another_number_word_is_no_copy(
         ("taking", "refusing"),
     ):
         later = first.replace(one, other)
-        assert not find_copied_text((*_note(1, "2150-01-01", first), *_note(2, "2150-01-02", later)), find_sentences)
+        assert not find_copied_text((*_note(1, "2150-01-01", first), *_note(2, "2150-01-02", later)))
 
 
 def test_same_day_undated_and_short_texts_are_no_copies() -> None:
@@ -65,19 +65,19 @@ def test_same_day_undated_and_short_texts_are_no_copies() -> None:
         *_note(3, None, PLAN),
         *_note(4, "2150-03-09", "No known drug allergies."),
     ]
-    assert find_copied_text(record, find_sentences) == {}
+    assert find_copied_text(record) == {}
 
 
 def test_paragraph_copied_a_hundred_times_keeps_its_first_date() -> None:
     record = [passage for day in range(1, 101) for passage in _note(day, f"{2100 + day}-01-01", HISTORY)]
-    copies = find_copied_text(record, find_sentences)
+    copies = find_copied_text(record)
     assert len(copies) == 99
     assert {text.first_date for texts in copies.values() for text in texts} == {"2101-01-01"}
 
 
 def test_remove_copied_text_keeps_first_statement_and_all_offsets() -> None:
     record = [*_note(1, "2150-03-04", HISTORY), *_note(2, "2150-03-08", "New fever since the morning.", HISTORY)]
-    without = remove_copied_text(record, find_sentences)
+    without = remove_copied_text(record)
     assert [len(passage.text) for passage in without] == [len(passage.text) for passage in record]
     assert without[:2] == tuple(record[:2])
     later = "".join(passage.text for passage in without[2:])
@@ -92,10 +92,7 @@ DRUG = "She takes warfarin every evening for her irregular pulse."
 def _dates(record: list[Passage], number: int) -> dict[str, str]:
     """Map the copied parts of a note to the dates of their first notes."""
     text = "".join(passage.text for passage in record if passage.document_id == f"note:{number}")
-    return {
-        text[part.start : part.end]: part.first_date
-        for part in find_copied_text(record, find_sentences).get(f"note:{number}", ())
-    }
+    return {text[part.start : part.end]: part.first_date for part in find_copied_text(record).get(f"note:{number}", ())}
 
 
 @pytest.mark.parametrize(("word", "other"), [("warfarin", "apixaban"), ("evening", "morning"), ("takes", "took")])
@@ -132,10 +129,8 @@ def test_list_with_one_changed_drug_keeps_the_dates_of_the_other_lines() -> None
     drugs = ["Medications on the ward:", "- metoprolol 25 mg daily", "- warfarin 5 mg daily", "- aspirin 81 mg daily"]
     other = [*drugs[:2], "- apixaban 5 mg daily", drugs[3]]
     record = [*_note(1, "2150-03-04", "\n".join(drugs)), *_note(2, "2150-03-05", "\n".join(other))]
-    assert find_copied_text(record, find_sentences)["note:2"][0].first_date == "2150-03-04"
-    without = "".join(
-        passage.text for passage in remove_copied_text(record, find_sentences) if passage.document_id == "note:2"
-    )
+    assert find_copied_text(record)["note:2"][0].first_date == "2150-03-04"
+    without = "".join(passage.text for passage in remove_copied_text(record) if passage.document_id == "note:2")
     assert without.split() == ["-", "apixaban", "5", "mg", "daily"]
 
 

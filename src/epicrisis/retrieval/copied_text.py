@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from epicrisis.dates import is_before, time_range
 from epicrisis.retrieval.record_context import restore_notes, sort_by_time
-from epicrisis.types import CharacterSpan, Passage
+from epicrisis.types import Passage
 
 MIN_WORDS = 8
 """Shorter paragraphs recur by chance: `No known drug allergies.`"""
@@ -26,11 +26,11 @@ _SEQUENCE = 3
 _MAX_PLACES = 40
 """Latest paragraphs remembered for each sequence. More would cost time quadratic in the number of copies."""
 _WORD = re.compile(r"\w+(?:[.,/:-]\d+)*")
+_SENTENCE = re.compile(r"\S(?:[^\n.!?]|[.!?](?!\s))*+[.!?]?")
+"""A sentence, a line, or a part of a sentence that ends with an abbreviation: parts of one origin are joined again."""
 _IGNORED_WORDS = frozenset(("a", "an", "the", "and", "so", "also", "then", "that", "which"))
 """Words that may differ in a sentence that says the same."""
 
-_Splitting: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
-"""Returns the spans of the sentences of a text, in order."""
 _Sentence: TypeAlias = tuple[str, ...]
 """The words of a sentence in lower case, without `_IGNORED_WORDS`."""
 
@@ -96,11 +96,10 @@ class _EarlierText:
         return paragraph if paragraph is not None and _is_earlier(paragraph.date, date) else None
 
 
-def find_copied_text(record: Sequence[Passage], split: _Splitting) -> Mapping[str, tuple[CopiedText, ...]]:
+def find_copied_text(record: Sequence[Passage]) -> Mapping[str, tuple[CopiedText, ...]]:
     """Map the documents of a record with copied sentences to these, by offset. Neighbours of one origin are joined.
 
-    `split` returns the sentences of a text. A copy of a copy has the date of the first note. Copies of the same day are
-    not reported, as their order is unknown.
+    A copy of a copy has the date of the first note. Copies of the same day are not reported, as their order is unknown.
     """
     copies: dict[str, list[CopiedText]] = defaultdict(list)
     earlier = _EarlierText()
@@ -114,7 +113,8 @@ def find_copied_text(record: Sequence[Passage], split: _Splitting) -> Mapping[st
                 continue
             original = earlier.find_original(note.date, sequences)
             origins: dict[_Sentence, tuple[str, str]] = {}
-            for first, last in split(text):
+            for match in _SENTENCE.finditer(text):
+                first, last = match.start(), match.start() + len(match[0].rstrip())
                 sentence = _read_sentence(text[first:last])
                 source = original or earlier.find_sentence(note.date, sentence)
                 origin = None if source is None else source.origins.get(sentence)
@@ -134,12 +134,12 @@ def _append(texts: list[CopiedText], copied: CopiedText) -> None:
         texts.append(copied)
 
 
-def remove_copied_text(record: Sequence[Passage], split: _Splitting) -> tuple[Passage, ...]:
+def remove_copied_text(record: Sequence[Passage]) -> tuple[Passage, ...]:
     """Return the passages with copied sentences as white space, so that each statement has the time of its first note.
 
     Offsets do not change.
     """
-    copies = find_copied_text(record, split)
+    copies = find_copied_text(record)
     passages: list[Passage] = []
     for passage in record:
         text = passage.text
