@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from epicrisis.corpus.chunking import find_sentences
 from epicrisis.dates import is_before, time_range
 from epicrisis.retrieval.record_context import restore_notes, sort_by_time
 from epicrisis.types import Passage
@@ -27,6 +26,8 @@ _SEQUENCE = 3
 _MAX_PLACES = 40
 """Latest paragraphs remembered for each sequence. More would cost time quadratic in the number of copies."""
 _WORD = re.compile(r"\w+(?:[.,/:-]\d+)*")
+_SENTENCE = re.compile(r"\S(?:[^\n.!?]|[.!?](?!\s))*+[.!?]?")
+"""A sentence, a line, or a part of a sentence that ends with an abbreviation: parts of one origin are joined again."""
 _IGNORED_WORDS = frozenset(("a", "an", "the", "and", "so", "also", "then", "that", "which"))
 """Words that may differ in a sentence that says the same."""
 
@@ -112,7 +113,8 @@ def find_copied_text(record: Sequence[Passage]) -> Mapping[str, tuple[CopiedText
                 continue
             original = earlier.find_original(note.date, sequences)
             origins: dict[_Sentence, tuple[str, str]] = {}
-            for first, last in find_sentences(text):
+            for match in _SENTENCE.finditer(text):
+                first, last = match.start(), match.start() + len(match[0].rstrip())
                 sentence = _read_sentence(text[first:last])
                 source = original or earlier.find_sentence(note.date, sentence)
                 origin = None if source is None else source.origins.get(sentence)
