@@ -12,7 +12,14 @@ import pytest
 
 from epicrisis.corpus.fhir.export import read_files
 from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, PatientIdentity, ReaderItem, Skipped
+from epicrisis.corpus.reader_base import (
+    DeletedDocument,
+    FileFingerprint,
+    PatientIdentity,
+    ReaderItem,
+    Skipped,
+    StatedSources,
+)
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
@@ -194,7 +201,8 @@ def test_later_observation_with_same_id_replaces_earlier(tmp_path: Path) -> None
     others = {**first, "subject": {"reference": "Patient/p2"}}
     assert len(given_by(put(tmp_path, first, others))) == 2, "an id of another patient's is another one"
     gone = read_file(put(tmp_path, first, {**first, "status": "entered-in-error"}), "x")
-    assert list(gone) == [DeletedDocument(before.id, patient="p1")]
+    stated = StatedSources("p1", frozenset({"fhir:Observation/o1"}), "fhir:")
+    assert list(gone) == [stated, DeletedDocument(before.id, patient="p1")]
 
 
 def test_files_by_resource_type_are_read_together(tmp_path: Path) -> None:
