@@ -24,8 +24,8 @@ REFUSED = {
     "old.doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx",
     "picture.png": "a picture; save it as PDF",
     "scan.pdf": "no text on any page, only pictures perhaps",
-    "table.csv": "other XML, CSV or JSON than",
-    "wrong.xml": "other XML, CSV or JSON than",
+    "table.csv": "a table with other columns than",
+    "wrong.xml": "other XML or JSON than",
 }
 """The files that are refused, and the beginning or a part of the line that says why and what to do."""
 _TEXT = "Aspirin lowered the risk of stroke in women of the trial number {}, who took it for ten years."

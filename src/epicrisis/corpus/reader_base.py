@@ -24,7 +24,11 @@ from epicrisis.types import Document, Origin
 if TYPE_CHECKING:
     from epicrisis.protocols import Vectors
 _UNKNOWN_ENDING = "its ending is not one that `epicrisis library add --help` names; save it as PDF, .docx or text"
-_UNKNOWN_CONTENT = "other XML, CSV or JSON than `epicrisis library add --help` names; save it as PDF, .docx or text"
+_UNKNOWN_CONTENT = "other XML or JSON than `epicrisis library add --help` names; save it as PDF, .docx or text"
+_UNKNOWN_TABLE = (
+    "a table with other columns than those of notes, and of the tables of OMOP and MIMIC that are read; save it as text"
+)
+_TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
 _PICTURE = "a picture; save it as PDF, whose pages are read by OCR where tesseract is installed"
 CURES = {
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp"), _PICTURE),
@@ -312,7 +316,12 @@ def describe_unread(path: Path, *, is_known: bool) -> str:
             path.open("rb").close()
     except OSError as error:
         return f"{os_error_reason(error)}; check its permissions, or leave it out"
-    unknown = _UNKNOWN_CONTENT if is_known else _UNKNOWN_ENDING
+    if not is_known:
+        unknown = _UNKNOWN_ENDING
+    elif path.name.lower().removesuffix(".gz").endswith(_TABLE_ENDINGS):
+        unknown = _UNKNOWN_TABLE
+    else:
+        unknown = _UNKNOWN_CONTENT
     return describe_damage(path) or CURES.get(path.suffix.lower(), unknown)
 
 
