@@ -128,7 +128,7 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
     sections: list[SummarySection] = []
 
     async def answer_all(problems: Sequence[ProblemName]) -> None:
-        async with Pipeline.open(settings, library, notices=notices) as pipeline:
+        async with Pipeline.open(settings, library, notices=notices if json else ()) as pipeline:
             with open_progress(quiet=json) as progress:
                 task = progress.add_task("Summarizing", total=len(problems))
                 async for section in summarize(pipeline, problems, record.id, chart.since):
@@ -139,6 +139,7 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
     if json:
         show_json({"patient": record, "since": chart.since, "sections": sections})
     else:
+        # Once, instead of under each problem.
         for notice in notices:
             say(f"note: {notice.message}", err=True)
         for section in sections:
