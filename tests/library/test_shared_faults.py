@@ -97,6 +97,9 @@ class MemoryObjects:
         for name in names:
             self.objects.pop(name, None)
 
+    def abort_uploads(self, folder: str) -> None:
+        """Do nothing: no upload has parts."""
+
 
 @pytest.fixture
 def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryObjects:

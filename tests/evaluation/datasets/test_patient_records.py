@@ -523,7 +523,7 @@ def test_find_length_bin_at_the_limits() -> None:
 def test_load_records_identifies_set_by_name_or_files(tmp_path: Path) -> None:
     other = write_file(tmp_path / "mine.json", make_radqa())
     assert load_records(other, "radqa").name == "radqa"
-    with pytest.raises(InputError, match=r"mine\.json: no set of records \(generated, covid-qa, .*as published"):
+    with pytest.raises(InputError, match=r"mine\.json: no set of records \(generated, generated-facts, .*as published"):
         load_records(other)
     with pytest.raises(InputError, match="no file of covid-qa in it"):
         load_records(tmp_path, "covid-qa")
