@@ -176,6 +176,18 @@ def append_fingerprint(path: Path, items: Iterable[ReaderItem]) -> Iterator[Read
         yield fingerprint_file(path)
 
 
+def hold_fingerprint(path: Path, items: Iterable[ReaderItem], fingerprints: list[ReaderItem]) -> Iterator[ReaderItem]:
+    """Yield the items, and add the file's fingerprint to the list unless the file could not be read to its end.
+
+    For files with facts: they have been read only once the documents of their facts are written.
+    """
+    for item in append_fingerprint(path, items):
+        if isinstance(item, FileFingerprint):
+            fingerprints.append(item)
+        else:
+            yield item
+
+
 def fingerprint_file(path: Path) -> FileFingerprint:
     """Return the file's fingerprint. Raises InputError if the file can no longer be read."""
     try:

@@ -55,11 +55,7 @@ def read_files(
                 continue
             patients = [patient for _, patient in headers[path]]
             items = _read_notes(path, name, patients, superseded, cleaning, spool)
-            for item in reader_base.append_fingerprint(path, items):
-                if isinstance(item, reader_base.FileFingerprint):
-                    fingerprints.append(item)
-                else:
-                    yield item
+            yield from reader_base.hold_fingerprint(path, items, fingerprints)
         yield from spool.documents(cleaning.removal_log)
         yield from fingerprints
 
@@ -153,7 +149,7 @@ def _read_notes(
 
 def _build_note(document: ClinicalDocument, patient: str, where: str, is_superseded: bool) -> ClinicalNote:
     person = document.patients[0]
-    more = {
+    metadata = {
         "visit": "" if document.is_stay else document.encounter,
         "authors": list(document.authors),
         "document_title": document.title if document.title != document.type else "",
@@ -171,7 +167,7 @@ def _build_note(document: ClinicalDocument, patient: str, where: str, is_superse
         patient_name=next(iter(person.names), ""),
         admitted=document.admitted if document.is_stay else "",
         discharged=document.discharged if document.is_stay else "",
-        more=more,
+        more=metadata,
         is_error=document.is_withdrawn,
         is_superseded=is_superseded,
         headings=document.headings,

@@ -60,11 +60,7 @@ def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Ite
         reader = _Reader(spool, cleaning.removal_log)
         for table_name in sorted(tables, key=lambda name: (_place(name), name)):
             for path in tables[table_name]:
-                for item in reader_base.append_fingerprint(path, reader.read(path, table_name)):
-                    if isinstance(item, reader_base.FileFingerprint):
-                        fingerprints.append(item)
-                    else:
-                        yield item
+                yield from reader_base.hold_fingerprint(path, reader.read(path, table_name), fingerprints)
         yield from spool.documents(cleaning.removal_log)
     yield from fingerprints
 

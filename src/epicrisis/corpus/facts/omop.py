@@ -107,12 +107,7 @@ def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Ite
         reader = _Reader(spool, vocabulary, log)
         for table_name in sorted(tables, key=lambda name: (_place(name), name)):
             for path, _ in tables[table_name] if table_name != "note" else ():
-                for item in reader_base.append_fingerprint(path, reader.read(path, table_name)):
-                    is_last = isinstance(item, reader_base.FileFingerprint)
-                    if is_last:
-                        fingerprints.append(item)
-                    else:
-                        yield item
+                yield from reader_base.hold_fingerprint(path, reader.read(path, table_name), fingerprints)
         yield from spool.documents(log)
         for path, name in tables.get("note", ()):
             notes = build_items(path, name, partial(reader.read_notes, path), cleaning)

@@ -146,11 +146,7 @@ def _read_export(
     for file in recorded:
         read_notes = partial(_read_notes, file, keep_superseded=cleaning.keep_superseded)
         notes = build_items(file.path, file.name, read_notes, cleaning) if file.has_notes else ()
-        for item in reader_base.append_fingerprint(file.path, notes):
-            if isinstance(item, reader_base.FileFingerprint):
-                fingerprints.append(item)
-            else:
-                yield item
+        yield from reader_base.hold_fingerprint(file.path, notes, fingerprints)
     yield from _read_fact_documents(recorded, index, cleaning.removal_log)
     yield from fingerprints
 

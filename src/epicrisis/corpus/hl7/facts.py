@@ -153,8 +153,8 @@ def _first_time(sent: str, *times: str) -> str:
     A time without an offset has that of the message, as HL7 defines, which is that of the time when it was `sent`.
     """
     default = split_offset(read_fact_time(sent))[1]
-    for written in times:
-        if time := read_fact_time(written):
+    for text in times:
+        if time := read_fact_time(text):
             local, offset = split_offset(time)
             return local + (offset or default) if "T" in local else local
     return ""

@@ -86,11 +86,7 @@ def read_files(
     readable = [(path, name) for path, name in files if path not in damaged]
     fingerprints: list[reader_base.ReaderItem] = []
     for path, name in readable:
-        for item in reader_base.append_fingerprint(path, _read_texts(path, name, feed, cleaning)):
-            if isinstance(item, reader_base.FileFingerprint):
-                fingerprints.append(item)
-            else:
-                yield item
+        yield from reader_base.hold_fingerprint(path, _read_texts(path, name, feed, cleaning), fingerprints)
     yield from _read_fact_documents([path for path, _ in readable], feed, cleaning.removal_log)
     yield from fingerprints
 
