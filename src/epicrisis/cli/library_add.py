@@ -251,9 +251,9 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
         yield f"{facts} of earlier exports of the same days stay, as this one does not state them"
     if report.joined:
         pairs = [f"{printable(alias)} is {printable(patient)}" for alias, patient in report.joined[:_SHOWN_PATIENTS]]
-        more = f" and {len(report.joined) - len(pairs):,} more" if len(report.joined) > len(pairs) else ""
+        rest = f" and {len(report.joined) - len(pairs):,} more" if len(report.joined) > len(pairs) else ""
         patients = counted(len(report.joined), "patient")
-        names = f"{', '.join(pairs)}{more}"
+        names = f"{', '.join(pairs)}{rest}"
         yield f"{patients} of the library recognised by a record number and the birth date or name: {names}"
     if report.removed is not None:
         yield from removed_lines(report.removed, path)

@@ -89,11 +89,11 @@ def _list_places(library: Path, settings: Settings, runs: list[Path] | None, fol
     from epicrisis.library.library_parts import REPLIES
     from epicrisis.record_access import locate_outside_log
 
-    named = [path.expanduser() for path in runs or ()]
-    for path in named:
+    run_paths = [path.expanduser() for path in runs or ()]
+    for path in run_paths:
         if not path.exists():
             raise InputError(f"there is no {path} to clean: correct --runs, or leave it out")
-    paths = [Path("runs")] if runs is None else named
+    paths = [Path("runs")] if runs is None else run_paths
     paths += [path for path in (settings.log, settings.record, settings.cache.path, settings.home / REPLIES) if path]
     existing = [path.expanduser() for path in paths if path.expanduser().exists()]
     server = server_folder(folder).expanduser()

@@ -80,12 +80,12 @@ def mark_time_zones(rows: RowList) -> RowList:
     heads = [facts[0] for facts in rows.facts if facts]
     if not is_reordered(heads):
         return rows
-    marked = RowList()
+    zoned_rows = RowList()
     for row, facts in zip(rows.rows, rows.facts, strict=True):
         zone = f"UTC{facts[0].utc_offset}" if facts and facts[0].utc_offset else "no time zone"
         remark = "; ".join(filter(None, (row.remark, zone if row.time else "")))
-        marked.add(replace(row, remark=remark), *facts)
-    return marked
+        zoned_rows.add(replace(row, remark=remark), *facts)
+    return zoned_rows
 
 
 def explain_uncertain_order(facts: Sequence[ClinicalFact]) -> str:

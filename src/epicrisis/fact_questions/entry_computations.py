@@ -110,10 +110,10 @@ def _compute_ever(
     when = f" ({plan.window.text})" if plan.window.is_restricted else ""
     if inside:
         names = list(dict.fromkeys(fact.name for fact in inside))
-        more = f" and {len(names) - 3} more names" if len(names) > 3 else ""
+        rest = f" and {len(names) - 3} more names" if len(names) > 3 else ""
         first = find_extreme(inside, last=False)
         date = f", first {format_time(first[0].time)}" if first else ", without a date"
-        statement = f"Yes, structured entries name “{plan.subject}”{when}: {'; '.join(names[:3])}{more}{date}"
+        statement = f"Yes, structured entries name “{plan.subject}”{when}: {'; '.join(names[:3])}{rest}{date}"
         return finish(plan, statement, result="yes", rows=_list_facts(inside))
     unclear += _list_ongoing(plan.window, certain)
     if unclear or doubtful:
@@ -166,7 +166,7 @@ def _compute_current(
         return abstain(plan, "No document or entry of the record has a date, so nothing is known to be current")
     day = f"{at:%Y-%m-%d}"
     rows, uncertain = RowList(), RowList()
-    seen: set[tuple[str, str]] = set()
+    listed: set[tuple[str, str]] = set()
     remarks: list[str] = []
     administered: set[str] = set()
     courses = list_courses([fact for fact in facts if fact in match.certain or fact in match.doubtful])
@@ -179,9 +179,9 @@ def _compute_current(
         if state == "given":
             administered.add(course.head.name)
         key = normalize(course.head.name), format_value(course.head)
-        if state in ("ended", "given") or key in seen:
+        if state in ("ended", "given") or key in listed:
             continue
-        seen.add(key)
+        listed.add(key)
         stopped = find_later_stop(course, courses, at)
         if stopped is not None:
             remark = "; ".join(filter(None, (remark, f"another entry says it ended, {format_time(stopped.time)}")))
@@ -203,7 +203,7 @@ def _state_current(
         [*reversed(rows.rows), *reversed(uncertain.rows)], [*reversed(rows.facts), *reversed(uncertain.facts)]
     )
     names = list(dict.fromkeys(row.name for row in reversed(rows.rows)))
-    asked = f" named “{plan.subject}”" if plan.words else ""
+    subject = f" named “{plan.subject}”" if plan.words else ""
     if uncertain.rows:
         doubtful = join_words(list(dict.fromkeys(row.name for row in reversed(uncertain.rows)))[:8])
         remarks.append(f"not certain to be current, see the remarks: {doubtful}")
@@ -215,10 +215,10 @@ def _state_current(
         return finish(plan, statement, result="; ".join(denials), rows=all_rows, remarks=remarks)
     if not names:
         if uncertain.rows:
-            reason = f"No {one}{asked} is certain to be current as of {day}; the uncertain ones are listed"
+            reason = f"No {one}{subject} is certain to be current as of {day}; the uncertain ones are listed"
             return abstain(plan, reason, all_rows, remarks)
         statement = (
-            f"No structured {one}{asked} is current as of {day}, of {_describe_span(facts)}; this does not show that "
+            f"No structured {one}{subject} is current as of {day}, of {_describe_span(facts)}; this does not show that "
             "there was none"
         )
         if plan.words:
@@ -226,7 +226,7 @@ def _state_current(
         return finish(plan, statement, result="no entry", remarks=remarks)
     number = len(rows.rows)
     statement = (
-        f"{number} structured {one if number == 1 else many}{asked} {'is' if number == 1 else 'are'} current as of "
+        f"{number} structured {one if number == 1 else many}{subject} {'is' if number == 1 else 'are'} current as of "
     )
     statement += f"{day}{stale_note}: {'; '.join(names)}"
     return finish(plan, statement, result="; ".join(names), rows=all_rows, remarks=remarks)
@@ -250,16 +250,18 @@ def _compute_list(
         cited = (course.head,) if end is None or end is course.head else (course.head, end)
         rows.add(_row(course.head, remark), *cited)
     one, many = _NAMES[plan.topic]
-    asked = f" named “{plan.subject}”" if plan.words else ""
+    subject = f" named “{plan.subject}”" if plan.words else ""
     when = f" ({plan.window.text})" if plan.window.is_restricted else ""
     if not rows.rows:
-        statement = f"No structured {one}{asked} is of this time{when}, of {_describe_span(facts)}; this does not show "
+        statement = (
+            f"No structured {one}{subject} is of this time{when}, of {_describe_span(facts)}; this does not show "
+        )
         return finish(plan, f"{statement}that there was none", result="no entry")
     names = list(dict.fromkeys(row.name for row in rows.rows))
-    shown = "; ".join(names[:10]) + (f" and {len(names) - 10} more names" if len(names) > 10 else "")
+    first_names = "; ".join(names[:10]) + (f" and {len(names) - 10} more names" if len(names) > 10 else "")
     doubt = f" ({unclear} may lie outside the time)" if unclear else ""
     number = f"{count_entries(len(rows.rows))} of {many}"
-    statement = f"The record has {number}{asked}{when}{doubt}: {shown}"
+    statement = f"The record has {number}{subject}{when}{doubt}: {first_names}"
     return finish(plan, statement, result="; ".join(names), rows=rows)
 
 
@@ -357,11 +359,11 @@ def _compute_count(
         reason = "Some entries may lie outside the time, or name it among other words, so they are not counted"
         return abstain(plan, f"{reason}; they are listed", _list_facts([*inside, *unclear, *match.doubtful]))
     courses = [course for course in list_courses(inside) if not denies_allergy(course.head)]
-    asked = f" of “{plan.subject}”" if plan.words else f" of {_NAMES[plan.topic][1]}"
+    subject = f" of “{plan.subject}”" if plan.words else f" of {_NAMES[plan.topic][1]}"
     when = f" ({plan.window.text})" if plan.window.is_restricted else ""
     number = count_entries(len(courses))
     rows = _list_facts([course.head for course in courses])
-    return finish(plan, f"The record has {number}{asked}{when}", result=str(len(courses)), rows=rows)
+    return finish(plan, f"The record has {number}{subject}{when}", result=str(len(courses)), rows=rows)
 
 
 _COMPUTE: Mapping[

@@ -136,8 +136,8 @@ def _read_day(sentence: NoteSentence) -> TimeRange | None:
         return time_range(f"{time[0]:%Y-%m-%d}") if _is_day(time) else None
     if dates or not re.search(r"(?i)\b(?:today|this morning)\b", sentence.text):
         return None
-    written = read_date(sentence.passage.date)
-    return time_range(f"{written[0]:%Y-%m-%d}") if written is not None and _is_day(written) else None
+    note_day = read_date(sentence.passage.date)
+    return time_range(f"{note_day[0]:%Y-%m-%d}") if note_day is not None and _is_day(note_day) else None
 
 
 def find_drug_conflicts(sentences: Iterable[NoteSentence], active: Sequence[ClinicalFact]) -> list[FactConflict]:
@@ -147,20 +147,20 @@ def find_drug_conflicts(sentences: Iterable[NoteSentence], active: Sequence[Clin
     """
     conflicts: list[FactConflict] = []
     for sentence in sentences:
-        written = read_date(sentence.passage.date)
-        if len(sentence.text) > _MAX_SENTENCE or written is None or _NOT_DONE.search(sentence.text):
+        note_day = read_date(sentence.passage.date)
+        if len(sentence.text) > _MAX_SENTENCE or note_day is None or _NOT_DONE.search(sentence.text):
             continue
         for fact in active:
             time = read_time(fact)
             word = next(iter(drug_key(fact).split()), "")
-            if time is None or time[1] >= written[0] or len(word) < 5:
+            if time is None or time[1] >= note_day[0] or len(word) < 5:
                 continue
             drug = re.escape(word)
             # Formed of the drug's name.
             passive = rf"\b{drug}(?:\s+\w+)?\s+(?:was|were|has been|had been)\s+{_STOPPED}\b"
             active_voice = rf"\b{_STOPPED}\s+(?:the |his |her )?{drug}\b"
             if re.search(rf"(?i){passive}|{active_voice}", sentence.text):
-                day = f"{written[0]:%Y-%m-%d}"
+                day = f"{note_day[0]:%Y-%m-%d}"
                 conflicts.append(FactConflict(sentence, (fact,), f"stopped (note of {day})", f"current: {fact.name}"))
     return conflicts
 
@@ -184,15 +184,15 @@ def find_allergy_conflicts(sentences: Iterable[NoteSentence], allergies: Sequenc
     conflicts: list[FactConflict] = []
     for sentence in sentences:
         match = _NO_ALLERGIES.search(sentence.text)
-        written = read_date(sentence.passage.date)
-        if match is None or written is None:
+        note_day = read_date(sentence.passage.date)
+        if match is None or note_day is None:
             continue
         earlier: list[ClinicalFact] = []
         for fact in allergies:
             time = read_time(fact)
             if (
                 time
-                and time[1] < written[0]
+                and time[1] < note_day[0]
                 and not denies_allergy(fact)
                 and (_is_drug_allergy(fact) or not _ONLY_DRUGS.search(match[0]))
             ):

@@ -72,9 +72,9 @@ def has_unknown_abbreviation(text: str, words: Sequence[str]) -> bool:
     capitals = (
         {match.lower().removesuffix("s") for match in _UPPER_CASE.findall(text)} if text != text.upper() else set()
     )
-    known = frozenset().union(*_load_synonyms().values())
+    synonyms = frozenset().union(*_load_synonyms().values())
     for word in words:
         looks_short = word in capitals or word.removesuffix("s") in capitals or bool(_NO_VOWEL.fullmatch(word))
-        if looks_short and known.isdisjoint((word, word.removesuffix("s"))):
+        if looks_short and synonyms.isdisjoint((word, word.removesuffix("s"))):
             return True
     return False

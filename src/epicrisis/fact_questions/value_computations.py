@@ -66,8 +66,8 @@ def compute_values(plan: FactQuestion, record: PatientFacts) -> Computation:
         return _report_none(plan, facts)
     remarks = _describe_withdrawn(facts, record)
     if plan.operation in _LISTING:
-        marked = {id(fact): "its date may lie outside the time asked for" for fact in unclear}
-        return _COMPUTE[plan.operation](plan, sort_facts([*inside, *unclear]), remarks, marked)
+        date_remarks = {id(fact): "its date may lie outside the time asked for" for fact in unclear}
+        return _COMPUTE[plan.operation](plan, sort_facts([*inside, *unclear]), remarks, date_remarks)
     compute = _COMPUTE[plan.operation]
     if not unclear:
         return compute(plan, inside, remarks, {})
@@ -117,22 +117,22 @@ def format_value(fact: ClinicalFact) -> str:
     return f"{value} {unit}".strip()
 
 
-def _remark_on(fact: ClinicalFact, unit: str | None, marked: Mapping[int, str]) -> str:
-    pieces = [marked.get(id(fact), "")]
+def _remark_on(fact: ClinicalFact, unit: str | None, date_remarks: Mapping[int, str]) -> str:
+    pieces = [date_remarks.get(id(fact), "")]
     measurement = None if unit is None else measure(fact, unit)
     if measurement is not None and unit and fact.unit != unit and measurement.is_exact:
         pieces.append(f"{_show(measurement.low)} {unit}")
     return "; ".join(filter(None, (*pieces, fact.interpretation)))
 
 
-def _list_rows(facts: Sequence[ClinicalFact], unit: str | None, marked: Mapping[int, str]) -> RowList:
+def _list_rows(facts: Sequence[ClinicalFact], unit: str | None, date_remarks: Mapping[int, str]) -> RowList:
     """Return one row for each value. Routine statuses are left out."""
     rows = RowList()
     for fact in facts:
         measurement = None if unit is None else measure(fact, unit)
         number = float(measurement.low) if measurement is not None and measurement.is_exact else None
         status = "" if fact.status.lower() in _ROUTINE_STATUSES else fact.status
-        remark = _remark_on(fact, unit, marked)
+        remark = _remark_on(fact, unit, date_remarks)
         rows.add(ComputedRow(fact.name, fact.time, format_value(fact), status, fact.source, remark, number), fact)
     return rows
 
@@ -210,8 +210,8 @@ def _compute_end(
     results: list[str] = []
     rows: list[ClinicalFact] = []
     for entry in plan.series.series:
-        own = set(map(id, entry.facts))
-        candidates = find_extreme([fact for fact in facts if id(fact) in own], last=is_last)
+        ids = set(map(id, entry.facts))
+        candidates = find_extreme([fact for fact in facts if id(fact) in ids], last=is_last)
         if not candidates:
             continue
         values = list(dict.fromkeys(map(format_value, candidates)))
@@ -225,10 +225,10 @@ def _compute_end(
     time = format_time((rows[-1] if is_last else rows[0]).time)
     name = _name_series(plan, rows)
     if plan.series.is_pressure:
-        named = [
+        pressures = [
             f"{entry.name.split(' ')[0]} {value}" for entry, value in zip(plan.series.series, results, strict=False)
         ]
-        results = [join_words(named)]
+        results = [join_words(pressures)]
     word = "last dated" if undated and is_last else plan.operation
     several = " (several values at that time)" if len(rows) > 1 and not plan.series.is_pressure else ""
     statement = f"The {word} {name}{_in_window(plan)} is {results[0]}, of {time}{several}"
@@ -238,13 +238,13 @@ def _compute_end(
 
 
 def _compute_list(
-    plan: FactQuestion, facts: Sequence[ClinicalFact], remarks: Sequence[str], marked: Mapping[int, str]
+    plan: FactQuestion, facts: Sequence[ClinicalFact], remarks: Sequence[str], date_remarks: Mapping[int, str]
 ) -> Computation:
     """Return all values of the time."""
     name = _name_series(plan, facts)
     unit = choose_unit(facts)
-    rows = _list_rows(facts, unit, marked)
-    unclear = f" ({len(marked)} of them may lie outside the time)" if marked else ""
+    rows = _list_rows(facts, unit, date_remarks)
+    unclear = f" ({len(date_remarks)} of them may lie outside the time)" if date_remarks else ""
     values = list(map(format_value, facts))
     if plan.operation == "value-on" and len(facts) <= 6:
         verb = agree(len(facts), "is", "are")
@@ -258,7 +258,7 @@ def _compute_list(
 
 
 def _compute_trend(
-    plan: FactQuestion, facts: Sequence[ClinicalFact], remarks: Sequence[str], marked: Mapping[int, str]
+    plan: FactQuestion, facts: Sequence[ClinicalFact], remarks: Sequence[str], date_remarks: Mapping[int, str]
 ) -> Computation:
     """Return the course: the first and the last value, the direction between them, and the extremes."""
     assert plan.series is not None
@@ -268,19 +268,19 @@ def _compute_trend(
     exact = [value for value in measurements if value is not None and value.is_exact]
     dated = [fact for fact in facts if read_time(fact)]
     if plan.series.is_pressure or len(facts) == 1 or len(exact) < len(facts) or len(dated) < len(facts):
-        return _explain_no_course(plan, facts, remarks, marked, unit)
+        return _explain_no_course(plan, facts, remarks, date_remarks, unit)
     first, last = find_extreme(facts, last=False), find_extreme(facts, last=True)
     start = {value.low for value in exact if value.fact in first}
     end = {value.low for value in exact if value.fact in last}
     if len(start) > 1 or len(end) > 1 or (set(map(id, first)) & set(map(id, last))):
-        return _explain_no_course(plan, facts, remarks, marked, unit)
+        return _explain_no_course(plan, facts, remarks, date_remarks, unit)
     one, two = start.pop(), end.pop()
     verb = "rose" if two > one else "fell" if two < one else "was the same"
     numbers = [value.low for value in exact]
     ends = f"from {_show(one)} ({format_time(first[0].time)}) to {_show(two)} {unit} ({format_time(last[-1].time)})"
     extremes = f"lowest {_show(min(numbers))}, highest {_show(max(numbers))}"
     statement = f"{name}{_in_window(plan)} {verb}, {ends}; {len(facts)} values, {extremes}"
-    rows = _list_rows(facts, unit, marked)
+    rows = _list_rows(facts, unit, date_remarks)
     result = f"{verb}: {_show(one)} to {_show(two)} {unit}".strip()
     return finish(plan, statement, result=result, rows=rows, unit=unit or "", remarks=remarks)
 
@@ -289,11 +289,11 @@ def _explain_no_course(
     plan: FactQuestion,
     facts: Sequence[ClinicalFact],
     remarks: Sequence[str],
-    marked: Mapping[int, str],
+    date_remarks: Mapping[int, str],
     unit: str | None,
 ) -> Computation:
     """Return the list of values, with the reason why no direction is stated."""
-    listing = _compute_list(plan, facts, remarks, marked)
+    listing = _compute_list(plan, facts, remarks, date_remarks)
     assert plan.series is not None
     if len(facts) == 1:
         reason = "one value has no trend"
@@ -350,10 +350,10 @@ def _compute_size(
         remarks.append(f"{count_noun(len(facts) - len(numbers), 'value')} without a number not compared")
     result = format_value(ties[-1])
     times = join_words([format_time(fact.time) for fact in ties[:5]])
-    more = f" and {len(ties) - 5} more times" if len(ties) > 5 else ""
+    rest = f" and {len(ties) - 5} more times" if len(ties) > 5 else ""
     name = _name_series(plan, facts)
     statement = (
-        f"The {plan.operation} {name}{_in_window(plan)} is {result}, of {times}{more}, among {len(numbers)} values"
+        f"The {plan.operation} {name}{_in_window(plan)} is {result}, of {times}{rest}, among {len(numbers)} values"
     )
     return finish(plan, statement, result=result, rows=_list_rows(ties, unit, {}), unit=unit, remarks=remarks)
 

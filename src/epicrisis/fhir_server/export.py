@@ -227,9 +227,9 @@ def _search_patient(client: FhirClient, patient: str, since: str) -> Iterator[di
 def _search(client: FhirClient, query: str) -> Iterator[dict[str, Any]]:
     """Yield the resources of a search, page by page. A type that the server does not have has none."""
     address = query
-    seen: set[str] = set()
-    while address and address not in seen:
-        seen.add(address)
+    addresses: set[str] = set()
+    while address and address not in addresses:
+        addresses.add(address)
         response = client.request("GET", address)
         if response.status_code in _NO_EXPORT and address == query and not query.startswith("Patient"):
             return

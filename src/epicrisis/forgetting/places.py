@@ -149,11 +149,11 @@ def _prune(value: Any, patients: Collection[str]) -> Any:
     if isinstance(value, dict):
         return {key: _prune(item, patients) for key, item in value.items()}
     if isinstance(value, list):
-        kept = []
+        items = []
         for item in value:
             if not (isinstance(item, dict) and item.get("patient") in patients):
-                kept.append(_prune(item, patients))
-        return kept
+                items.append(_prune(item, patients))
+        return items
     return value
 
 

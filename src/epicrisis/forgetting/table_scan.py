@@ -44,8 +44,8 @@ def scan_tables(database: Database, strings: PatientStrings) -> list[str]:
                     names += sum(hit.kind == "name" for hit in hits)
                     texts += sum(hit.kind == "text" for hit in hits)
             if names or texts:
-                found = f"{count_noun(names, 'name')}, {count_noun(texts, 'window')} of text"
-                lines.append(f"{database.schema}.{name}: {found}")
+                counts = f"{count_noun(names, 'name')}, {count_noun(texts, 'window')} of text"
+                lines.append(f"{database.schema}.{name}: {counts}")
     return lines
 
 

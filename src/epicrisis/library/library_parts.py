@@ -240,9 +240,9 @@ class LibraryParts:
                 ranking.sort()
                 # The result is final if no passage that was not fetched can tie with the last result.
                 if len(hits) < limit or (len(ranking) >= k and -ranking[k - 1][0] > round(hits[-1][2], _SCORE_DIGITS)):
-                    found = self.mark_retracted([(passage_id, -score) for score, passage_id in ranking[:k]])
+                    result = self.mark_retracted([(passage_id, -score) for score, passage_id in ranking[:k]])
                     # A retraction may be in the table already, and not yet in the words.
-                    return tuple(hit for hit in found if not (scope.without_retracted and hit.is_retracted))
+                    return tuple(hit for hit in result if not (scope.without_retracted and hit.is_retracted))
             limit *= 4
 
     def _drop_old(self, hits: Sequence[tuple[str, int, float]]) -> list[tuple[str, float]]:

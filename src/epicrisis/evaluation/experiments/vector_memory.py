@@ -54,10 +54,10 @@ class RememberingEncoder:
         """Return the vectors of passages in order. Only unknown texts are encoded."""
         missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         fresh = self._encoder.encode_passages(missing) if missing else ()
-        known = dict(zip(missing, fresh, strict=True))
+        fresh_vectors = dict(zip(missing, fresh, strict=True))
         rows: list[Vectors] = []
         for text in texts:
-            vector = known[text] if text in known else self._vectors[text]
+            vector = fresh_vectors[text] if text in fresh_vectors else self._vectors[text]
             self._vectors[text] = vector
             self._vectors.move_to_end(text)
             rows.append(vector)

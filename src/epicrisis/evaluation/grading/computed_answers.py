@@ -38,10 +38,10 @@ def grade_computed(computed: ComputedAnswer | None, expected: frozenset[str] | N
     if computed.result == "no direction":
         return "abstained"
     certain: set[str] = set()
-    marked: set[str] = set()
+    uncertain: set[str] = set()
     for row in computed.rows:
-        (marked if "may lie outside" in row.remark else certain).add(row.value)
-    return "exact" if marked and certain <= expected <= certain | marked else "wrong"
+        (uncertain if "may lie outside" in row.remark else certain).add(row.value)
+    return "exact" if uncertain and certain <= expected <= certain | uncertain else "wrong"
 
 
 def split_result(result: str, expected: Iterable[str]) -> frozenset[str]:

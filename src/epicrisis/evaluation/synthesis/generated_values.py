@@ -47,7 +47,7 @@ class GeneratedValue:
     text: str
     time: str | None
     unit: str
-    shown: Decimal
+    stated_number: Decimal
     stay: int | None
     comparator: str = ""
 

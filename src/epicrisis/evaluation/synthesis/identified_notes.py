@@ -232,8 +232,8 @@ class _NoteWriter:
         lines.append(draws.pick(_SIGNATURES))
         separator = "\n" if draws.chance(50) else " "
         template = "\n".join((lines[0], separator.join(lines[1:-1]), lines[-1]))
-        marked = re.sub(r"\{([\w.]+)\}", lambda match: self._fill(match[1]), template)
-        return _read_marks(marked.upper() if draws.chance(5) else marked)
+        text = re.sub(r"\{([\w.]+)\}", lambda match: self._fill(match[1]), template)
+        return _read_marks(text.upper() if draws.chance(5) else text)
 
     def _fill(self, slot: str) -> str:
         role, _, form = slot.partition(".")

@@ -49,10 +49,10 @@ class _Writer:
     facts: list[ClinicalFact] = field(default_factory=list)
     length: int = 0
 
-    def add(self, kind: FactKind, name: str, time: str | None, **more: Any) -> None:
-        value, unit = str(more.get("value", "")), str(more.get("unit", ""))
-        line = " ".join(filter(None, (time or "undated", f"{name}:", value, unit, str(more.get("status", "")))))
-        self.facts.append(ClinicalFact(kind, name, self.length, self.length + len(line), time=time, **more))
+    def add(self, kind: FactKind, name: str, time: str | None, **details: Any) -> None:
+        value, unit = str(details.get("value", "")), str(details.get("unit", ""))
+        line = " ".join(filter(None, (time or "undated", f"{name}:", value, unit, str(details.get("status", "")))))
+        self.facts.append(ClinicalFact(kind, name, self.length, self.length + len(line), time=time, **details))
         self.lines.append(line)
         self.length += len(line) + 1
 
@@ -77,9 +77,9 @@ def generate_record(seed: int) -> GeneratedFacts:
     begin = datetime(2140, 1, 1) + timedelta(days=draw.randrange(2000))
     stays = _draw_stays(draw, begin)
     for number, (start, end) in enumerate(stays, 1):
-        more = {"encounter": f"e{number}", "source": f"generated:encounter/{number}"}
-        writer.add("encounter", "Inpatient encounter", f"{start:{_TIME}}", event="start", **more)
-        writer.add("encounter", "Inpatient encounter", f"{end:{_TIME}}", event="end", **more)
+        details = {"encounter": f"e{number}", "source": f"generated:encounter/{number}"}
+        writer.add("encounter", "Inpatient encounter", f"{start:{_TIME}}", event="start", **details)
+        writer.add("encounter", "Inpatient encounter", f"{end:{_TIME}}", event="end", **details)
     last = stays[-1][1] + timedelta(days=400)
     questions: list[StructuredQuestion] = []
     for analyte in draw.sample(ANALYTES, 5):
@@ -120,23 +120,23 @@ def _add_analyte(
     _set_trap(draw, trap, values, other_unit)
     for number, value in enumerate(values):
         source = f"generated:{code}/{number}"
-        more: dict[str, Any] = {"codes": (f"loinc:{code}",), "unit": value.unit, "source": source}
+        details: dict[str, Any] = {"codes": (f"loinc:{code}",), "unit": value.unit, "source": source}
         if value.stay is not None:
-            more["encounter"] = f"e{value.stay}"
+            details["encounter"] = f"e{value.stay}"
         status = "final"
         if trap == "corrected" and number == len(values) - 1:
-            wrong = str(value.shown + 1)
-            writer.add(kind, name, value.time, value=wrong, number=float(wrong), status="final", **more)
+            wrong = str(value.stated_number + 1)
+            writer.add(kind, name, value.time, value=wrong, number=float(wrong), status="final", **details)
             status = "corrected"
         writer.add(
             kind,
             name,
             value.time,
             value=f"{value.comparator}{value.text}",
-            number=float(value.shown),
+            number=float(value.stated_number),
             comparator=value.comparator,
             status=status,
-            **more,
+            **details,
         )
     if trap == "error":
         late = f"{last - timedelta(days=1):%Y-%m-%d}"
@@ -207,18 +207,18 @@ def _set_trap(
         values[place] = replace(value, time=f"{value.at:%Y-%m}", stay=None)
     elif trap == "comparator":
         bound = value.number + Decimal("0.5")
-        values[place] = replace(value, comparator="<", shown=bound, text=str(bound))
+        values[place] = replace(value, comparator="<", stated_number=bound, text=str(bound))
     elif trap == "unit" and other_unit is not None:
-        shown = value.number * Decimal(str(other_unit[1]))
-        values[place] = replace(value, unit=other_unit[0], shown=shown, text=str(shown))
+        stated_number = value.number * Decimal(str(other_unit[1]))
+        values[place] = replace(value, unit=other_unit[0], stated_number=stated_number, text=str(stated_number))
     elif trap == "molar":
-        values[place] = replace(value, unit="umol/L", shown=Decimal(88), text="88")
+        values[place] = replace(value, unit="umol/L", stated_number=Decimal(88), text="88")
     elif trap == "undated":
         values[place] = replace(value, time=None, stay=None)
     elif trap == "same-moment":
         end = values[-1]
         other = end.number + Decimal(3)
-        values.append(replace(end, number=other, text=str(other), shown=other))
+        values.append(replace(end, number=other, text=str(other), stated_number=other))
 
 
 def _add_medication(draw: random.Random, writer: _Writer, begin: datetime, last: datetime) -> list[StructuredQuestion]:
@@ -233,12 +233,14 @@ def _add_medication(draw: random.Random, writer: _Writer, begin: datetime, last:
         is_ended = draw.random() < 0.5
         for course in range(draw.randrange(1, 3)):
             source = f"generated:medication/{number}-{course}"
-            more = {"category": "request", "source": source, "codes": (f"rxnorm:{1000 + number}",)}
-            writer.add("medication", name, f"{start:%Y-%m-%d}", event="start", status="active", value="daily", **more)
+            details = {"category": "request", "source": source, "codes": (f"rxnorm:{1000 + number}",)}
+            writer.add(
+                "medication", name, f"{start:%Y-%m-%d}", event="start", status="active", value="daily", **details
+            )
             starts.append(start)
             end = start + timedelta(days=draw.randrange(20, 200))
             if is_ended or course == 0:
-                writer.add("medication", name, f"{end:%Y-%m-%d}", event="end", status="stopped", **more)
+                writer.add("medication", name, f"{end:%Y-%m-%d}", event="end", status="stopped", **details)
                 ends.append(end)
             start = end + timedelta(days=draw.randrange(30, 100))
         if len(ends) < len(starts):

@@ -24,8 +24,10 @@ def ask_values(
 ) -> list[StructuredQuestion]:
     """Return questions about the values of an analyte with the answers that are right."""
     word = name.lower()
-    asked = {"Alanine aminotransferase": "ALT", "C-reactive protein": "CRP", "Hemoglobin A1c": "A1c"}.get(name, word)
-    word = draw.choice((word, asked))
+    short_name = {"Alanine aminotransferase": "ALT", "C-reactive protein": "CRP", "Hemoglobin A1c": "A1c"}.get(
+        name, word
+    )
+    word = draw.choice((word, short_name))
     if trap == "urine":
         bare = f"What is the last {word}?"
         return [
@@ -135,8 +137,8 @@ def _find_course(trap: Trap, dated: Sequence[GeneratedValue], total: int) -> fro
         return frozenset({"no direction"})
     one, two = dated[0], dated[-1]
     verb = "rose" if two.number > one.number else "fell"
-    factor = two.shown / two.number
-    return frozenset({f"{verb}: {_plain(one.number * factor)} to {_plain(two.shown)} {two.unit}".strip()})
+    factor = two.stated_number / two.number
+    return frozenset({f"{verb}: {_plain(one.number * factor)} to {_plain(two.stated_number)} {two.unit}".strip()})
 
 
 def _find_change(trap: Trap, dated: Sequence[GeneratedValue]) -> frozenset[str] | None:
@@ -144,7 +146,7 @@ def _find_change(trap: Trap, dated: Sequence[GeneratedValue]) -> frozenset[str] 
     is_open = bool(one.comparator or two.comparator) or trap in ("molar", "same-moment")
     if is_open or len(dated) == 1:
         return None
-    factor = two.shown / two.number
+    factor = two.stated_number / two.number
     difference = (two.number - one.number) * factor
     return frozenset({f"{'+' if difference > 0 else ''}{_plain(difference)} {two.unit}".strip()})
 

@@ -87,9 +87,9 @@ def _add_patient(root: ElementTree.Element, patient: FictionalPatient) -> None:
     role = add(add(root, "recordTarget"), "patientRole")
     add(role, "id", root=FICTIONAL_ROOT, extension=patient.id)
     person = add(role, "patient")
-    given, family = patient.name.split(" ", 1)
+    first_name, family = patient.name.split(" ", 1)
     name = add(person, "name", use="L")
-    add(name, "given").text = given
+    add(name, "given").text = first_name
     add(name, "family").text = family
     gender = "F" if patient.female else "M"
     add(person, "administrativeGenderCode", code=gender, codeSystem="2.16.840.1.113883.5.1")
