@@ -30,7 +30,7 @@ from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.components import LibrarySearch
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.grading.computed_answers import grade_computed
-from epicrisis.evaluation.synthesis.generated_values import StructuredQuestion
+from epicrisis.evaluation.synthesis.generated_values import TRAPS, StructuredQuestion
 from epicrisis.evaluation.synthesis.structured_questions import GeneratedFacts, generate_record
 from epicrisis.fact_questions.answer import compute
 from epicrisis.fact_questions.fact_conflicts import NoteSentence, find_value_conflicts
@@ -46,6 +46,8 @@ from epicrisis.types import Passage, Question, Scope
 
 FIRST_SEED = 10_000
 """The rules were written on other seeds."""
+MIN_PATIENTS = 20
+"""Of the questions for a model: one patient alone has over 100."""
 
 
 def main() -> None:
@@ -59,7 +61,7 @@ def main() -> None:
     if arguments.conflicts:
         measure_conflicts()
         return
-    records = draw_records(arguments.asked if arguments.model else arguments.questions)
+    records = draw_records(arguments.asked, MIN_PATIENTS) if arguments.model else draw_records(arguments.questions)
     with tempfile.TemporaryDirectory() as folder:
         library = build_library(Path(folder) / "library", records)
         with library:
@@ -69,10 +71,10 @@ def main() -> None:
                 measure_computation(library, records, arguments.questions)
 
 
-def draw_records(questions: int) -> list[GeneratedFacts]:
-    """Return enough patients for so many questions."""
+def draw_records(questions: int, patients: int = 1) -> list[GeneratedFacts]:
+    """Return enough patients for so many questions, and at least so many patients."""
     records: list[GeneratedFacts] = []
-    while sum(len(record.questions) for record in records) < questions:
+    while len(records) < patients or sum(len(record.questions) for record in records) < questions:
         records.append(generate_record(FIRST_SEED + len(records)))
     return records
 
@@ -112,10 +114,29 @@ def measure_computation(library: LibrarySearch, records: list[GeneratedFacts], q
 
 
 def choose_questions(records: list[GeneratedFacts], asked: int) -> list[tuple[str, StructuredQuestion]]:
-    """Return questions spread evenly over the patients and kinds."""
-    everything = [(record.patient, question) for record in records for question in record.questions]
-    step = max(1, len(everything) // asked)
-    return everything[::step][:asked]
+    """Return questions of all kinds in turn, spread evenly over patients and over the traps of each kind."""
+    waiting: dict[str, list[tuple[str, StructuredQuestion]]] = defaultdict(list)
+    for record in records:
+        for question in record.questions:
+            waiting[name_kind(question.category)].append((record.patient, question))
+    chosen: list[tuple[str, StructuredQuestion]] = []
+    counts: Counter[str] = Counter()
+    while waiting and len(chosen) < asked:
+        for kind in sorted(waiting)[: asked - len(chosen)]:
+            # The first of those patients, and then of those traps, that were asked about least.
+            entry = min(waiting[kind], key=lambda pair: (counts[pair[0]], counts[pair[1].category]))
+            waiting[kind].remove(entry)
+            if not waiting[kind]:
+                del waiting[kind]
+            counts.update((entry[0], entry[1].category))
+            chosen.append(entry)
+    return chosen
+
+
+def name_kind(category: str) -> str:
+    """Return the kind of question without the trap in its values: `last` of `last partial`."""
+    kind, _, trap = category.rpartition(" ")
+    return kind if trap in TRAPS else category
 
 
 async def ask_model(library: LibrarySearch, records: list[GeneratedFacts], name: str, asked: int) -> None:
