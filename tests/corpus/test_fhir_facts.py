@@ -107,6 +107,64 @@ def test_planned_end_of_dosage_is_end_marked_as_planned(tmp_path: Path) -> None:
     assert end == ("2150-03-11", "End of lisinopril 10 MG Oral Tablet (request; planned)")
 
 
+MILLIGRAMS, TABLETS = {"value": 650, "unit": "mg"}, {"value": 2, "unit": "tablet"}
+EVERY_DAY = {"frequency": 1, "period": 1, "periodUnit": "d"}
+
+
+@pytest.mark.parametrize(
+    ("dosage", "words"),
+    [
+        ({"timing": {"repeat": {"frequency": 1, "period": 4, "periodMax": 6, "periodUnit": "h"}}},
+         "every 4 to 6 hours"),
+        ({"timing": {"repeat": {**EVERY_DAY, "frequencyMax": 3, "when": ["AC"]}}}, "1 to 3 times daily before meals"),
+        ({"timing": {"repeat": {"frequency": 1, "period": 1, "periodUnit": "wk", "dayOfWeek": ["mon"]}}},
+         "every week on Monday"),
+        ({"timing": {"repeat": {"timeOfDay": ["08:00:00", "20:30:00"], "count": 4}}},
+         "at 08:00, 20:30 4 doses in all"),
+        ({"timing": {"repeat": {**EVERY_DAY, "boundsDuration": {"value": 5, "unit": "days"}}}},
+         "once daily for 5 days"),
+        ({"doseAndRate": [{"rateRatio": {"numerator": {"value": 8, "unit": "ug"},
+                                         "denominator": {"value": 1, "unit": "min"}}}]}, "8 ug/min"),
+        ({"doseAndRate": [{"type": {"text": "calculated"}, "doseQuantity": MILLIGRAMS},
+                          {"type": {"text": "admin-amount"}, "doseQuantity": TABLETS},
+                          {"type": {"text": "ordered"}, "doseQuantity": MILLIGRAMS}]}, "650 mg (2 tablet)"),
+        ({"doseAndRate": [{"doseQuantity": MILLIGRAMS}], "patientInstruction": "Take with food"},
+         "650 mg, Take with food"),
+        ({"doseAndRate": [{"doseQuantity": MILLIGRAMS}], "asNeededCodeableConcept": {"text": "pain"},
+          "maxDosePerPeriod": {"numerator": {"value": 4, "unit": "g"}, "denominator": {"value": 1, "unit": "d"}}},
+         "650 mg as needed for pain (at most 4 g per day)"),
+    ],
+)  # fmt: skip
+def test_dosage_without_text_states_all_of_its_elements(tmp_path: Path, dosage: dict[str, Any], words: str) -> None:
+    """A range of intervals, a limit and a rate are part of the dose. Epic repeats the dose in other forms."""
+    (document,) = read_documents(tmp_path, request(dosageInstruction=[dosage]))
+    assert facts_of(document)[0].value == words
+
+
+def test_dosage_of_r5_in_words_with_its_period_is_read(tmp_path: Path) -> None:
+    order = request(status="ended", renderedDosageInstruction="5 mg daily", effectiveDosePeriod={"end": "2150-06-01"})
+    del order["dosageInstruction"]
+    assert read_lines(tmp_path, order) == [
+        ("2150-03-04", "Started lisinopril 10 MG Oral Tablet, 5 mg daily (request)"),
+        ("2150-06-01", "End of lisinopril 10 MG Oral Tablet (request; ended)"),
+    ]
+
+
+def test_infusion_states_rate_and_end(tmp_path: Path) -> None:
+    ratio = {"numerator": {"value": 1200, "unit": "U"}, "denominator": {"value": 1, "unit": "h"}}
+    given = {
+        "resourceType": "MedicationAdministration",
+        "id": "a1",
+        "status": "completed",
+        "subject": SUBJECT,
+        "medicationCodeableConcept": {"text": "heparin"},
+        "effectivePeriod": {"start": "2150-03-04T23:30:00-05:00", "end": "2150-03-05T03:30:00-05:00"},
+        "dosage": {"text": "heparin drip", "rateRatio": ratio, "dose": {"value": 5000, "unit": "U"}},
+    }
+    text = "2150-03-04 23:30 Given: heparin, 5000 U at 1200 U/h (administration) Until 2150-03-05 03:30. heparin drip"
+    assert read_lines(tmp_path, given) == [("2150-03-05", text)]
+
+
 @pytest.mark.parametrize(
     "medication",
     [
