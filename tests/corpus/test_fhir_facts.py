@@ -264,6 +264,55 @@ def test_refuted_condition_says_so(tmp_path: Path) -> None:
     assert read_lines(tmp_path, refuted)[0][1] == "Problem: Hypertension (active, refuted)"
 
 
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"coding": [{"system": "http://snomed.info/sct", "code": "413322009"}, {"code": "resolved"}]},
+        {"text": "Resolved"},
+    ],
+)
+def test_status_beside_another_code_or_in_words_is_read(tmp_path: Path, status: dict[str, Any]) -> None:
+    """A problem that is over must not look active, nor have a code for a status."""
+    verification = {"coding": [{"system": "http://snomed.info/sct", "code": "410605003"}, {"code": "confirmed"}]}
+    past = condition(clinicalStatus=status, verificationStatus=verification, onsetDateTime="2150-03-04")
+    allergy = {"resourceType": "AllergyIntolerance", "id": "al1", "patient": SUBJECT, "code": {"text": "Latex"},
+               "clinicalStatus": status, "recordedDate": "2150-03-04"}  # fmt: skip
+    assert read_lines(tmp_path, past, allergy) == [
+        (None, "End of allergy: Latex (resolved)"),
+        (None, "End of Hypertension (resolved)"),
+        ("2150-03-04", "Allergy: Latex"),
+        ("2150-03-04", "Onset of Hypertension"),
+    ]
+
+
+def test_end_of_condition_is_never_active(tmp_path: Path) -> None:
+    lines = read_lines(tmp_path, condition(recordedDate="2150-03-04", abatementAge={"value": 12, "unit": "years"}))
+    assert lines[0] == (None, "End of Hypertension (resolved) Abatement: at the age of 12 years.")
+
+
+def test_age_stage_series_and_end_are_stated(tmp_path: Path) -> None:
+    procedure = {"resourceType": "Procedure", "id": "p1", "status": "completed", "subject": SUBJECT,
+                 "code": {"text": "CABG"}}  # fmt: skip
+    period = {"start": "2150-03-04T08:00:00Z", "end": "2150-03-04T12:30:00Z"}
+    resources = [
+        condition(recordedDate="2150-03-04", stage=[{"summary": {"text": "Stage II"}}]),
+        {"resourceType": "AllergyIntolerance", "id": "al1", "patient": SUBJECT, "code": {"text": "Latex"},
+         "recordedDate": "2150-03-04", "onsetString": "in childhood"},
+        {"resourceType": "Immunization", "id": "i1", "status": "completed", "patient": SUBJECT,
+         "vaccineCode": {"text": "measles"}, "occurrenceDateTime": "2150-03-04",
+         "protocolApplied": [{"doseNumberPositiveInt": 2, "seriesDosesPositiveInt": 3}]},
+        {**procedure, "performedPeriod": period},
+        {**procedure, "id": "p2", "occurrenceAge": {"value": 12, "unit": "years"}},
+    ]  # fmt: skip
+    assert {line for _, line in read_lines(tmp_path, *resources)} == {
+        "Problem: Hypertension (active) Stage: Stage II.",
+        "Allergy: Latex Onset: in childhood.",
+        "Immunization: measles Dose 2 of 3.",
+        "08:00 Procedure: CABG Until 12:30.",
+        "Procedure: CABG Time: at the age of 12 years.",
+    }
+
+
 def test_diagnosis_without_date_is_of_the_end_of_its_encounter(tmp_path: Path) -> None:
     stay = {"resourceType": "Encounter", "id": "e1", "status": "finished", "subject": SUBJECT,
             "class": {"code": "IMP", "display": "inpatient encounter"},

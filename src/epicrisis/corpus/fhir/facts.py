@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord
-from epicrisis.corpus.facts.times import reported_since
+from epicrisis.corpus.facts.times import describe_end, reported_since
 from epicrisis.corpus.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
-from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list
+from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, list_objects
 from epicrisis.corpus.fhir.values import (
     concept_codes,
     join_concepts,
@@ -30,6 +31,8 @@ from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 _ENTERED_IN_ERROR = "entered-in-error"
 _PAST_PROBLEM = ("resolved", "inactive", "remission")
+_CLINICAL_STATUSES = (*_PAST_PROBLEM, "active", "recurrence", "relapse")
+_VERIFICATION_STATUSES = ("refuted", "unconfirmed", "provisional", "differential", "presumed", "confirmed")
 _TIME_FIELDS = (
     *("effectiveDateTime", "effectiveInstant", "issued", "recordedDate", "onsetDateTime", "authoredOn"),
     *("performedDateTime", "occurrenceDateTime", "dateAsserted", "whenHandedOver"),
@@ -140,11 +143,11 @@ def _read_condition(resource: Resource, source: str, encounter: str, discharged:
         raise ValueError("names no problem; export it with its code or text")
     onset, abatement = _event_time(resource, "onset"), _event_time(resource, "abatement")
     recorded = read_time(resource.get("recordedDate"), resource.get("assertedDate"), resource.get("dateRecorded"))
-    clinical = next(iter(sorted(concept_codes(resource.get("clinicalStatus")))), "")
-    verification = sorted(concept_codes(resource.get("verificationStatus")) - {"confirmed", ""})
+    clinical, verification = _read_statuses(resource)
     is_diagnosis = "encounter-diagnosis" in concept_codes(resource.get("category"))
     remarks = [join_concepts(resource.get("severity")), join_concepts(resource.get("bodySite"))]
-    remarks += [_written_event(resource, "onset"), _note_text(resource)]
+    stages = join_concepts([stage.get("summary") for stage in list_objects(resource.get("stage"))])
+    remarks += [f"Stage: {stages}." if stages else "", _written_event(resource, "onset"), _note_text(resource)]
     is_past = bool(abatement) or clinical in _PAST_PROBLEM or _has_event(resource, "abatement")
     # A diagnosis of an encounter is complete when the encounter ends.
     since = recorded or ("" if onset else discharged)
@@ -156,15 +159,34 @@ def _read_condition(resource: Resource, source: str, encounter: str, discharged:
         event="start" if onset else "state",
         time=onset or since or None,
         codes=codes,
-        status=", ".join(filter(None, ("" if is_past else clinical, *verification))),
+        status=", ".join(filter(None, ("" if is_past else clinical, verification))),
         category="encounter-diagnosis" if is_diagnosis else "",
         encounter=encounter,
         source=source,
     )
     entries = [FactEntry(fact, since, remark=_join_remarks(remarks))]
     if is_past:
-        entries.append(_end_entry(fact, clinical or "resolved", abatement, _written_event(resource, "abatement")))
+        # A source may state an end and call the problem active.
+        status = clinical if clinical in _PAST_PROBLEM else "resolved"
+        entries.append(_end_entry(fact, status, abatement, _written_event(resource, "abatement")))
     return entries
+
+
+def _read_statuses(resource: Resource) -> tuple[str, str]:
+    """Return the clinical status and, unless confirmed, the verification status.
+
+    Servers send them with codes of their own beside FHIR's, or in words only.
+    """
+    clinical = _find_status(resource.get("clinicalStatus"), _CLINICAL_STATUSES)
+    verification = _find_status(resource.get("verificationStatus"), _VERIFICATION_STATUSES)
+    return clinical, "" if verification == "confirmed" else verification
+
+
+def _find_status(concept: Any, statuses: Sequence[str]) -> str:
+    """Return the status of FHIR that a concept has as a code or as its words, else its words in lower case."""
+    words = join_concepts(concept).lower()
+    codes = {*concept_codes(concept), words}
+    return next((status for status in statuses if status in codes), words)
 
 
 def _end_entry(fact: ClinicalFact, status: str, time: str, remark: str) -> FactEntry:
@@ -199,20 +221,20 @@ def _event_time(resource: Resource, prefix: str) -> str:
 
 
 def _written_event(resource: Resource, prefix: str) -> str:
-    """Return `onset[x]` or `abatement[x]` in words if it is no date."""
+    """Return `onset[x]`, `abatement[x]` or the like in words if it is no date."""
     age = read_quantity(resource.get(f"{prefix}Age")).with_unit
     words = [f"at the age of {age}" if age else "", read_range(resource.get(f"{prefix}Range"))]
     words.append(str(resource.get(f"{prefix}String") or ""))
     text = ", ".join(filter(None, words))
-    return f"{prefix.capitalize()}: {text}." if text else ""
+    label = "Time" if prefix in ("performed", "occurrence") else prefix.capitalize()
+    return f"{label}: {text}." if text else ""
 
 
 def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
     name, codes = read_concept(resource.get("code") or resource.get("substance"))
     onset = _event_time(resource, "onset")
     recorded = read_time(resource.get("recordedDate"), resource.get("assertedDate"))
-    clinical = next(iter(sorted(concept_codes(resource.get("clinicalStatus")))), "")
-    verification = sorted(concept_codes(resource.get("verificationStatus")) - {"confirmed", ""})
+    clinical, verification = _read_statuses(resource)
     reactions = []
     for reaction in as_list(resource.get("reaction")):
         words = join_concepts(reaction.get("manifestation")) or str(reaction.get("description") or "")
@@ -233,12 +255,13 @@ def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactE
         codes=codes,
         value=", ".join(filter(None, reactions)),
         interpretation=f"criticality {criticality}" if criticality else "",
-        status=", ".join(filter(None, ("" if is_past else clinical, *verification))),
+        status=", ".join(filter(None, ("" if is_past else clinical, verification))),
         category=_allergy_category(resource),
         encounter=encounter,
         source=source,
     )
-    entries = [FactEntry(fact, recorded, remark=_note_text(resource))]
+    remark = _join_remarks([_written_event(resource, "onset"), _note_text(resource)])
+    entries = [FactEntry(fact, recorded, remark=remark)]
     return [*entries, _end_entry(fact, clinical, "", "")] if is_past else entries
 
 
@@ -256,11 +279,11 @@ def _read_procedure(resource: Resource, source: str, encounter: str) -> list[Fac
         raise ValueError("names no procedure; export it with its code or text")
     start, end = read_period(resource.get("performedPeriod") or resource.get("occurrencePeriod"))
     time = read_time(resource.get("performedDateTime"), resource.get("occurrenceDateTime"), start, end)
-    words = str(resource.get("performedString") or resource.get("occurrenceString") or "")
+    words = _written_event(resource, "performed") or _written_event(resource, "occurrence")
     sites, outcome = join_concepts(resource.get("bodySite")), join_concepts(resource.get("outcome"))
     reason = join_concepts(resource.get("statusReason"))
     remarks = [f"Site: {sites}." if sites else "", f"Outcome: {outcome}." if outcome else ""]
-    remarks += [f"Time: {words}." if words else "", reason, _note_text(resource)]
+    remarks += [words, describe_end(time, end), reason, _note_text(resource)]
     fact = ClinicalFact(
         "procedure",
         name,
@@ -283,8 +306,8 @@ def _read_immunization(resource: Resource, source: str, encounter: str) -> list[
     status, dose = str(resource.get("status") or ""), read_quantity(resource.get("doseQuantity"))
     is_done = status != "not-done" and resource.get("wasNotGiven") is not True
     time = read_time(resource.get("occurrenceDateTime"), resource.get("date"))
-    words = str(resource.get("occurrenceString") or "")
-    remarks = [f"Time: {words}." if words else "", join_concepts(resource.get("statusReason")), _note_text(resource)]
+    reason = join_concepts(resource.get("statusReason"))
+    remarks = [_series_text(resource), _written_event(resource, "occurrence"), reason, _note_text(resource)]
     fact = ClinicalFact(
         "immunization",
         name,
@@ -302,6 +325,19 @@ def _read_immunization(resource: Resource, source: str, encounter: str) -> list[
     )
     recorded = read_time(resource.get("recorded")) if time else ""
     return [FactEntry(fact, reported_since(time, recorded), dose.written_unit, _join_remarks(remarks))]
+
+
+def _series_text(resource: Resource) -> str:
+    """Return which dose of its series a vaccination is: `Dose 2 of 3.`."""
+    texts: list[str] = []
+    for protocol in list_objects(resource.get("protocolApplied")):
+        number, total = (
+            str(protocol.get(name) or protocol.get(f"{name}PositiveInt") or protocol.get(f"{name}String") or "")
+            for name in ("doseNumber", "seriesDoses")
+        )
+        if number:
+            texts.append(f"Dose {number} of {total}." if total else f"Dose {number}.")
+    return " ".join(texts)
 
 
 def _read_encounter(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
