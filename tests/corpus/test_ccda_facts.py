@@ -362,6 +362,12 @@ def test_coded_stay_has_its_admission_discharge_and_id(tmp_path: Path) -> None:
         assert (item.metadata["admitted"], item.metadata["discharged"]) == ("2015-06-18T09:00", "2015-06-22T10:00")
 
 
+def test_coded_office_visit_with_an_end_admits_nobody(tmp_path: Path) -> None:
+    times = '><low value="201506180900-0500"/><high value="201506180930-0500"/>'
+    (item,) = fact_documents(read(tmp_path, document([coded_encounter(times, OFFICE)])))
+    assert (item.text, fact(item).event) == ("09:00 Visit: Office visit Until 09:30.", "state")
+
+
 def test_coded_office_visit_is_no_stay(tmp_path: Path) -> None:
     (item,) = fact_documents(read(tmp_path, document([coded_encounter('value="201506180900-0500">', OFFICE)])))
     assert item.text == "09:00 Visit: Office visit"

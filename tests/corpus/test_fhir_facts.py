@@ -330,6 +330,26 @@ def test_diagnosis_without_date_is_of_the_end_of_its_encounter(tmp_path: Path) -
     assert documents[1].metadata["discharged"] == "2150-03-09"
 
 
+def test_visit_and_cancelled_stay_admit_nobody(tmp_path: Path) -> None:
+    """Questions about stays must not count them. Servers send every visit with its begin and end."""
+    code = "http://terminology.hl7.org/CodeSystem/v3-ActCode"
+    visit = {"resourceType": "Encounter", "id": "e1", "status": "finished", "subject": SUBJECT,
+             "class": {"system": code, "code": "AMB"}, "type": [{"text": "Office Visit"}],
+             "reason": [{"value": [{"concept": {"text": "cough"}}]}],
+             "period": {"start": "2150-03-01T10:00:00Z", "end": "2150-03-01T10:30:00Z"}}  # fmt: skip
+    stay = {**visit, "class": {"system": code, "code": "IMP"}, "type": [{"text": "Inpatient"}], "reason": []}
+    later = {"start": "2150-04-01", "end": "2150-04-05"}
+    resources = [visit, {**stay, "id": "e2", "status": "cancelled", "period": later}]
+    resources.append({**stay, "id": "e3", "status": "planned", "period": later})
+    documents = read_documents(tmp_path, *resources)
+    assert [(document.date, document.text) for document in documents] == [
+        ("2150-03-01", "10:00 Visit: Office Visit Reason: cough. Until 10:30."),
+        ("2150-04-01", "Visit: Inpatient (cancelled)"),
+        ("2150-04-01", "Visit: Inpatient (planned)"),
+    ]
+    assert {fact.event for document in documents for fact in facts_of(document)} == {"state"}
+
+
 def test_allergy_states_reactions(tmp_path: Path) -> None:
     allergy = {
         "resourceType": "AllergyIntolerance",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.ccda.values import (
     ENCOUNTER_CLASSES,
+    VISIT_CLASSES,
     Narrative,
     read_attribute,
     read_concept,
@@ -28,7 +29,7 @@ from epicrisis.corpus.ccda.values import (
     read_value,
 )
 from epicrisis.corpus.facts.documents import FactEntry
-from epicrisis.corpus.facts.times import reported_since, split_offset
+from epicrisis.corpus.facts.times import describe_end, reported_since, split_offset
 from epicrisis.corpus.hl7.values import format_identifier, iso_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
@@ -381,18 +382,24 @@ def _read_encounter(statement: _Element, context: _Context) -> list[FactEntry]:
     if not name and not start:
         return []
     is_open = read_attribute(statement.find("statusCode"), "code") == "active"
+    category = next(filter(None, classes), "")
+    is_visit = category in VISIT_CLASSES.values() or (not category and bool(end) and end[:10] == start[:10])
     fact = ClinicalFact(
         "encounter",
         name or "encounter",
         0,
         0,
-        event="start" if start and (end or is_open) else "state",
+        event="start" if start and (end or is_open) and not is_visit else "state",
         time=start or end or None,
         codes=codes,
-        category=next(filter(None, classes), ""),
+        category=category,
         encounter=read_encounter_id(statement.find("id")),
     )
-    entries = [FactEntry(fact, remark=_read_comment(statement, context))]
+    comment = _read_comment(statement, context)
+    if is_visit:
+        remark = " ".join(filter(None, (describe_end(start, end), comment)))
+        return [FactEntry(fact, end if start and end[:10] > start[:10] else "", remark=remark)]
+    entries = [FactEntry(fact, remark=comment)]
     if start and end:
         entries.append(FactEntry(replace(fact, event="end", time=end)))
     return entries

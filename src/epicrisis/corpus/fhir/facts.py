@@ -15,7 +15,7 @@ from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord
 from epicrisis.corpus.facts.times import describe_end, reported_since
 from epicrisis.corpus.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
-from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, list_objects
+from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
 from epicrisis.corpus.fhir.values import (
     concept_codes,
     join_concepts,
@@ -345,21 +345,32 @@ def _read_encounter(resource: Resource, source: str, encounter: str) -> list[Fac
     start, end = read_period(resource.get("period") or resource.get("actualPeriod"))
     status = str(resource.get("status") or "")
     detail = resource.get("hospitalization") or resource.get("admission") or {}
-    reasons = [join_concepts(resource.get("reasonCode") or resource.get("reason"))]
-    remark = f"Reason: {reasons[0]}." if reasons[0] else ""
-    is_past = bool(start and end)
+    reasons = join_concepts(resource.get("reasonCode") or resource.get("reason"))
+    # R5 has a list of values within each reason.
+    reasons = reasons or ", ".join(
+        join_concepts(reason.get("value")) for reason in list_objects(resource.get("reason"))
+    )
+    remark = f"Reason: {reasons}." if reasons else ""
+    is_stay = is_hospital_stay(resource)
+    is_past = is_stay and bool(start and end)
+    is_begun = is_past or (is_stay and status in ("in-progress", "onleave"))
     fact = ClinicalFact(
         "encounter",
         name or "encounter",
         0,
         0,
-        event="start" if is_past or status in ("in-progress", "onleave") else "state",
+        event="start" if is_begun else "state",
         time=start or end or None,
         status="" if is_past else _unusual_status(resource),
         category=_class_words(resource),
         encounter=str(resource.get("id") or encounter),
         source=source,
     )
+    if not is_stay:
+        # Nobody is admitted to a visit, nor to a stay that was planned or cancelled, whose end states nothing.
+        end = "" if fact.status else end
+        remark = _join_remarks([remark, describe_end(start, end)])
+        return [FactEntry(fact, end if end[:10] > start[:10] else "", remark=remark)]
     entries = [FactEntry(fact, remark=remark)]
     if is_past:
         place = join_concepts(detail.get("dischargeDisposition"))

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from epicrisis.corpus.fhir.facts import FACT_TYPES
 from epicrisis.corpus.fhir.medications import NamedCodes, describe_medication
 from epicrisis.corpus.fhir.people import format_name
-from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, list_objects
+from epicrisis.corpus.fhir.resources import Resource, as_list, is_hospital_stay, list_objects
 from epicrisis.corpus.reader_base import PatientIdentity
 
 _NoteKey: TypeAlias = tuple[str, str]
@@ -33,10 +33,6 @@ TEXT_KINDS = (
 _PATIENT, _ENCOUNTER, _MEDICATION = "Patient", "Encounter", "Medication"
 _VERSION = "/_history/"
 _SUPERSEDES = ("replaces", "transforms")
-_STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
-_NO_STAY_STATUSES = (*WITHDRAWN, "planned")
-_CLASS_SYSTEMS = ("actcode", "2.16.840.1.113883.5.4")
-"""Endings of the names of the code system of `_STAY_CLASSES`."""
 _SECOND_SERVER = (
     "a {} of a second server, whose ids may equal those of the first; add each server's export to a library of its own"
 )
@@ -149,14 +145,7 @@ def _record_person(patient: str, resource: Resource, references: FhirReferences)
 
 
 def _build_stay(encounter: str, resource: Resource) -> EncounterStay:
-    # A class is one Coding in R4, and CodeableConcepts in R5. A hospital's own codes are ignored.
-    codes = set()
-    for concept in filter(_is_dict, as_list(resource.get("class"))):
-        for coding in filter(_is_dict, as_list(concept.get("coding", concept))):
-            system = str(coding.get("system") or "").lower()
-            if coding.get("code") and (not system or system.endswith(_CLASS_SYSTEMS)):
-                codes.add(str(coding["code"]).upper())
-    if resource.get("status") in _NO_STAY_STATUSES or (codes and codes.isdisjoint(_STAY_CLASSES)):
+    if not is_hospital_stay(resource):
         return EncounterStay(visit=encounter)
     # R5 calls it `actualPeriod`.
     period = resource.get("period") or resource.get("actualPeriod")
