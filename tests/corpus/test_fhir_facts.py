@@ -419,6 +419,48 @@ def test_result_below_limit_has_comparator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "text", "number", "unit"),
+    [
+        ({"valueString": "2.5"}, "2.5", 2.5, ""),
+        ({"valueString": "<0.01"}, "< 0.01", 0.01, ""),
+        ({"valueString": "2.5 to 3"}, "2.5 to 3", None, ""),
+        ({"valueDateTime": "2150"}, "2150", None, ""),
+        ({"valueQuantity": {"value": 7.35, "unit": "1", "system": "http://unitsofmeasure.org", "code": "1"}},
+         "7.35", 7.35, ""),
+        ({"valueQuantity": {"value": 150, "unit": "10*3/ul"}}, "150 10*3/ul", 150, "10*3/uL"),
+        ({"valueQuantity": {"value": 7.2, "unit": "G/L"}}, "7.2 G/L", 7.2, "G/L"),
+    ],
+)  # fmt: skip
+def test_number_is_read_from_strings_and_without_a_unit(
+    tmp_path: Path, value: dict[str, Any], text: str, number: float | None, unit: str
+) -> None:
+    """`G/L` is gram in capitals, or 10*9/L in France, so it stays as written."""
+    result = observation()
+    del result["valueQuantity"]
+    (document,) = read_documents(tmp_path, {**result, **value})
+    (fact,) = facts_of(document)
+    assert (document.text, fact.number, fact.unit) == (f"08:10 Creatinine: {text}", number, unit)
+
+
+def test_result_has_the_time_of_its_event_before_that_of_its_report(tmp_path: Path) -> None:
+    result = observation(effectiveTiming={"event": ["2150-03-04T07:00:00Z"]}, issued="2150-03-04T09:00:00Z")
+    del result["effectiveDateTime"]
+    assert read_lines(tmp_path, result) == [("2150-03-04", "07:00 Creatinine: 1.8 MG/DL")]
+
+
+def test_result_about_another_person_is_left_out_and_named(tmp_path: Path) -> None:
+    """The heart rate of a fetus is in the record of its mother."""
+    fetal = observation(id="o2", focus=[{"reference": "RelatedPerson/fetus", "display": "Fetus"}])
+    device = observation(id="o3", code={"text": "Lactate"}, focus=[{"reference": "Device/d1"}])
+    own = observation(id="o4", code={"text": "Sodium"}, focus=[SUBJECT])
+    items = read_items(tmp_path, fetal, device, own)
+    (document,) = [item for item in items if isinstance(item, Document)]
+    assert document.text == "08:10 Lactate: 1.8 MG/DL\n08:10 Sodium: 1.8 MG/DL"
+    (skip,) = [item for item in items if isinstance(item, Skipped)]
+    assert skip.reason.startswith("is about another person than its patient (focus)")
+
+
+@pytest.mark.parametrize(
     ("issued", "date", "line"),
     [
         ("2150-03-04T09:00:00Z", "2150-03-04", "08:10 Creatinine: 1.8 MG/DL"),

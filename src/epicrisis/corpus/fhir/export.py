@@ -27,6 +27,7 @@ from epicrisis.corpus.fhir.people import PEOPLE_KINDS, record_person
 from epicrisis.corpus.fhir.references import (
     TEXT_KINDS,
     FhirReferences,
+    describes_another_person,
     find_encounter,
     find_medication,
     find_patient,
@@ -351,6 +352,8 @@ def _build_record(resource: Resource, references: FhirReferences, log: RemovalLo
     if references.encounter_patients.get(encounter, patient) != patient:
         encounter = ""
     stay = references.stay(encounter, patient)
+    if describes_another_person(resource, patient, references):
+        raise ValueError("is about another person than its patient (focus); export it with that person as its subject")
     record = read_facts(
         resource, patient, encounter, stay.discharged, lambda reference: find_medication(reference, references)
     )

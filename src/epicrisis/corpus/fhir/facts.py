@@ -85,7 +85,8 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
     kind, category = _observation_kind(resource, codes)
     period = read_period(resource.get("effectivePeriod"))
     issued = read_time(resource.get("issued"))
-    time = read_time(resource.get("effectiveDateTime"), resource.get("effectiveInstant"), period[0]) or issued
+    time = read_time(resource.get("effectiveDateTime"), resource.get("effectiveInstant"), period[0])
+    time = time or _first_event(resource.get("effectiveTiming")) or issued
     status = str(resource.get("status") or "")
     notes = " ".join(str(note["text"]) for note in as_list(resource.get("note")) if note.get("text"))
     site = join_concepts(resource.get("bodySite"))
@@ -124,6 +125,11 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
     if not entries and not resource.get("hasMember"):
         raise ValueError("has no value that can be read")
     return entries
+
+
+def _first_event(timing: Any) -> str:
+    """Return the first time of a Timing, or an empty string."""
+    return read_time(*as_list(timing.get("event"))) if isinstance(timing, dict) else ""
 
 
 def _observation_kind(resource: Resource, codes: Sequence[str]) -> tuple[FactKind, str]:

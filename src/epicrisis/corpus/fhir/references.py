@@ -262,6 +262,22 @@ def find_patient(resource: Resource, references: FhirReferences) -> str:
     raise ValueError("names no patient, and every note needs one; export it with its subject")
 
 
+def describes_another_person(resource: Resource, patient: str, references: FhirReferences) -> bool:
+    """Return whether a fact in the record of this patient is about somebody else, such as a fetus or a donor."""
+    for focus in list_objects(resource.get("focus")):
+        contained = find_contained(resource, str(focus.get("reference") or "")) or {}
+        kind = contained.get("resourceType") or focus.get("type") or _find_type(focus, references)
+        if kind == "RelatedPerson" or (kind == _PATIENT and resolve_reference(focus, references, _PATIENT) != patient):
+            return True
+    return False
+
+
+def _find_type(reference: Resource, references: FhirReferences) -> str:
+    """Return the type of the resource that a reference names, or an empty string."""
+    address = str(reference.get("reference") or "")
+    return (references.addresses.get(address) or split_address(address))[0]
+
+
 def _list_subjects(resource: Resource) -> list[Resource]:
     """Return the references to the resource's subject. That of a contained Patient becomes one by its identifier."""
     subjects: list[Resource] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from epicrisis.clinical_facts import Comparator
 from epicrisis.corpus.facts.times import read_fact_time
-from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue
+from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, parse_value
 from epicrisis.corpus.fhir.resources import as_list, concept_text
 from epicrisis.ucum import to_ucum
 
@@ -68,7 +68,12 @@ def join_concepts(values: Any) -> str:
 def read_interpretation(values: Any) -> str:
     """Return what a source says of a value in words: `high`."""
     words = (read_concept(value)[0] for value in as_list(values))
-    return ", ".join(filter(None, (INTERPRETATIONS.get(word, word[:1].lower() + word[1:]) for word in words)))
+    return ", ".join(filter(None, (INTERPRETATIONS.get(word) or _uncapitalize(word) for word in words)))
+
+
+def _uncapitalize(word: str) -> str:
+    """Return a word with a small first letter; a code such as `ND` as it is."""
+    return word if word.isupper() else word[:1].lower() + word[1:]
 
 
 def read_time(*values: Any) -> str:
@@ -106,6 +111,9 @@ def read_quantity(quantity: Any) -> FactValue:
         unit = str(quantity["code"]).strip()
     else:
         unit = to_ucum(written_unit) or to_ucum(str(quantity.get("code") or "")) or written_unit
+    if written_unit == "1":
+        # What UCUM calls the unit of a number without one would look like a digit.
+        written_unit, unit = "", unit if unit != "1" else ""
     comparator: Comparator = COMPARATORS.get(str(quantity.get("comparator") or ""), "")
     text = " ".join(filter(None, (comparator, str(quantity["value"]))))
     return FactValue(text, read_number(quantity["value"]), comparator, unit, written_unit)
@@ -135,7 +143,13 @@ def read_value(resource: Mapping[str, Any], prefix: str = "value") -> FactValue:
             return FactValue("yes" if value else "no")
         if isinstance(value, int | float):
             return FactValue(str(value), read_number(value))
-        described = _describe_object(value) if isinstance(value, dict) else FactValue(" ".join(str(value).split()))
+        if isinstance(value, dict):
+            described = _describe_object(value)
+        elif key == f"{prefix}String":
+            # Laboratories send `<0.01` and `2.5` as strings, too.
+            described = parse_value(str(value))
+        else:
+            described = FactValue(" ".join(str(value).split()))
         if described.text:
             return described
     absent = concept_text(resource.get("dataAbsentReason"))
