@@ -184,6 +184,50 @@ def test_medication_is_named_by_any_form_of_reference(tmp_path: Path, medication
     assert line[1].startswith("Started lisinopril 10 MG Oral Tablet")
 
 
+def test_file_of_each_patient_has_its_own_medications_and_stays(tmp_path: Path) -> None:
+    """Exports of one patient each use an id such as `Medication/1` for different things."""
+    paths = []
+    for patient, drug, month in (("p1", "warfarin", "2150-01"), ("p2", "insulin", "2150-02")):
+        subject = {"reference": f"Patient/{patient}"}
+        order = request(subject=subject, medicationReference={"reference": "Medication/1"})
+        del order["medicationCodeableConcept"]
+        stay = {"resourceType": "Encounter", "id": "1", "status": "finished", "class": {"code": "IMP"},
+                "subject": subject, "period": {"start": f"{month}-01", "end": f"{month}-09"}}  # fmt: skip
+        resources = [{"resourceType": "Medication", "id": "1", "code": {"text": drug}}, order, stay]
+        paths.append(tmp_path / f"{patient}.ndjson")
+        paths[-1].write_text("".join(json.dumps(resource) + "\n" for resource in resources), encoding="utf-8")
+    items = list(export.read_files([(path, path.name) for path in paths], NoteCleaning()))
+    documents = [item for item in items if isinstance(item, Document)]
+    orders = {document.patient: facts_of(document)[0].name for document in documents if "orders" in document.title}
+    assert orders == {"p1": "warfarin", "p2": "insulin"}
+    # The days of a stay with the same id are never those of the other patient.
+    admitted = {(document.patient, document.metadata.get("admitted")) for document in documents}
+    assert admitted <= {("p1", None), ("p2", None), ("p2", "2150-02-01")}
+
+
+@pytest.mark.parametrize(
+    ("updated", "name"), [(("", ""), ""), (("2150-01-01", "2150-02-01"), "new"), (("2150-02-01", "2150-01-01"), "old")]
+)
+def test_medication_of_other_files_is_named_unless_they_contradict(
+    tmp_path: Path, updated: tuple[str, str], name: str
+) -> None:
+    """Of two versions the later one counts."""
+    order = request(medicationReference={"reference": "Medication/1"})
+    del order["medicationCodeableConcept"]
+    resources: dict[str, dict[str, Any]] = {"orders": order}
+    for drug, time in zip(("old", "new"), updated, strict=True):
+        meta = {"lastUpdated": time} if time else {}
+        resources[drug] = {"resourceType": "Medication", "id": "1", "code": {"text": drug}, "meta": meta}
+    paths = [tmp_path / f"{stem}.ndjson" for stem in resources]
+    for path in paths:
+        path.write_text(json.dumps(resources[path.stem]), encoding="utf-8")
+    items = list(export.read_files([(path, path.name) for path in paths], NoteCleaning()))
+    names = [facts_of(item)[0].name for item in items if isinstance(item, Document)]
+    reasons = [item.reason for item in items if isinstance(item, Skipped)]
+    assert names == ([name] if name else [])
+    assert [reason[:20] for reason in reasons] == ([] if name else ["names no medication "])
+
+
 def test_medication_that_no_file_has_is_reported(tmp_path: Path) -> None:
     order = request(medicationReference={"reference": "Medication/gone"})
     del order["medicationCodeableConcept"]

@@ -133,7 +133,7 @@ class _Reader:
 
     def read_admission(self, row: TableRow) -> list[FactEntry]:
         stay = Stay(row.text("admittime"), row.text("dischtime"))
-        self._spool.add_stay(row.id("hadm_id"), stay)
+        self._spool.add_stay(row.id("hadm_id"), stay, row.id("subject_id"))
         source = f"admissions/{row.id('hadm_id')}"
         words = row.text("admission_type").lower()
         entry = self._entry(row, source, "encounter", f"{words} admission".strip(), "admittime")
@@ -274,7 +274,7 @@ class _Reader:
         entry = self._entry(row, source, kind, name or f"{system.upper()} {code}", "chartdate")
         category = "encounter-diagnosis" if kind == "problem" else ""
         # Codes are assigned when the stay is over.
-        stay = self._spool.find_stay(row.id("hadm_id"))
+        stay = self._spool.find_stay(row.id("hadm_id"), row.id("subject_id"))
         discharged = stay.discharged if stay else ""
         fact = replace(
             entry.fact,

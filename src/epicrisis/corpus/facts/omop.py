@@ -149,7 +149,7 @@ class _Reader:
                 yield row
                 continue
             encounter = row.id("visit_occurrence_id")
-            stay = self._spool.find_stay(encounter) or Stay()
+            stay = self._spool.find_stay(encounter, row.id("person_id")) or Stay()
             note_type = self._name(row, "note_class_concept_id") or self._name(row, "note_type_concept_id")
             yield ClinicalNote(
                 where=row.where,
@@ -180,7 +180,7 @@ class _Reader:
         end, _ = row.time("visit_end_datetime", "visit_end_date")
         is_visit = concept in _NOT_STAYS
         stay = Stay(is_visit=True) if is_visit else Stay(start, end)
-        self._spool.add_stay(row.id("visit_occurrence_id"), stay)
+        self._spool.add_stay(row.id("visit_occurrence_id"), stay, row.id("person_id"))
 
     def _name(self, row: TableRow, column: str) -> str:
         return self._vocabulary.find(row.id(column)).name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact
@@ -23,6 +23,20 @@ NamedCodes: TypeAlias = tuple[str, tuple[str, ...]]
 """The words and the codes of a medication."""
 FindMedication: TypeAlias = Callable[[Any], NamedCodes]
 """Returns the medication that a reference names, empty words if no file has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatedMedication:
+    """What a Medication resource says, and when this version of it was written."""
+
+    named: NamedCodes
+    updated: str = ""
+
+
+def choose_stated(first: StatedMedication, second: StatedMedication) -> StatedMedication:
+    """Return the later of two versions of a Medication resource; the second if no time tells them apart."""
+    return first if first.updated > second.updated else second
+
 
 MEDICATION_TYPES = (
     "MedicationRequest",
