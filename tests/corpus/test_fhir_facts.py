@@ -492,6 +492,20 @@ def test_result_has_the_time_of_its_event_before_that_of_its_report(tmp_path: Pa
     assert read_lines(tmp_path, result) == [("2150-03-04", "07:00 Creatinine: 1.8 MG/DL")]
 
 
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ({"text": "Creatinine"}, "Creatinine (Urine)"),
+        ({"text": "Urine creatinine"}, "Urine creatinine"),
+        ({"text": "Creatinine", "coding": [{"system": "http://loinc.org", "code": "2161-8"}]}, "Creatinine"),
+    ],
+)
+def test_result_of_urine_without_loinc_code_says_so(tmp_path: Path, code: dict[str, Any], name: str) -> None:
+    specimen = {"reference": "Specimen/1", "display": "Urine, clean catch"}
+    (document,) = read_documents(tmp_path, observation(code=code, specimen=specimen))
+    assert facts_of(document)[0].name == name
+
+
 def test_result_about_another_person_is_left_out_and_named(tmp_path: Path) -> None:
     """The heart rate of a fetus is in the record of its mother."""
     fetal = observation(id="o2", focus=[{"reference": "RelatedPerson/fetus", "display": "Fetus"}])

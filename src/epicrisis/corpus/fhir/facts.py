@@ -82,6 +82,7 @@ def is_withdrawn(resource: Resource) -> bool:
 
 def _read_observation(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
     name, codes = read_concept(resource.get("code"))
+    name = _name_fluid(name, codes, resource.get("specimen"))
     kind, category = _observation_kind(resource, codes)
     period = read_period(resource.get("effectivePeriod"))
     issued = read_time(resource.get("issued"))
@@ -125,6 +126,13 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
     if not entries and not resource.get("hasMember"):
         raise ValueError("has no value that can be read")
     return entries
+
+
+def _name_fluid(name: str, codes: Sequence[str], specimen: Any) -> str:
+    """Return the name of a result. A name without a LOINC code tells urine, as the same name is a value of blood."""
+    words = str(specimen.get("display") or "").lower() if isinstance(specimen, dict) else ""
+    is_coded = any(code.startswith("loinc:") for code in codes)
+    return f"{name} (Urine)" if "urin" in words and name and not is_coded and "urin" not in name.lower() else name
 
 
 def _first_event(timing: Any) -> str:
