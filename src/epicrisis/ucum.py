@@ -97,6 +97,8 @@ for _code, _names in (
 ):
     _PARTS |= dict.fromkeys(_names.split(), _code)
 _CODES = frozenset((*_SPELLINGS.values(), *_PARTS.values()))
+for _code in _CODES:
+    _SPELLINGS.setdefault(_code.lower(), _code)
 _ANNOTATION = re.compile(r"\{[^{}]*\}")
 _COUNTED = frozenset(("{beats}", "{breaths}", "{cells}", "{count}", "{counts}", "{#}"))
 """Annotations that do not change what is measured."""
@@ -114,6 +116,9 @@ def to_ucum(text: str) -> str:
     spelling = "".join(text.split())
     if spelling in _CODES:
         return spelling
+    if spelling == "G/L":
+        # Gram in capitals, or a thousand million cells, as in France.
+        return ""
     spelling = spelling.lower()
     if spelling in _SPELLINGS:
         return _SPELLINGS[spelling]

@@ -362,6 +362,12 @@ def test_coded_stay_has_its_admission_discharge_and_id(tmp_path: Path) -> None:
         assert (item.metadata["admitted"], item.metadata["discharged"]) == ("2015-06-18T09:00", "2015-06-22T10:00")
 
 
+def test_coded_office_visit_with_an_end_admits_nobody(tmp_path: Path) -> None:
+    times = '><low value="201506180900-0500"/><high value="201506180930-0500"/>'
+    (item,) = fact_documents(read(tmp_path, document([coded_encounter(times, OFFICE)])))
+    assert (item.text, fact(item).event) == ("09:00 Visit: Office visit Until 09:30.", "state")
+
+
 def test_coded_office_visit_is_no_stay(tmp_path: Path) -> None:
     (item,) = fact_documents(read(tmp_path, document([coded_encounter('value="201506180900-0500">', OFFICE)])))
     assert item.text == "09:00 Visit: Office visit"
@@ -400,6 +406,85 @@ def test_directions_as_free_text_are_the_dose_of_a_medication(tmp_path: Path) ->
     assert lines(tmp_path, document([text])) == [
         ("2015-06-01", "Started lisinopril 10 MG Oral Tablet, Take one tablet every morning (statement; active)")
     ]
+
+
+PERIOD = (
+    '<effectiveTime xsi:type="IVL_TS"><low value="20150601"/></effectiveTime><effectiveTime xsi:type="PIVL_TS">'
+    '<period xsi:type="IVL_PQ"><low value="4" unit="h"/><high value="6" unit="h"/></period></effectiveTime>'
+)
+PAIN = '<precondition><criterion><value xsi:type="CD" code="22253000" displayName="Pain"/></criterion></precondition>'
+
+
+@pytest.mark.parametrize(
+    ("dose", "more", "words"),
+    [
+        ('<doseQuantity><low value="1"/><high value="2"/></doseQuantity>', PAIN,
+         "1 to 2 Oral every 4 to 6 h as needed for Pain"),
+        ('<doseQuantity value="1"/><maxDoseQuantity><numerator value="8"/><denominator value="1" unit="d"/>'
+         "</maxDoseQuantity>", "", "1 Oral every 4 to 6 h (at most 8 per d)"),
+        ('<rateQuantity value="100" unit="mL/h"/>', "", "100 mL/h Oral every 4 to 6 h"),
+    ],
+)  # fmt: skip
+def test_ranges_limits_and_needs_are_part_of_the_directions(tmp_path: Path, dose: str, more: str, words: str) -> None:
+    """A drug for pain every 4 to 6 hours is no drug every 4 hours."""
+    text = drug(PERIOD).replace('<doseQuantity value="10" unit="mg"/>', dose)
+    text = text.replace("</consumable>", f"</consumable>{more}")
+    assert lines(tmp_path, document([text])) == [
+        ("2015-06-01", f"Started lisinopril 10 MG Oral Tablet, {words} (statement; active)")
+    ]
+
+
+def test_directions_in_the_narrative_are_read_if_no_dose_is_coded(tmp_path: Path) -> None:
+    text = drug('<effectiveTime xsi:type="IVL_TS"><low value="20150601"/></effectiveTime>')
+    text = text.replace('<doseQuantity value="10" unit="mg"/>', "").replace(
+        "See list", '<content ID="s1">1 daily</content>'
+    )
+    text = text.replace("<statusCode", '<text><reference value="#s1"/></text><statusCode')
+    ((_, line),) = lines(tmp_path, document([text]))
+    assert line == "Started lisinopril 10 MG Oral Tablet, 1 daily (statement; active)"
+
+
+def test_ratio_and_unit_in_words_are_read(tmp_path: Path) -> None:
+    titer = '<value xsi:type="RTO_PQ_PQ"><numerator value="1"/><denominator value="160"/></value>'
+    other = (
+        '<value xsi:type="PQ" nullFlavor="OTH"><translation value="110"><originalText>mg%</originalText>'
+        "</translation></value>"
+    )
+    entries = organizer(observation("R1", "2160-0", titer), observation("R2", "2345-7", other))
+    documents = fact_documents(read(tmp_path, document([entries])))
+    values = [(fact(item).value, fact(item).number, fact(item).unit) for item in documents]
+    assert sorted(values) == [("110", 110, "mg%"), ("1:160", None, "")]
+
+
+def test_diagnosis_of_an_encounter_is_a_fact_of_it(tmp_path: Path) -> None:
+    """Vendors list the diagnoses of a visit there, and nowhere else."""
+    diagnosis = problem("", '<value xsi:type="CD" code="36971009" displayName="Sinusitis"/>')
+    reason = '<observation><value xsi:type="CD" code="25064002" displayName="Headache"/></observation>'
+    more = (
+        f'<entryRelationship><act><code code="29308-4"/><entryRelationship typeCode="SUBJ">{diagnosis}'
+        f'</entryRelationship></act></entryRelationship><entryRelationship typeCode="RSON">{reason}</entryRelationship>'
+    )
+    times = '><low value="201506180900"/><high value="201506180930"/>'
+    items = fact_documents(read(tmp_path, document([coded_encounter(times, OFFICE, more=more)])))
+    assert [(item.date, item.text, fact(item).encounter) for item in items] == [
+        ("2015-06-18", "Problem: Sinusitis (encounter diagnosis)", "E7"),
+        ("2015-06-18", "09:00 Visit: Office visit Until 09:30. Reason: Headache.", "E7"),
+    ]
+
+
+def test_refused_vaccination_has_its_reason(tmp_path: Path) -> None:
+    reason = (
+        '<entryRelationship typeCode="RSON"><observation><code code="PATOBJ" displayName="Patient objection"/>'
+        "</observation></entryRelationship>"
+    )
+    text = drug(
+        '<effectiveTime value="20150601"/>',
+        'negationInd="true"',
+        code="11369-6",
+        vaccine='code="141" displayName="Flu"',
+    )
+    ((_, line),) = lines(tmp_path, document([text.replace("</consumable>", f"</consumable>{reason}")]))
+    assert line == "Not given: Flu, 10 mg (not-done) Reason: Patient objection."
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,37 @@ def test_mimic_iii_tables_with_capital_headers_are_read(tmp_path: Path) -> None:
     }
 
 
+def test_mimic_code_of_two_versions_has_the_title_of_its_own(tmp_path: Path) -> None:
+    titles = [
+        {"icd_code": "E8581", "icd_version": 9, "long_title": "Accidental poisoning by hormones"},
+        {"icd_code": "E8581", "icd_version": 10, "long_title": "Light chain (AL) amyloidosis"},
+    ]
+    rows = [{**MIMIC["diagnoses_icd"][0], "icd_code": "E8581", "icd_version": version} for version in (9, 10)]
+    rows[1]["seq_num"] = 2
+    items = read_folder(write_tables(tmp_path / "mimic", {"diagnoses_icd": rows, "d_icd_diagnoses": titles}))
+    assert [fact.codes for fact in facts_of(items, "Accidental poisoning by hormones")] == [("icd9cm:E8581",)]
+    assert [fact.codes for fact in facts_of(items, "Light chain (AL) amyloidosis")] == [("icd10cm:E8581",)]
+
+
+def test_mimic_bound_in_words_and_range_of_one_bound_are_read(tmp_path: Path) -> None:
+    row = {**MIMIC["labevents"][0], "value": "LESS THAN 0.1", "valuenum": "0.1", "ref_range_lower": ""}
+    tables = {"labevents": [row], "d_labitems": MIMIC["d_labitems"]}
+    (fact,) = facts_of(read_folder(write_tables(tmp_path / "mimic", tables)), "Creatinine")
+    assert (fact.comparator, fact.number, fact.reference_range) == ("<", 0.1, "at most 1.1")
+
+
+def test_omop_unit_without_a_name_is_counted_and_dose_unit_without_a_dose_is_none(tmp_path: Path) -> None:
+    log = RemovalLog()
+    measurement = {**OMOP["measurement"][0], "unit_source_value": ""}
+    drug = {**OMOP["drug_exposure"][0], "dose_unit_source_value": "mg", "sig": ""}
+    tables = {"measurement": [measurement], "drug_exposure": [drug]}
+    items = read_folder(write_tables(tmp_path / "omop", tables), log)
+    (creatinine,) = facts_of(items, "CREA")
+    assert (creatinine.number, creatinine.unit) == (1.8, "")
+    assert log.summary().fact_problems == {"with a unit that only its concept names (add the table concept)": 1}
+    assert facts_of(items, "LISINOPRIL 10MG")[0].value == "oral, quantity 30, for 30 days"
+
+
 def test_repeated_row_gives_one_fact_and_rows_of_several_files_one_day(tmp_path: Path) -> None:
     folder = write_tables(tmp_path / "mimic", {"labevents": MIMIC["labevents"][:1]})
     write_table(

@@ -250,3 +250,19 @@ def test_given_name_as_text_is_one_name(tmp_path: Path) -> None:
     ada = {**PATIENT, "name": [{"given": "Ada", "family": "Byron"}]}
     (note,) = given_by(put(tmp_path, document(packed("Good.")), ada))
     assert note.metadata["patient_name"] == "Ada Byron"
+
+
+def test_comment_of_a_report_and_time_of_an_attachment_are_read(tmp_path: Path) -> None:
+    report = {"resourceType": "DiagnosticReport", "id": "r1", "status": "final", "code": {"text": "Blood gas"},
+              "subject": {"reference": "Patient/p1"}, "issued": "2150-03-09", "conclusion": "Mild hypoxemia",
+              "note": [{"text": "Drawn on room air"}]}  # fmt: skip
+    note = document(base64.b64encode(b"Text of the note").decode())
+    del note["date"]
+    note["content"][0]["attachment"]["creation"] = "2150-03-08T10:00:00+01:00"
+    path = tmp_path / "export.ndjson"
+    path.write_text("".join(json.dumps(item) + "\n" for item in (report, note)), encoding="utf-8")
+    items = [item for item in read_file(path, path.name) if isinstance(item, Document)]
+    assert [(item.date, item.text) for item in items] == [
+        ("2150-03-09", "Conclusion: Mild hypoxemia\n\nComment: Drawn on room air"),
+        ("2150-03-08T10:00", "Text of the note"),
+    ]

@@ -107,6 +107,64 @@ def test_planned_end_of_dosage_is_end_marked_as_planned(tmp_path: Path) -> None:
     assert end == ("2150-03-11", "End of lisinopril 10 MG Oral Tablet (request; planned)")
 
 
+MILLIGRAMS, TABLETS = {"value": 650, "unit": "mg"}, {"value": 2, "unit": "tablet"}
+EVERY_DAY = {"frequency": 1, "period": 1, "periodUnit": "d"}
+
+
+@pytest.mark.parametrize(
+    ("dosage", "words"),
+    [
+        ({"timing": {"repeat": {"frequency": 1, "period": 4, "periodMax": 6, "periodUnit": "h"}}},
+         "every 4 to 6 hours"),
+        ({"timing": {"repeat": {**EVERY_DAY, "frequencyMax": 3, "when": ["AC"]}}}, "1 to 3 times daily before meals"),
+        ({"timing": {"repeat": {"frequency": 1, "period": 1, "periodUnit": "wk", "dayOfWeek": ["mon"]}}},
+         "every week on Monday"),
+        ({"timing": {"repeat": {"timeOfDay": ["08:00:00", "20:30:00"], "count": 4}}},
+         "at 08:00, 20:30 4 doses in all"),
+        ({"timing": {"repeat": {**EVERY_DAY, "boundsDuration": {"value": 5, "unit": "days"}}}},
+         "once daily for 5 days"),
+        ({"doseAndRate": [{"rateRatio": {"numerator": {"value": 8, "unit": "ug"},
+                                         "denominator": {"value": 1, "unit": "min"}}}]}, "8 ug/min"),
+        ({"doseAndRate": [{"type": {"text": "calculated"}, "doseQuantity": MILLIGRAMS},
+                          {"type": {"text": "admin-amount"}, "doseQuantity": TABLETS},
+                          {"type": {"text": "ordered"}, "doseQuantity": MILLIGRAMS}]}, "650 mg (2 tablet)"),
+        ({"doseAndRate": [{"doseQuantity": MILLIGRAMS}], "patientInstruction": "Take with food"},
+         "650 mg, Take with food"),
+        ({"doseAndRate": [{"doseQuantity": MILLIGRAMS}], "asNeededCodeableConcept": {"text": "pain"},
+          "maxDosePerPeriod": {"numerator": {"value": 4, "unit": "g"}, "denominator": {"value": 1, "unit": "d"}}},
+         "650 mg as needed for pain (at most 4 g per day)"),
+    ],
+)  # fmt: skip
+def test_dosage_without_text_states_all_of_its_elements(tmp_path: Path, dosage: dict[str, Any], words: str) -> None:
+    """A range of intervals, a limit and a rate are part of the dose. Epic repeats the dose in other forms."""
+    (document,) = read_documents(tmp_path, request(dosageInstruction=[dosage]))
+    assert facts_of(document)[0].value == words
+
+
+def test_dosage_of_r5_in_words_with_its_period_is_read(tmp_path: Path) -> None:
+    order = request(status="ended", renderedDosageInstruction="5 mg daily", effectiveDosePeriod={"end": "2150-06-01"})
+    del order["dosageInstruction"]
+    assert read_lines(tmp_path, order) == [
+        ("2150-03-04", "Started lisinopril 10 MG Oral Tablet, 5 mg daily (request)"),
+        ("2150-06-01", "End of lisinopril 10 MG Oral Tablet (request; ended)"),
+    ]
+
+
+def test_infusion_states_rate_and_end(tmp_path: Path) -> None:
+    ratio = {"numerator": {"value": 1200, "unit": "U"}, "denominator": {"value": 1, "unit": "h"}}
+    given = {
+        "resourceType": "MedicationAdministration",
+        "id": "a1",
+        "status": "completed",
+        "subject": SUBJECT,
+        "medicationCodeableConcept": {"text": "heparin"},
+        "effectivePeriod": {"start": "2150-03-04T23:30:00-05:00", "end": "2150-03-05T03:30:00-05:00"},
+        "dosage": {"text": "heparin drip", "rateRatio": ratio, "dose": {"value": 5000, "unit": "U"}},
+    }
+    text = "2150-03-04 23:30 Given: heparin, 5000 U at 1200 U/h (administration) Until 2150-03-05 03:30. heparin drip"
+    assert read_lines(tmp_path, given) == [("2150-03-05", text)]
+
+
 @pytest.mark.parametrize(
     "medication",
     [
@@ -124,6 +182,50 @@ def test_medication_is_named_by_any_form_of_reference(tmp_path: Path, medication
         del order["medicationCodeableConcept"]
     (line,) = read_lines(tmp_path, order, other)
     assert line[1].startswith("Started lisinopril 10 MG Oral Tablet")
+
+
+def test_file_of_each_patient_has_its_own_medications_and_stays(tmp_path: Path) -> None:
+    """Exports of one patient each use an id such as `Medication/1` for different things."""
+    paths = []
+    for patient, drug, month in (("p1", "warfarin", "2150-01"), ("p2", "insulin", "2150-02")):
+        subject = {"reference": f"Patient/{patient}"}
+        order = request(subject=subject, medicationReference={"reference": "Medication/1"})
+        del order["medicationCodeableConcept"]
+        stay = {"resourceType": "Encounter", "id": "1", "status": "finished", "class": {"code": "IMP"},
+                "subject": subject, "period": {"start": f"{month}-01", "end": f"{month}-09"}}  # fmt: skip
+        resources = [{"resourceType": "Medication", "id": "1", "code": {"text": drug}}, order, stay]
+        paths.append(tmp_path / f"{patient}.ndjson")
+        paths[-1].write_text("".join(json.dumps(resource) + "\n" for resource in resources), encoding="utf-8")
+    items = list(export.read_files([(path, path.name) for path in paths], NoteCleaning()))
+    documents = [item for item in items if isinstance(item, Document)]
+    orders = {document.patient: facts_of(document)[0].name for document in documents if "orders" in document.title}
+    assert orders == {"p1": "warfarin", "p2": "insulin"}
+    # The days of a stay with the same id are never those of the other patient.
+    admitted = {(document.patient, document.metadata.get("admitted")) for document in documents}
+    assert admitted <= {("p1", None), ("p2", None), ("p2", "2150-02-01")}
+
+
+@pytest.mark.parametrize(
+    ("updated", "name"), [(("", ""), ""), (("2150-01-01", "2150-02-01"), "new"), (("2150-02-01", "2150-01-01"), "old")]
+)
+def test_medication_of_other_files_is_named_unless_they_contradict(
+    tmp_path: Path, updated: tuple[str, str], name: str
+) -> None:
+    """Of two versions the later one counts."""
+    order = request(medicationReference={"reference": "Medication/1"})
+    del order["medicationCodeableConcept"]
+    resources: dict[str, dict[str, Any]] = {"orders": order}
+    for drug, time in zip(("old", "new"), updated, strict=True):
+        meta = {"lastUpdated": time} if time else {}
+        resources[drug] = {"resourceType": "Medication", "id": "1", "code": {"text": drug}, "meta": meta}
+    paths = [tmp_path / f"{stem}.ndjson" for stem in resources]
+    for path in paths:
+        path.write_text(json.dumps(resources[path.stem]), encoding="utf-8")
+    items = list(export.read_files([(path, path.name) for path in paths], NoteCleaning()))
+    names = [facts_of(item)[0].name for item in items if isinstance(item, Document)]
+    reasons = [item.reason for item in items if isinstance(item, Skipped)]
+    assert names == ([name] if name else [])
+    assert [reason[:20] for reason in reasons] == ([] if name else ["names no medication "])
 
 
 def test_medication_that_no_file_has_is_reported(tmp_path: Path) -> None:
@@ -206,6 +308,55 @@ def test_refuted_condition_says_so(tmp_path: Path) -> None:
     assert read_lines(tmp_path, refuted)[0][1] == "Problem: Hypertension (active, refuted)"
 
 
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"coding": [{"system": "http://snomed.info/sct", "code": "413322009"}, {"code": "resolved"}]},
+        {"text": "Resolved"},
+    ],
+)
+def test_status_beside_another_code_or_in_words_is_read(tmp_path: Path, status: dict[str, Any]) -> None:
+    """A problem that is over must not look active, nor have a code for a status."""
+    verification = {"coding": [{"system": "http://snomed.info/sct", "code": "410605003"}, {"code": "confirmed"}]}
+    past = condition(clinicalStatus=status, verificationStatus=verification, onsetDateTime="2150-03-04")
+    allergy = {"resourceType": "AllergyIntolerance", "id": "al1", "patient": SUBJECT, "code": {"text": "Latex"},
+               "clinicalStatus": status, "recordedDate": "2150-03-04"}  # fmt: skip
+    assert read_lines(tmp_path, past, allergy) == [
+        (None, "End of allergy: Latex (resolved)"),
+        (None, "End of Hypertension (resolved)"),
+        ("2150-03-04", "Allergy: Latex"),
+        ("2150-03-04", "Onset of Hypertension"),
+    ]
+
+
+def test_end_of_condition_is_never_active(tmp_path: Path) -> None:
+    lines = read_lines(tmp_path, condition(recordedDate="2150-03-04", abatementAge={"value": 12, "unit": "years"}))
+    assert lines[0] == (None, "End of Hypertension (resolved) Abatement: at the age of 12 years.")
+
+
+def test_age_stage_series_and_end_are_stated(tmp_path: Path) -> None:
+    procedure = {"resourceType": "Procedure", "id": "p1", "status": "completed", "subject": SUBJECT,
+                 "code": {"text": "CABG"}}  # fmt: skip
+    period = {"start": "2150-03-04T08:00:00Z", "end": "2150-03-04T12:30:00Z"}
+    resources = [
+        condition(recordedDate="2150-03-04", stage=[{"summary": {"text": "Stage II"}}]),
+        {"resourceType": "AllergyIntolerance", "id": "al1", "patient": SUBJECT, "code": {"text": "Latex"},
+         "recordedDate": "2150-03-04", "onsetString": "in childhood"},
+        {"resourceType": "Immunization", "id": "i1", "status": "completed", "patient": SUBJECT,
+         "vaccineCode": {"text": "measles"}, "occurrenceDateTime": "2150-03-04",
+         "protocolApplied": [{"doseNumberPositiveInt": 2, "seriesDosesPositiveInt": 3}]},
+        {**procedure, "performedPeriod": period},
+        {**procedure, "id": "p2", "occurrenceAge": {"value": 12, "unit": "years"}},
+    ]  # fmt: skip
+    assert {line for _, line in read_lines(tmp_path, *resources)} == {
+        "Problem: Hypertension (active) Stage: Stage II.",
+        "Allergy: Latex Onset: in childhood.",
+        "Immunization: measles Dose 2 of 3.",
+        "08:00 Procedure: CABG Until 12:30.",
+        "Procedure: CABG Time: at the age of 12 years.",
+    }
+
+
 def test_diagnosis_without_date_is_of_the_end_of_its_encounter(tmp_path: Path) -> None:
     stay = {"resourceType": "Encounter", "id": "e1", "status": "finished", "subject": SUBJECT,
             "class": {"code": "IMP", "display": "inpatient encounter"},
@@ -221,6 +372,26 @@ def test_diagnosis_without_date_is_of_the_end_of_its_encounter(tmp_path: Path) -
     ]
     assert documents[1].metadata["encounter"] == "e1"
     assert documents[1].metadata["discharged"] == "2150-03-09"
+
+
+def test_visit_and_cancelled_stay_admit_nobody(tmp_path: Path) -> None:
+    """Questions about stays must not count them. Servers send every visit with its begin and end."""
+    code = "http://terminology.hl7.org/CodeSystem/v3-ActCode"
+    visit = {"resourceType": "Encounter", "id": "e1", "status": "finished", "subject": SUBJECT,
+             "class": {"system": code, "code": "AMB"}, "type": [{"text": "Office Visit"}],
+             "reason": [{"value": [{"concept": {"text": "cough"}}]}],
+             "period": {"start": "2150-03-01T10:00:00Z", "end": "2150-03-01T10:30:00Z"}}  # fmt: skip
+    stay = {**visit, "class": {"system": code, "code": "IMP"}, "type": [{"text": "Inpatient"}], "reason": []}
+    later = {"start": "2150-04-01", "end": "2150-04-05"}
+    resources = [visit, {**stay, "id": "e2", "status": "cancelled", "period": later}]
+    resources.append({**stay, "id": "e3", "status": "planned", "period": later})
+    documents = read_documents(tmp_path, *resources)
+    assert [(document.date, document.text) for document in documents] == [
+        ("2150-03-01", "10:00 Visit: Office Visit Reason: cough. Until 10:30."),
+        ("2150-04-01", "Visit: Inpatient (cancelled)"),
+        ("2150-04-01", "Visit: Inpatient (planned)"),
+    ]
+    assert {fact.event for document in documents for fact in facts_of(document)} == {"state"}
 
 
 def test_allergy_states_reactions(tmp_path: Path) -> None:
@@ -289,6 +460,62 @@ def test_result_below_limit_has_comparator(tmp_path: Path) -> None:
     )
     (fact,) = facts_of(document)
     assert (fact.comparator, fact.number, document.text) == ("<", 0.01, "08:10 Creatinine: < 0.01 ng/mL")
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "number", "unit"),
+    [
+        ({"valueString": "2.5"}, "2.5", 2.5, ""),
+        ({"valueString": "<0.01"}, "< 0.01", 0.01, ""),
+        ({"valueString": "2.5 to 3"}, "2.5 to 3", None, ""),
+        ({"valueDateTime": "2150"}, "2150", None, ""),
+        ({"valueQuantity": {"value": 7.35, "unit": "1", "system": "http://unitsofmeasure.org", "code": "1"}},
+         "7.35", 7.35, ""),
+        ({"valueQuantity": {"value": 150, "unit": "10*3/ul"}}, "150 10*3/ul", 150, "10*3/uL"),
+        ({"valueQuantity": {"value": 7.2, "unit": "G/L"}}, "7.2 G/L", 7.2, "G/L"),
+    ],
+)  # fmt: skip
+def test_number_is_read_from_strings_and_without_a_unit(
+    tmp_path: Path, value: dict[str, Any], text: str, number: float | None, unit: str
+) -> None:
+    """`G/L` is gram in capitals, or 10*9/L in France, so it stays as written."""
+    result = observation()
+    del result["valueQuantity"]
+    (document,) = read_documents(tmp_path, {**result, **value})
+    (fact,) = facts_of(document)
+    assert (document.text, fact.number, fact.unit) == (f"08:10 Creatinine: {text}", number, unit)
+
+
+def test_result_has_the_time_of_its_event_before_that_of_its_report(tmp_path: Path) -> None:
+    result = observation(effectiveTiming={"event": ["2150-03-04T07:00:00Z"]}, issued="2150-03-04T09:00:00Z")
+    del result["effectiveDateTime"]
+    assert read_lines(tmp_path, result) == [("2150-03-04", "07:00 Creatinine: 1.8 MG/DL")]
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ({"text": "Creatinine"}, "Creatinine (Urine)"),
+        ({"text": "Urine creatinine"}, "Urine creatinine"),
+        ({"text": "Creatinine", "coding": [{"system": "http://loinc.org", "code": "2161-8"}]}, "Creatinine"),
+    ],
+)
+def test_result_of_urine_without_loinc_code_says_so(tmp_path: Path, code: dict[str, Any], name: str) -> None:
+    specimen = {"reference": "Specimen/1", "display": "Urine, clean catch"}
+    (document,) = read_documents(tmp_path, observation(code=code, specimen=specimen))
+    assert facts_of(document)[0].name == name
+
+
+def test_result_about_another_person_is_left_out_and_named(tmp_path: Path) -> None:
+    """The heart rate of a fetus is in the record of its mother."""
+    fetal = observation(id="o2", focus=[{"reference": "RelatedPerson/fetus", "display": "Fetus"}])
+    device = observation(id="o3", code={"text": "Lactate"}, focus=[{"reference": "Device/d1"}])
+    own = observation(id="o4", code={"text": "Sodium"}, focus=[SUBJECT])
+    items = read_items(tmp_path, fetal, device, own)
+    (document,) = [item for item in items if isinstance(item, Document)]
+    assert document.text == "08:10 Lactate: 1.8 MG/DL\n08:10 Sodium: 1.8 MG/DL"
+    (skip,) = [item for item in items if isinstance(item, Skipped)]
+    assert skip.reason.startswith("is about another person than its patient (focus)")
 
 
 @pytest.mark.parametrize(

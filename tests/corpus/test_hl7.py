@@ -96,6 +96,61 @@ def test_results_are_facts_with_unit_range_flag_and_comment(tmp_path: Path) -> N
     assert (identity.names, identity.born) == (("Ada Byron",), "1950-12-31")
 
 
+def test_file_among_numbers_is_a_report_and_no_value(tmp_path: Path) -> None:
+    """Laboratories send their report as a PDF behind its values."""
+    data = base64.b64encode(placed_pdf([[(72, 700, "Smear: schistocytes seen")]])).decode()
+    file = result("ED", "PDF^Report^L", f"LAB^Application^PDF^Base64^{data}")
+    named = result("RP", "IMG^Image^L", "https://example.org/1^^^IM")
+    text = message("ORU^R01", pid(), visit(), order("F1", "CBC^Blood count"), CREATININE, file, named)
+    items = read(tmp_path, text)
+    values = [note for note in notes(items) if FACTS in note.metadata]
+    reports = [note for note in notes(items) if FACTS not in note.metadata]
+    assert [fact(note).name for note in values] == ["Creatinine"]
+    assert [(note.id, note.title, note.text) for note in reports] == [
+        ("note:GENHOSP:F1:CBC", "Blood count, 2015-03-04", "Report\nSmear: schistocytes seen")
+    ]
+    assert [item.text for item in items if isinstance(item, FileRemark)] == [
+        "of HL7 messages: a result that is only named (RP), and nothing is fetched"
+    ]
+
+
+def test_strings_with_units_beside_a_comment_are_facts(tmp_path: Path) -> None:
+    """A urinalysis of strings keeps its units, ranges and flags."""
+    protein = result("ST", "2888-6^Protein^LN", "30", "mg/dL", "0-10", "H")
+    comment = result("FT", "COM^Comment^L", r"Culture pending\.br\See below")
+    items = read(tmp_path, message("ORU^R01", pid(), order("F2", "UA^Urinalysis"), protein, comment))
+    assert [note.text for note in notes(items)] == [
+        "09:30 Protein: 30 mg/dL (high; reference 0-10) Order: Urinalysis.",
+        "09:30 Comment (Urine): Culture pending See below Order: Urinalysis.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("segment", "value", "number", "unit"),
+    [
+        (result("NM", "6690-2^WBC^LN", "12.3", "10^3/uL"), "12.3 10^3/uL", 12.3, "10*3/uL"),
+        (result("NM", "6690-2^WBC^LN", "12.3", r"x10\S\9/L"), "12.3 x10^9/L", 12.3, "10*9/L"),
+        (result("NM", "6690-2^WBC^LN", "12.3", "g/dL^gram per deciliter^UCUM"), "12.3 g/dL", 12.3, "g/dL"),
+        (result("TM", "6690-2^WBC^LN", "0930"), "09:30", None, ""),
+        (result("TS", "6690-2^WBC^LN", "20150304103000-0500"), "2015-03-04 10:30-05:00", None, ""),
+        (result("DT", "6690-2^WBC^LN", "20150304"), "2015-03-04", None, ""),
+    ],
+)
+def test_units_and_times_are_read_as_senders_write_them(
+    tmp_path: Path, segment: str, value: str, number: float | None, unit: str
+) -> None:
+    """A unit with the sign that separates components is no unit `10`, and a time of day is no number."""
+    (note,) = notes(read(tmp_path, message("ORU^R01", pid(), order("F1", "CBC^Blood count"), segment)))
+    assert note.text == f"09:30 WBC: {value} Order: Blood count."
+    assert (fact(note).number, fact(note).unit) == (number, unit)
+
+
+def test_lines_of_rich_text_are_one_file(tmp_path: Path) -> None:
+    lines = [r"{\E\rtf1\E\ansi First", r"\E\par Second line.}"]
+    (note,) = notes(read(tmp_path, document("RICH", lines)))
+    assert note.text.split("\n") == ["First", "Second line."]
+
+
 def test_corrected_result_replaces_the_earlier_one_on_its_day(tmp_path: Path) -> None:
     """Also in the other order of files, and without a repetition of the visit."""
     first = message("ORU^R01", pid(), visit(), order("F1", "BMP^Basic panel"), CREATININE)

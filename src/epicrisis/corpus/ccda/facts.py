@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
+from epicrisis.corpus.ccda.directions import read_directions
 from epicrisis.corpus.ccda.values import (
     ENCOUNTER_CLASSES,
+    VISIT_CLASSES,
     Narrative,
     read_attribute,
     read_concept,
@@ -28,7 +30,7 @@ from epicrisis.corpus.ccda.values import (
     read_value,
 )
 from epicrisis.corpus.facts.documents import FactEntry
-from epicrisis.corpus.facts.times import reported_since, split_offset
+from epicrisis.corpus.facts.times import describe_end, reported_since, split_offset
 from epicrisis.corpus.hl7.values import format_identifier, iso_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
@@ -50,8 +52,6 @@ _ALLERGY_CATEGORIES = {
     "426232007": "environment, allergy",
 }
 """What an allergy is against, as FHIR names it, by the SNOMED code of its value."""
-_DIRECTIONS_CODE = "76662-6"
-"""The code of a medication's directions as free text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +103,25 @@ def read_entries(root: _Element) -> CodedFacts:
             if code not in _SECTIONS:
                 problems["C-CDA entry of another section"] += 1
                 continue
-            kind, tags, read_section = _SECTIONS[code]
-            context = _Context(kind, narrative, read_time(root.find("effectiveTime"))[:10])
-            for statement in _list_statements(entry, tags):
+            context = _Context(_SECTIONS[code][0], narrative, read_time(root.find("effectiveTime"))[:10])
+            for statement, read_statement in _list_readings(entry, code):
                 if problem := _refuse(statement):
                     problems[problem] += 1
-                elif facts := _place_in_encounter(statement, read_section(statement, context)):
+                elif facts := _place_in_encounter(statement, read_statement(statement, context)):
                     rows.append(_name_source(statement, facts, document_id, sources))
                 else:
                     problems["C-CDA entry without a name or value"] += 1
     return CodedFacts(tuple(rows), dict(problems))
+
+
+def _list_readings(entry: _Element, code: str) -> Iterator[tuple[_Element, _Read]]:
+    """Yield the statements of an entry with their readers: an encounter may state its diagnoses."""
+    _, tags, read_statement = _SECTIONS[code]
+    for statement in _list_statements(entry, tags):
+        yield statement, read_statement
+        if statement.tag == "encounter":
+            for diagnosis in statement.iterfind("entryRelationship/act/entryRelationship/observation"):
+                yield diagnosis, _read_encounter_diagnosis
 
 
 def _list_statements(entry: _Element, tags: tuple[str, ...]) -> Iterator[_Element]:
@@ -213,6 +222,19 @@ def _read_problem(statement: _Element, context: _Context) -> list[FactEntry]:
     return _state_course(statement, context, ClinicalFact("problem", name, 0, 0, codes=codes))
 
 
+def _read_encounter_diagnosis(statement: _Element, context: _Context) -> list[FactEntry]:
+    """Return a diagnosis of an encounter. Without a date of its own, it has that of the encounter."""
+    encounter = next(statement.iterancestors("encounter"))
+    start, end = read_period(encounter)
+    context = replace(context, document_day=(end or start)[:10] or context.document_day)
+    number = read_encounter_id(encounter.find("id"))
+    entries: list[FactEntry] = []
+    for entry in _read_problem(statement, context):
+        fact = replace(entry.fact, category="encounter-diagnosis", encounter=number)
+        entries.append(replace(entry, fact=fact))
+    return entries
+
+
 def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
     agent = statement.find("participant/participantRole/playingEntity")
     name, codes = read_concept(None if agent is None else agent.find("code"), context.narrative)
@@ -270,9 +292,6 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
         return []
     start, end = read_period(statement)
     dose = read_quantity(statement.find("doseQuantity"))
-    route = read_concept(statement.find("routeCode"), context.narrative)[0]
-    words = _directions(statement, context)
-    words = words or " ".join(filter(None, (f"{dose.text} {dose.unit}".strip(), route, _schedule(statement))))
     status = read_attribute(statement.find("statusCode"), "code")
     is_negated = statement.get("negationInd") == "true"
     is_planned = bool(end) and end[:10] > context.document_day
@@ -286,7 +305,7 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
         event="start" if start and not is_negated else "state",
         time=start or _author_time(statement) or context.document_day or None,
         codes=codes,
-        value=words,
+        value=read_directions(statement, name, context.narrative),
         number=dose.number,
         unit=dose.unit,
         status="not-taken" if is_negated else "" if is_over or status == "completed" else status,
@@ -320,7 +339,8 @@ def _read_immunization(statement: _Element, context: _Context) -> list[FactEntry
         status="" if is_done else "not-done",
     )
     time = _unread_time(statement, fact.time or "")
-    return [FactEntry(fact, "", dose.written_unit, _read_comment(statement, context), time)]
+    remark = " ".join(filter(None, (_read_reason(statement, context), _read_comment(statement, context))))
+    return [FactEntry(fact, "", dose.written_unit, remark, time)]
 
 
 def _read_procedure(statement: _Element, context: _Context) -> list[FactEntry]:
@@ -354,21 +374,15 @@ def _product(statement: _Element, context: _Context) -> tuple[str, tuple[str, ..
     return name or read_text(material.find("name"), context.narrative), codes
 
 
-def _schedule(statement: _Element) -> str:
-    """Return how often a medication is taken: `every 12 h`."""
-    for time in statement.iterchildren("effectiveTime"):
-        period = read_quantity(time.find("period"))
-        if period.text:
-            return f"every {period.text} {period.unit}".strip()
-    return ""
-
-
-def _directions(statement: _Element, context: _Context) -> str:
-    """Return the directions of a medication as the source words them: `10 mg by mouth once daily`."""
-    for inner in statement.iterfind("entryRelationship/substanceAdministration"):
-        if read_attribute(inner.find("code"), "code") == _DIRECTIONS_CODE:
-            return read_text(inner.find("text"), context.narrative)
-    return ""
+def _read_reason(statement: _Element, context: _Context) -> str:
+    """Return why something was done, or was not done: the observation of the relationship `RSON`."""
+    words: list[str] = []
+    for reason in statement.iterfind("entryRelationship[@typeCode='RSON']/observation"):
+        words.append(
+            read_concept(reason.find("value"), context.narrative)[0]
+            or read_concept(reason.find("code"), context.narrative)[0]
+        )
+    return f"Reason: {', '.join(filter(None, words))}." if any(words) else ""
 
 
 def _read_encounter(statement: _Element, context: _Context) -> list[FactEntry]:
@@ -381,18 +395,24 @@ def _read_encounter(statement: _Element, context: _Context) -> list[FactEntry]:
     if not name and not start:
         return []
     is_open = read_attribute(statement.find("statusCode"), "code") == "active"
+    category = next(filter(None, classes), "")
+    is_visit = category in VISIT_CLASSES.values() or (not category and bool(end) and end[:10] == start[:10])
     fact = ClinicalFact(
         "encounter",
         name or "encounter",
         0,
         0,
-        event="start" if start and (end or is_open) else "state",
+        event="start" if start and (end or is_open) and not is_visit else "state",
         time=start or end or None,
         codes=codes,
-        category=next(filter(None, classes), ""),
+        category=category,
         encounter=read_encounter_id(statement.find("id")),
     )
-    entries = [FactEntry(fact, remark=_read_comment(statement, context))]
+    comment = " ".join(filter(None, (_read_reason(statement, context), _read_comment(statement, context))))
+    if is_visit:
+        remark = " ".join(filter(None, (describe_end(start, end), comment)))
+        return [FactEntry(fact, end if start and end[:10] > start[:10] else "", remark=remark)]
+    entries = [FactEntry(fact, remark=comment)]
     if start and end:
         entries.append(FactEntry(replace(fact, event="end", time=end)))
     return entries

@@ -84,7 +84,13 @@ def read_quantity(element: _Element | None) -> FactValue:
 
 def read_value(element: _Element | None, narrative: Narrative) -> FactValue:
     """Return a value of any type: quantity, interval, number, code, text. Without one, `text` is empty."""
-    if element is None or (element.get("nullFlavor") and element.find("originalText") is None):
+    if element is None:
+        return FactValue()
+    # A quantity whose unit is not in UCUM is a translation with the unit in words.
+    other = element.find("translation")
+    if element.get("nullFlavor") and read_attribute(other):
+        return parse_value(read_attribute(other), read_text(_find(other, "originalText"), narrative))
+    if element.get("nullFlavor") and element.find("originalText") is None:
         return FactValue()
     kind = (element.get(TYPE) or "").rpartition(":")[2]
     if kind == "IVL_PQ":
@@ -94,11 +100,27 @@ def read_value(element: _Element | None, narrative: Narrative) -> FactValue:
         return FactValue(name or ", ".join(codes))
     if kind == "BL":
         return FactValue({"true": "yes", "false": "no"}.get(read_attribute(element), ""))
+    if kind.startswith("RTO"):
+        above, below = read_quantity(element.find("numerator")), read_quantity(element.find("denominator"))
+        return FactValue(f"{above.with_unit}:{below.with_unit}" if above.text and below.text else "")
     if kind == "TS":
         return FactValue(iso_time(read_attribute(element)).replace("T", " "))
     if element.get("value") is not None:
         return read_quantity(element)
     return parse_value(read_text(element, narrative))
+
+
+def _find(element: _Element | None, path: str) -> _Element | None:
+    return None if element is None else element.find(path)
+
+
+def read_amount(element: _Element | None) -> str:
+    """Return a quantity, or the range of one, with its unit: `1 to 2 mg`."""
+    low, high = read_quantity(_find(element, "low")), read_quantity(_find(element, "high"))
+    if low.text and high.text:
+        return f"{low.text} to {high.text} {high.unit}".strip()
+    value = next((value for value in (read_quantity(element), low, high) if value.text), FactValue())
+    return f"{value.text} {value.unit}".strip()
 
 
 def _read_interval(element: _Element) -> FactValue:

@@ -13,7 +13,7 @@ from pathlib import Path
 from epicrisis.clinical_facts import ClinicalFact, FactEvent, FactKind
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
-from epicrisis.corpus.facts.tables import TableRow, find_table, read_number, read_table, split_bound
+from epicrisis.corpus.facts.tables import TableRow, describe_range, find_table, read_number, read_table, split_bound
 from epicrisis.corpus.facts.times import reported_since
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.removal_log import RemovalLog
@@ -103,7 +103,8 @@ class _Reader:
             self._names[table, row.id("itemid")] = row.text("label"), ()
         else:
             code, system = _icd_code(row)
-            self._names[table, code] = row.text("long_title"), (f"{system}:{code}",)
+            # The same code means something else in each version, such as E8581.
+            self._names[table, f"{system}:{code}"] = row.text("long_title"), (f"{system}:{code}",)
 
     def _read_patient(self, row: TableRow) -> Iterator[reader_base.PatientIdentity]:
         born = row.time("dob")[0][:10]
@@ -132,7 +133,7 @@ class _Reader:
 
     def read_admission(self, row: TableRow) -> list[FactEntry]:
         stay = Stay(row.text("admittime"), row.text("dischtime"))
-        self._spool.add_stay(row.id("hadm_id"), stay)
+        self._spool.add_stay(row.id("hadm_id"), stay, row.id("subject_id"))
         source = f"admissions/{row.id('hadm_id')}"
         words = row.text("admission_type").lower()
         entry = self._entry(row, source, "encounter", f"{words} admission".strip(), "admittime")
@@ -160,7 +161,6 @@ class _Reader:
             value, comment = (number, comment) if number else (comment, "")
         if not value:
             return self._count_lack("row of labevents without a value")
-        low, high = row.text("ref_range_lower"), row.text("ref_range_upper")
         written_unit = row.text("valueuom")
         time, written_time = row.time("charttime")
         comparator, bound = split_bound(value)
@@ -176,7 +176,7 @@ class _Reader:
             number=bound if comparator else parsed,
             comparator=comparator,
             unit=to_ucum(written_unit) or written_unit,
-            reference_range=f"{low} to {high}" if low and high else "",
+            reference_range=describe_range(row.text("ref_range_lower"), row.text("ref_range_upper")),
             interpretation=row.text("flag").lower(),
             encounter=row.id("hadm_id"),
             source=f"mimic:labevents/{row.id('labevent_id') or row.id('row_id')}",
@@ -265,7 +265,7 @@ class _Reader:
         code, system = _icd_code(row)
         if not code:
             return self._count_lack(f"row of {table} without a code")
-        name, _ = self._names.get((names, code), ("", ()))
+        name, _ = self._names.get((names, f"{system}:{code}"), ("", ()))
         if not name:
             self._log.fact_problems[f"named by a code (add {names})"] += 1
         if kind == "procedure":
@@ -274,7 +274,7 @@ class _Reader:
         entry = self._entry(row, source, kind, name or f"{system.upper()} {code}", "chartdate")
         category = "encounter-diagnosis" if kind == "problem" else ""
         # Codes are assigned when the stay is over.
-        stay = self._spool.find_stay(row.id("hadm_id"))
+        stay = self._spool.find_stay(row.id("hadm_id"), row.id("subject_id"))
         discharged = stay.discharged if stay else ""
         fact = replace(
             entry.fact,

@@ -16,7 +16,7 @@ from pathlib import Path
 from epicrisis.clinical_facts import ClinicalFact, Comparator, FactEvent, FactKind
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
-from epicrisis.corpus.facts.tables import TableRow, find_table, read_number, read_table, read_unquoted
+from epicrisis.corpus.facts.tables import TableRow, describe_range, find_table, read_number, read_table, read_unquoted
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
@@ -149,7 +149,7 @@ class _Reader:
                 yield row
                 continue
             encounter = row.id("visit_occurrence_id")
-            stay = self._spool.find_stay(encounter) or Stay()
+            stay = self._spool.find_stay(encounter, row.id("person_id")) or Stay()
             note_type = self._name(row, "note_class_concept_id") or self._name(row, "note_type_concept_id")
             yield ClinicalNote(
                 where=row.where,
@@ -180,7 +180,7 @@ class _Reader:
         end, _ = row.time("visit_end_datetime", "visit_end_date")
         is_visit = concept in _NOT_STAYS
         stay = Stay(is_visit=True) if is_visit else Stay(start, end)
-        self._spool.add_stay(row.id("visit_occurrence_id"), stay)
+        self._spool.add_stay(row.id("visit_occurrence_id"), stay, row.id("person_id"))
 
     def _name(self, row: TableRow, column: str) -> str:
         return self._vocabulary.find(row.id(column)).name
@@ -259,7 +259,9 @@ class _Reader:
         if category == "dispense":
             event = "state"
         route = self._name(row, "route_concept_id") or row.text("route_source_value")
-        dose = " ".join(filter(None, (row.text("dose_value"), row.text("dose_unit_source_value"))))
+        dose = (
+            f"{row.text('dose_value')} {row.text('dose_unit_source_value')}".strip() if row.text("dose_value") else ""
+        )
         quantity = row.text("quantity")
         parts = [row.text("sig"), dose, route, f"quantity {quantity}" if quantity else ""]
         parts.append(f"for {row.id('days_supply')} days" if row.text("days_supply") else "")
@@ -301,10 +303,7 @@ class _Reader:
         entry = self._valued(row, "measurement", "vital-sign" if is_vital else "laboratory", name, codes)
         if entry is None:
             return []
-        low, high = row.text("range_low"), row.text("range_high")
-        reference = f"{low} to {high}" if low and high else f"at least {low}" if low else ""
-        reference = reference or (f"at most {high}" if high else "")
-        return [_with(entry, reference_range=reference)]
+        return [_with(entry, reference_range=describe_range(row.text("range_low"), row.text("range_high")))]
 
     def read_observation(self, row: TableRow) -> list[FactEntry]:
         name, codes = self._named(row, "observation")
@@ -334,6 +333,8 @@ class _Reader:
         written_unit = row.text("unit_source_value")
         unit_concept = self._vocabulary.find(row.id("unit_concept_id"))
         unit = unit_concept.code if unit_concept.vocabulary == "UCUM" else to_ucum(written_unit)
+        if not (unit or written_unit) and row.id("unit_concept_id") not in ("", "0"):
+            self._log.fact_problems["with a unit that only its concept names (add the table concept)"] += 1
         interpretation = words if number and words else ""
         qualifier = self._name(row, "qualifier_concept_id") or row.text("qualifier_source_value")
         entry = self._fact(row, table, kind, name, f"{table}_datetime", f"{table}_date")

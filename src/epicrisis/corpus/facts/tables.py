@@ -52,7 +52,7 @@ _CODED = (
     ("d_icd_procedures", "{code} long_title"),
 )
 """MIMIC's tables of codes, two of which share their columns and are told apart by the name of the file."""
-_BOUND = re.compile(r"(<=?|>=?)\s*(\d{1,12}(?:\.\d{1,9})?)", re.ASCII)
+_BOUND = re.compile(r"(<=?|>=?|less than|greater than)\s*(\d{1,12}(?:\.\d{1,9})?)", re.ASCII | re.IGNORECASE)
 _SUFFIX = ".parquet"
 _MISSING = frozenset(("", "null", "\\n", "nan", "na", "none", "nat", "<na>"))
 _LONGEST_MISSING = max(map(len, _MISSING))
@@ -178,12 +178,28 @@ def read_number(text: str, log: RemovalLog) -> float | None:
 
 
 def split_bound(value: str) -> tuple[Comparator, float | None]:
-    """Return comparator and bound of a value such as `<0.01` or `>= 90`; nothing for another value."""
+    """Return comparator and bound of a value such as `<0.01` or `GREATER THAN 90`; nothing for another value."""
     match = _BOUND.fullmatch(value)
     if match is None:
         return "", None
-    comparators: Mapping[str, Comparator] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
-    return comparators[match[1]], float(match[2])
+    comparators: Mapping[str, Comparator] = {
+        "<": "<",
+        "<=": "<=",
+        ">": ">",
+        ">=": ">=",
+        "less than": "<",
+        "greater than": ">",
+    }
+    return comparators[match[1].lower()], float(match[2])
+
+
+def describe_range(low: str, high: str) -> str:
+    """Return a reference range in words: `0.6 to 1.2`, `at least 60`, `at most 5`; empty without bounds."""
+    if low and high:
+        return f"{low} to {high}"
+    if low:
+        return f"at least {low}"
+    return f"at most {high}" if high else ""
 
 
 def _open_parquet(path: Path) -> Any:

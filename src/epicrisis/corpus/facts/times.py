@@ -36,6 +36,17 @@ def reported_since(time: str, reported: str) -> str:
     return reported
 
 
+def describe_end(start: str, end: str) -> str:
+    """Return when something that has a start ended, as a remark: `Until 2150-03-05 04:00.`; empty without such an end.
+
+    Both are times of `read_fact_time`. The day is left out if it is that of the start.
+    """
+    if not start or end <= start:
+        return ""
+    local = split_offset(end)[0]
+    return f"Until {local[11:] if local[:10] == start[:10] else local.replace('T', ' ')}."
+
+
 def _day_number(text: str) -> int:
     day = first_day(text)
     return date(day // 10_000, day // 100 % 100, day % 100).toordinal()

@@ -56,7 +56,7 @@ def has_text(resource: Resource) -> bool:
     if kind == "DocumentReference" or is_withdrawn(resource):
         return True
     if kind == "DiagnosticReport":
-        keys = ("presentedForm", "conclusion", "conclusionCode")
+        keys = ("presentedForm", "conclusion", "conclusionCode", "note")
         return any(resource.get(key) for key in keys) or bool(narratives.find_narrative(resource))
     return bool(narratives.find_narrative(resource)) or narratives.has_text(resource)
 
@@ -143,6 +143,9 @@ def _find_time(resource: Resource) -> str:
     keys = ("date", "issued", "authored", "sent", "received", "effectiveDateTime", "created", "indexed")
     times: list[Any] = [resource.get(key) for key in keys]
     times += [period.get("end"), period.get("start")]
+    contents = list_objects(resource.get("content")) if resource.get("resourceType") == "DocumentReference" else []
+    for attachment in list_objects([content.get("attachment") for content in contents]):
+        times.append(attachment.get("creation"))
     return str(next(filter(None, times), ""))
 
 
@@ -195,6 +198,8 @@ def _read_report(resource: Resource, patient: str, context: NoteContext) -> Atta
     for label, conclusion in zip(_REPORT_LABELS, conclusions, strict=True):
         if conclusion and " ".join(conclusion.split()).casefold() not in words:
             texts.append(f"{label}: {conclusion}")
+    notes = [str(note["text"]).strip() for note in list_objects(resource.get("note")) if note.get("text")]
+    texts += [f"Comment: {note}" for note in notes]
     if not texts and (narrative := narratives.find_narrative(resource)):
         texts.append(sandbox.page_text(narrative.encode()))
     if fault and not texts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from epicrisis.corpus.fhir.people import PEOPLE_KINDS, record_person
 from epicrisis.corpus.fhir.references import (
     TEXT_KINDS,
     FhirReferences,
+    describes_another_person,
     find_encounter,
     find_medication,
     find_patient,
@@ -34,6 +35,7 @@ from epicrisis.corpus.fhir.references import (
     patient_identities,
     record_resource,
     settle_encounters,
+    share_definitions,
 )
 from epicrisis.corpus.fhir.resources import (
     BAD_STRUCTURE,
@@ -127,13 +129,14 @@ def _read_export(
     sources = frozenset(reader_base.real_path(path) for path, _ in readable)
     recorded: list[_RecordedFile] = []
     for path, name in readable:
-        references = replace(shared, addresses={}, replacing=[], encounter_subjects={})
+        references = shared.for_file()
         place = ExportFile(path, index.begin_file(path), _find_root(path, name), sources)
         recorded.append(_RecordedFile(path, name, references, AttachmentReader(index, references, place)))
         _record_file(recorded[-1], reports, cleaning, faults)
     yield from faults
     yield from patient_identities(shared)
     settle_encounters(file.references for file in recorded)
+    share_definitions(shared, [file.references for file in recorded])
     _settle_owners(recorded, index)
     yield from reports.list_deletions(index)
     yield from reports.list_remarks(file.kinds for file in recorded)
@@ -325,7 +328,8 @@ def _read_fact_documents(
         for patient, name in references.names.items():
             spool.add_name(patient, " ".join(name.split()))
         for encounter, stay in references.stays.items():
-            spool.add_stay(encounter, Stay(stay.admitted, stay.discharged, is_visit=bool(stay.visit)))
+            owner = references.encounter_patients.get(encounter, "")
+            spool.add_stay(encounter, Stay(stay.admitted, stay.discharged, is_visit=bool(stay.visit)), owner)
         for file in files:
             for where, resource in read_resources(file.path) if file.has_facts else ():
                 if isinstance(resource, reader_base.Skipped) or resource.get("resourceType") not in FACT_TYPES:
@@ -351,6 +355,8 @@ def _build_record(resource: Resource, references: FhirReferences, log: RemovalLo
     if references.encounter_patients.get(encounter, patient) != patient:
         encounter = ""
     stay = references.stay(encounter, patient)
+    if describes_another_person(resource, patient, references):
+        raise ValueError("is about another person than its patient (focus); export it with that person as its subject")
     record = read_facts(
         resource, patient, encounter, stay.discharged, lambda reference: find_medication(reference, references)
     )

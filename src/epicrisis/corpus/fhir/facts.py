@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord
-from epicrisis.corpus.facts.times import reported_since
+from epicrisis.corpus.facts.times import describe_end, reported_since
 from epicrisis.corpus.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
-from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list
+from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
 from epicrisis.corpus.fhir.values import (
     concept_codes,
     join_concepts,
@@ -30,6 +31,8 @@ from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 _ENTERED_IN_ERROR = "entered-in-error"
 _PAST_PROBLEM = ("resolved", "inactive", "remission")
+_CLINICAL_STATUSES = (*_PAST_PROBLEM, "active", "recurrence", "relapse")
+_VERIFICATION_STATUSES = ("refuted", "unconfirmed", "provisional", "differential", "presumed", "confirmed")
 _TIME_FIELDS = (
     *("effectiveDateTime", "effectiveInstant", "issued", "recordedDate", "onsetDateTime", "authoredOn"),
     *("performedDateTime", "occurrenceDateTime", "dateAsserted", "whenHandedOver"),
@@ -79,10 +82,12 @@ def is_withdrawn(resource: Resource) -> bool:
 
 def _read_observation(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
     name, codes = read_concept(resource.get("code"))
+    name = _name_fluid(name, codes, resource.get("specimen"))
     kind, category = _observation_kind(resource, codes)
     period = read_period(resource.get("effectivePeriod"))
     issued = read_time(resource.get("issued"))
-    time = read_time(resource.get("effectiveDateTime"), resource.get("effectiveInstant"), period[0]) or issued
+    time = read_time(resource.get("effectiveDateTime"), resource.get("effectiveInstant"), period[0])
+    time = time or _first_event(resource.get("effectiveTiming")) or issued
     status = str(resource.get("status") or "")
     notes = " ".join(str(note["text"]) for note in as_list(resource.get("note")) if note.get("text"))
     site = join_concepts(resource.get("bodySite"))
@@ -123,6 +128,18 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
     return entries
 
 
+def _name_fluid(name: str, codes: Sequence[str], specimen: Any) -> str:
+    """Return the name of a result. A name without a LOINC code tells urine, as the same name is a value of blood."""
+    words = str(specimen.get("display") or "").lower() if isinstance(specimen, dict) else ""
+    is_coded = any(code.startswith("loinc:") for code in codes)
+    return f"{name} (Urine)" if "urin" in words and name and not is_coded and "urin" not in name.lower() else name
+
+
+def _first_event(timing: Any) -> str:
+    """Return the first time of a Timing, or an empty string."""
+    return read_time(*as_list(timing.get("event"))) if isinstance(timing, dict) else ""
+
+
 def _observation_kind(resource: Resource, codes: Sequence[str]) -> tuple[FactKind, str]:
     """Return the kind of an observation, and its category if the kind does not say it."""
     categories = concept_codes(resource.get("category"))
@@ -140,11 +157,11 @@ def _read_condition(resource: Resource, source: str, encounter: str, discharged:
         raise ValueError("names no problem; export it with its code or text")
     onset, abatement = _event_time(resource, "onset"), _event_time(resource, "abatement")
     recorded = read_time(resource.get("recordedDate"), resource.get("assertedDate"), resource.get("dateRecorded"))
-    clinical = next(iter(sorted(concept_codes(resource.get("clinicalStatus")))), "")
-    verification = sorted(concept_codes(resource.get("verificationStatus")) - {"confirmed", ""})
+    clinical, verification = _read_statuses(resource)
     is_diagnosis = "encounter-diagnosis" in concept_codes(resource.get("category"))
     remarks = [join_concepts(resource.get("severity")), join_concepts(resource.get("bodySite"))]
-    remarks += [_written_event(resource, "onset"), _note_text(resource)]
+    stages = join_concepts([stage.get("summary") for stage in list_objects(resource.get("stage"))])
+    remarks += [f"Stage: {stages}." if stages else "", _written_event(resource, "onset"), _note_text(resource)]
     is_past = bool(abatement) or clinical in _PAST_PROBLEM or _has_event(resource, "abatement")
     # A diagnosis of an encounter is complete when the encounter ends.
     since = recorded or ("" if onset else discharged)
@@ -156,15 +173,34 @@ def _read_condition(resource: Resource, source: str, encounter: str, discharged:
         event="start" if onset else "state",
         time=onset or since or None,
         codes=codes,
-        status=", ".join(filter(None, ("" if is_past else clinical, *verification))),
+        status=", ".join(filter(None, ("" if is_past else clinical, verification))),
         category="encounter-diagnosis" if is_diagnosis else "",
         encounter=encounter,
         source=source,
     )
     entries = [FactEntry(fact, since, remark=_join_remarks(remarks))]
     if is_past:
-        entries.append(_end_entry(fact, clinical or "resolved", abatement, _written_event(resource, "abatement")))
+        # A source may state an end and call the problem active.
+        status = clinical if clinical in _PAST_PROBLEM else "resolved"
+        entries.append(_end_entry(fact, status, abatement, _written_event(resource, "abatement")))
     return entries
+
+
+def _read_statuses(resource: Resource) -> tuple[str, str]:
+    """Return the clinical status and, unless confirmed, the verification status.
+
+    Servers send them with codes of their own beside FHIR's, or in words only.
+    """
+    clinical = _find_status(resource.get("clinicalStatus"), _CLINICAL_STATUSES)
+    verification = _find_status(resource.get("verificationStatus"), _VERIFICATION_STATUSES)
+    return clinical, "" if verification == "confirmed" else verification
+
+
+def _find_status(concept: Any, statuses: Sequence[str]) -> str:
+    """Return the status of FHIR that a concept has as a code or as its words, else its words in lower case."""
+    words = join_concepts(concept).lower()
+    codes = {*concept_codes(concept), words}
+    return next((status for status in statuses if status in codes), words)
 
 
 def _end_entry(fact: ClinicalFact, status: str, time: str, remark: str) -> FactEntry:
@@ -199,20 +235,20 @@ def _event_time(resource: Resource, prefix: str) -> str:
 
 
 def _written_event(resource: Resource, prefix: str) -> str:
-    """Return `onset[x]` or `abatement[x]` in words if it is no date."""
+    """Return `onset[x]`, `abatement[x]` or the like in words if it is no date."""
     age = read_quantity(resource.get(f"{prefix}Age")).with_unit
     words = [f"at the age of {age}" if age else "", read_range(resource.get(f"{prefix}Range"))]
     words.append(str(resource.get(f"{prefix}String") or ""))
     text = ", ".join(filter(None, words))
-    return f"{prefix.capitalize()}: {text}." if text else ""
+    label = "Time" if prefix in ("performed", "occurrence") else prefix.capitalize()
+    return f"{label}: {text}." if text else ""
 
 
 def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
     name, codes = read_concept(resource.get("code") or resource.get("substance"))
     onset = _event_time(resource, "onset")
     recorded = read_time(resource.get("recordedDate"), resource.get("assertedDate"))
-    clinical = next(iter(sorted(concept_codes(resource.get("clinicalStatus")))), "")
-    verification = sorted(concept_codes(resource.get("verificationStatus")) - {"confirmed", ""})
+    clinical, verification = _read_statuses(resource)
     reactions = []
     for reaction in as_list(resource.get("reaction")):
         words = join_concepts(reaction.get("manifestation")) or str(reaction.get("description") or "")
@@ -233,12 +269,13 @@ def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactE
         codes=codes,
         value=", ".join(filter(None, reactions)),
         interpretation=f"criticality {criticality}" if criticality else "",
-        status=", ".join(filter(None, ("" if is_past else clinical, *verification))),
+        status=", ".join(filter(None, ("" if is_past else clinical, verification))),
         category=_allergy_category(resource),
         encounter=encounter,
         source=source,
     )
-    entries = [FactEntry(fact, recorded, remark=_note_text(resource))]
+    remark = _join_remarks([_written_event(resource, "onset"), _note_text(resource)])
+    entries = [FactEntry(fact, recorded, remark=remark)]
     return [*entries, _end_entry(fact, clinical, "", "")] if is_past else entries
 
 
@@ -256,11 +293,11 @@ def _read_procedure(resource: Resource, source: str, encounter: str) -> list[Fac
         raise ValueError("names no procedure; export it with its code or text")
     start, end = read_period(resource.get("performedPeriod") or resource.get("occurrencePeriod"))
     time = read_time(resource.get("performedDateTime"), resource.get("occurrenceDateTime"), start, end)
-    words = str(resource.get("performedString") or resource.get("occurrenceString") or "")
+    words = _written_event(resource, "performed") or _written_event(resource, "occurrence")
     sites, outcome = join_concepts(resource.get("bodySite")), join_concepts(resource.get("outcome"))
     reason = join_concepts(resource.get("statusReason"))
     remarks = [f"Site: {sites}." if sites else "", f"Outcome: {outcome}." if outcome else ""]
-    remarks += [f"Time: {words}." if words else "", reason, _note_text(resource)]
+    remarks += [words, describe_end(time, end), reason, _note_text(resource)]
     fact = ClinicalFact(
         "procedure",
         name,
@@ -283,8 +320,8 @@ def _read_immunization(resource: Resource, source: str, encounter: str) -> list[
     status, dose = str(resource.get("status") or ""), read_quantity(resource.get("doseQuantity"))
     is_done = status != "not-done" and resource.get("wasNotGiven") is not True
     time = read_time(resource.get("occurrenceDateTime"), resource.get("date"))
-    words = str(resource.get("occurrenceString") or "")
-    remarks = [f"Time: {words}." if words else "", join_concepts(resource.get("statusReason")), _note_text(resource)]
+    reason = join_concepts(resource.get("statusReason"))
+    remarks = [_series_text(resource), _written_event(resource, "occurrence"), reason, _note_text(resource)]
     fact = ClinicalFact(
         "immunization",
         name,
@@ -304,26 +341,50 @@ def _read_immunization(resource: Resource, source: str, encounter: str) -> list[
     return [FactEntry(fact, reported_since(time, recorded), dose.written_unit, _join_remarks(remarks))]
 
 
+def _series_text(resource: Resource) -> str:
+    """Return which dose of its series a vaccination is: `Dose 2 of 3.`."""
+    texts: list[str] = []
+    for protocol in list_objects(resource.get("protocolApplied")):
+        number, total = (
+            str(protocol.get(name) or protocol.get(f"{name}PositiveInt") or protocol.get(f"{name}String") or "")
+            for name in ("doseNumber", "seriesDoses")
+        )
+        if number:
+            texts.append(f"Dose {number} of {total}." if total else f"Dose {number}.")
+    return " ".join(texts)
+
+
 def _read_encounter(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
     name = join_concepts(resource.get("type")) or join_concepts(resource.get("serviceType")) or _class_words(resource)
     start, end = read_period(resource.get("period") or resource.get("actualPeriod"))
     status = str(resource.get("status") or "")
     detail = resource.get("hospitalization") or resource.get("admission") or {}
-    reasons = [join_concepts(resource.get("reasonCode") or resource.get("reason"))]
-    remark = f"Reason: {reasons[0]}." if reasons[0] else ""
-    is_past = bool(start and end)
+    reasons = join_concepts(resource.get("reasonCode") or resource.get("reason"))
+    # R5 has a list of values within each reason.
+    reasons = reasons or ", ".join(
+        join_concepts(reason.get("value")) for reason in list_objects(resource.get("reason"))
+    )
+    remark = f"Reason: {reasons}." if reasons else ""
+    is_stay = is_hospital_stay(resource)
+    is_past = is_stay and bool(start and end)
+    is_begun = is_past or (is_stay and status in ("in-progress", "onleave"))
     fact = ClinicalFact(
         "encounter",
         name or "encounter",
         0,
         0,
-        event="start" if is_past or status in ("in-progress", "onleave") else "state",
+        event="start" if is_begun else "state",
         time=start or end or None,
         status="" if is_past else _unusual_status(resource),
         category=_class_words(resource),
         encounter=str(resource.get("id") or encounter),
         source=source,
     )
+    if not is_stay:
+        # Nobody is admitted to a visit, nor to a stay that was planned or cancelled, whose end states nothing.
+        end = "" if fact.status else end
+        remark = _join_remarks([remark, describe_end(start, end)])
+        return [FactEntry(fact, end if end[:10] > start[:10] else "", remark=remark)]
     entries = [FactEntry(fact, remark=remark)]
     if is_past:
         place = join_concepts(detail.get("dischargeDisposition"))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.corpus.facts.documents import FactEntry
-from epicrisis.corpus.facts.times import reported_since
+from epicrisis.corpus.facts.times import describe_end, reported_since
+from epicrisis.corpus.fhir.dosages import dosage_end, read_dosage, read_rate
 from epicrisis.corpus.fhir.resources import Resource, as_list
 from epicrisis.corpus.fhir.values import (
-    dosage_end,
     join_concepts,
     read_concept,
-    read_dosage,
     read_period,
     read_quantity,
     read_time,
@@ -24,6 +23,20 @@ NamedCodes: TypeAlias = tuple[str, tuple[str, ...]]
 """The words and the codes of a medication."""
 FindMedication: TypeAlias = Callable[[Any], NamedCodes]
 """Returns the medication that a reference names, empty words if no file has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatedMedication:
+    """What a Medication resource says, and when this version of it was written."""
+
+    named: NamedCodes
+    updated: str = ""
+
+
+def choose_stated(first: StatedMedication, second: StatedMedication) -> StatedMedication:
+    """Return the later of two versions of a Medication resource; the second if no time tells them apart."""
+    return first if first.updated > second.updated else second
+
 
 MEDICATION_TYPES = (
     "MedicationRequest",
@@ -100,13 +113,14 @@ def _read_request(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
         fact,
         event="start" if is_ordered and not is_forbidden and status not in _NEVER else "state",
         time=authored or None,
-        value=read_dosage(dosages),
+        value=read_dosage(dosages) or str(resource.get("renderedDosageInstruction") or ""),
         status="not-taken" if is_forbidden else "" if is_over else status,
         category="request" if is_ordered else intent,
     )
     reason = join_concepts(resource.get("reasonCode") or resource.get("reason"))
     entries = [FactEntry(fact, remark=_remark(resource, f"Reason: {reason}." if reason else ""))]
-    planned = dosage_end(dosages)
+    # R5 has the period of all instructions, too.
+    planned = dosage_end(dosages) or read_period(resource.get("effectiveDosePeriod"))[1]
     changed = read_time(resource.get("statusChanged"), resource.get("dateEnded"))
     if fact.event == "start" and (is_over or planned):
         stopped_for = join_concepts(resource.get("statusReason"))
@@ -155,24 +169,27 @@ def _read_administration(resource: Resource, fact: ClinicalFact) -> list[FactEnt
     dosage = resource.get("dosage")
     dosage = dosage if isinstance(dosage, dict) else {}
     dose = read_quantity(dosage.get("dose") or dosage.get("quantity"))
-    rate = read_quantity(dosage.get("rateQuantity")).with_unit
-    words = [str(dosage.get("text") or ""), dose.with_unit, join_concepts(dosage.get("route")), rate]
+    rate = read_rate(dosage)
+    words = " ".join(filter(None, (dose.with_unit, join_concepts(dosage.get("route")), f"at {rate}" if rate else "")))
+    text = " ".join(str(dosage.get("text") or "").split())
     is_given = status not in ("not-done", "unknown") and resource.get("wasNotGiven") is not True
     fact = replace(
         fact,
         event="given" if is_given else "state",
         time=start or None,
-        value=" ".join(filter(None, words[1:])) or words[0],
+        value=words or text,
         number=dose.number,
         unit=dose.unit,
         status=("" if status == "completed" else status) if is_given else "not-done",
         category="administration",
     )
-    remark = _remark(resource, join_concepts(resource.get("statusReason") or resource.get("reasonNotGiven")))
+    reason = join_concepts(resource.get("statusReason") or resource.get("reasonNotGiven"))
+    remark = _remark(resource, describe_end(start, end), text if words else "", reason)
     return [FactEntry(fact, end if end[:10] > start[:10] else "", remark=remark)]
 
 
 def _administration_times(resource: Resource) -> tuple[str, str]:
+    # R5 misspells it.
     for prefix in ("effective", "occurence", "occurrence"):
         time = read_time(resource.get(f"{prefix}DateTime"))
         start, end = read_period(resource.get(f"{prefix}Period"))

@@ -6,15 +6,16 @@ An identifier (a record number, say) names the resource with that identifier, or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from epicrisis.corpus.fhir.facts import FACT_TYPES
-from epicrisis.corpus.fhir.medications import NamedCodes, describe_medication
+from epicrisis.corpus.fhir.medications import NamedCodes, StatedMedication, choose_stated, describe_medication
 from epicrisis.corpus.fhir.people import format_name
-from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, list_objects
+from epicrisis.corpus.fhir.resources import Resource, as_list, is_hospital_stay, last_updated, list_objects
 from epicrisis.corpus.reader_base import PatientIdentity
 
 _NoteKey: TypeAlias = tuple[str, str]
@@ -33,10 +34,6 @@ TEXT_KINDS = (
 _PATIENT, _ENCOUNTER, _MEDICATION = "Patient", "Encounter", "Medication"
 _VERSION = "/_history/"
 _SUPERSEDES = ("replaces", "transforms")
-_STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
-_NO_STAY_STATUSES = (*WITHDRAWN, "planned")
-_CLASS_SYSTEMS = ("actcode", "2.16.840.1.113883.5.4")
-"""Endings of the names of the code system of `_STAY_CLASSES`."""
 _SECOND_SERVER = (
     "a {} of a second server, whose ids may equal those of the first; add each server's export to a library of its own"
 )
@@ -54,7 +51,7 @@ class EncounterStay:
 
 @dataclass(frozen=True, slots=True)
 class FhirReferences:
-    """Names of patients and stays by id. All fields except `replacing` and `addresses` are shared by all files."""
+    """Names of patients and stays by id, which all files share, and what each file says for itself: see `for_file`."""
 
     names: dict[str, str] = field(default_factory=dict)
     stays: dict[str, EncounterStay] = field(default_factory=dict)
@@ -69,18 +66,29 @@ class FhirReferences:
     contradictory: list[PatientIdentity] = field(default_factory=list)
     """Identities in a second resource of a patient that differ from the first."""
     superseded: set[_NoteKey] = field(default_factory=set)
-    medications: dict[str, NamedCodes] = field(default_factory=dict)
-    """Words and codes of the Medication resources by id."""
+    medications: MutableMapping[str, StatedMedication] = field(default_factory=dict)
+    """The Medication resources by id: those of one file before those of all, see `share_definitions`."""
     replacing: list[Resource] = field(default_factory=list)
     """The documents of one file that replace others."""
     addresses: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By the full URL in one file's bundles: type and id."""
-    people_elements: dict[tuple[str, str], Resource] = field(default_factory=dict)
-    """Authors and organizations, see `people`."""
+    people_elements: MutableMapping[tuple[str, str], Resource] = field(default_factory=dict)
+    """Authors and organizations, see `people`: those of one file before those of all."""
     encounter_subjects: dict[str, Resource] = field(default_factory=dict)
     """The subjects of one file's encounters, as resources with nothing else."""
     encounter_patients: dict[str, str] = field(default_factory=dict)
     """By the id of an encounter: its patient, see `settle_encounters`."""
+
+    def for_file(self) -> FhirReferences:
+        """Return the references of one more file, which share the names of patients and stays with these."""
+        return replace(
+            self,
+            addresses={},
+            replacing=[],
+            encounter_subjects={},
+            medications=ChainMap({}, self.medications),
+            people_elements=ChainMap({}, self.people_elements),
+        )
 
     def stay(self, encounter: str, patient: str = "") -> EncounterStay:
         """Return the stay of an encounter, empty if it is another patient's.
@@ -113,7 +121,8 @@ def record_resource(resource: Resource, references: FhirReferences) -> None:
         else:
             _record_person(resource_id, resource, references)
     elif kind == _MEDICATION:
-        references.medications[resource_id] = describe_medication(resource)
+        stated = StatedMedication(describe_medication(resource), last_updated(resource))
+        references.medications[resource_id] = choose_stated(references.medications.get(resource_id, stated), stated)
     elif kind in TEXT_KINDS or kind in FACT_TYPES:
         _record_references(resource, references)
 
@@ -149,14 +158,7 @@ def _record_person(patient: str, resource: Resource, references: FhirReferences)
 
 
 def _build_stay(encounter: str, resource: Resource) -> EncounterStay:
-    # A class is one Coding in R4, and CodeableConcepts in R5. A hospital's own codes are ignored.
-    codes = set()
-    for concept in filter(_is_dict, as_list(resource.get("class"))):
-        for coding in filter(_is_dict, as_list(concept.get("coding", concept))):
-            system = str(coding.get("system") or "").lower()
-            if coding.get("code") and (not system or system.endswith(_CLASS_SYSTEMS)):
-                codes.add(str(coding["code"]).upper())
-    if resource.get("status") in _NO_STAY_STATUSES or (codes and codes.isdisjoint(_STAY_CLASSES)):
+    if not is_hospital_stay(resource):
         return EncounterStay(visit=encounter)
     # R5 calls it `actualPeriod`.
     period = resource.get("period") or resource.get("actualPeriod")
@@ -185,6 +187,23 @@ def settle_encounters(files: Iterable[FhirReferences]) -> None:
         for encounter, subject in references.encounter_subjects.items():
             with suppress(ValueError):
                 references.encounter_patients[encounter] = find_patient(subject, references)
+
+
+def share_definitions(shared: FhirReferences, files: Iterable[FhirReferences]) -> None:
+    """Let each file find the medications and people of all, after all resources were recorded.
+
+    Exports of one patient each may use an id such as `Medication/1` for different things. So a file's own resources
+    come first, and a medication that other files describe differently is none.
+    """
+    for references in files:
+        if isinstance(references.people_elements, ChainMap):
+            shared.people_elements.update(references.people_elements.maps[0])
+        if isinstance(references.medications, ChainMap):
+            for medication, stated in references.medications.maps[0].items():
+                earlier = shared.medications.get(medication, stated)
+                is_same = earlier.named == stated.named or earlier.updated != stated.updated
+                nothing = StatedMedication(("", ()), stated.updated)
+                shared.medications[medication] = choose_stated(earlier, stated) if is_same else nothing
 
 
 def mark_superseded(files: Iterable[FhirReferences]) -> None:
@@ -273,6 +292,22 @@ def find_patient(resource: Resource, references: FhirReferences) -> str:
     raise ValueError("names no patient, and every note needs one; export it with its subject")
 
 
+def describes_another_person(resource: Resource, patient: str, references: FhirReferences) -> bool:
+    """Return whether a fact in the record of this patient is about somebody else, such as a fetus or a donor."""
+    for focus in list_objects(resource.get("focus")):
+        contained = find_contained(resource, str(focus.get("reference") or "")) or {}
+        kind = contained.get("resourceType") or focus.get("type") or _find_type(focus, references)
+        if kind == "RelatedPerson" or (kind == _PATIENT and resolve_reference(focus, references, _PATIENT) != patient):
+            return True
+    return False
+
+
+def _find_type(reference: Resource, references: FhirReferences) -> str:
+    """Return the type of the resource that a reference names, or an empty string."""
+    address = str(reference.get("reference") or "")
+    return (references.addresses.get(address) or split_address(address))[0]
+
+
 def _list_subjects(resource: Resource) -> list[Resource]:
     """Return the references to the resource's subject. That of a contained Patient becomes one by its identifier."""
     subjects: list[Resource] = []
@@ -298,7 +333,8 @@ def find_contained(resource: Resource, reference: str) -> Resource | None:
 
 def find_medication(reference: Any, references: FhirReferences) -> NamedCodes:
     """Return words and codes of the Medication resource that is referred to; empty if no file has it."""
-    return references.medications.get(resolve_reference(reference, references, _MEDICATION), ("", ()))
+    stated = references.medications.get(resolve_reference(reference, references, _MEDICATION))
+    return ("", ()) if stated is None else stated.named
 
 
 def find_encounter(resource: Resource, references: FhirReferences) -> str:

@@ -31,6 +31,10 @@ OLDER_VERSION = "older version"
 MANIFEST = "manifest of a bulk export"
 WITHDRAWN = ("entered-in-error", "cancelled")
 """Status of resources that must not be read as evidence."""
+_STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
+_NO_STAY_STATUSES = (*WITHDRAWN, "planned")
+_CLASS_SYSTEMS = ("actcode", "2.16.840.1.113883.5.4")
+"""Endings of the names of the code system of `_STAY_CLASSES`."""
 STRUCTURE_ERRORS = (AttributeError, KeyError, TypeError, IndexError)
 """Exceptions raised by a resource with values of other types than FHIR's."""
 BAD_STRUCTURE = "not structured as FHIR requires; look at this resource"
@@ -305,6 +309,21 @@ def _load_json(path: Path) -> dict[str, Any] | list[Any]:
     if fault := find_json_fault(value):
         raise ValueError(fault)
     return value
+
+
+def is_hospital_stay(encounter: Resource) -> bool:
+    """Return whether an Encounter is a hospital stay that took place, by its class and its status.
+
+    A class is one Coding in R4, and CodeableConcepts in R5. A hospital's own codes are ignored.
+    """
+    codes: set[str] = set()
+    for concept in list_objects(encounter.get("class")):
+        for coding in list_objects(concept.get("coding", concept)):
+            system = str(coding.get("system") or "").lower()
+            if coding.get("code") and (not system or system.endswith(_CLASS_SYSTEMS)):
+                codes.add(str(coding["code"]).upper())
+    is_other_class = bool(codes) and codes.isdisjoint(_STAY_CLASSES)
+    return encounter.get("status") not in _NO_STAY_STATUSES and not is_other_class
 
 
 def concept_text(concept: Any) -> str:

@@ -1,14 +1,14 @@
-"""Values of FHIR as text, numbers and codes: concepts, quantities, ranges, periods and dosages."""
+"""Values of FHIR as text, numbers and codes: concepts, quantities, ranges and periods."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from epicrisis.clinical_facts import Comparator
 from epicrisis.corpus.facts.times import read_fact_time
-from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue
+from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, parse_value
 from epicrisis.corpus.fhir.resources import as_list, concept_text
 from epicrisis.ucum import to_ucum
 
@@ -29,7 +29,6 @@ _SYSTEMS = {
     "http://www.whocc.no/atc": "atc",
 }
 _UCUM = ("http://unitsofmeasure.org", "urn:oid:2.16.840.1.113883.6.8")
-_PERIODS = {"h": "hour", "d": "day", "wk": "week", "mo": "month", "min": "minute", "a": "year", "s": "second"}
 
 
 def read_concept(value: Any) -> tuple[str, tuple[str, ...]]:
@@ -69,7 +68,12 @@ def join_concepts(values: Any) -> str:
 def read_interpretation(values: Any) -> str:
     """Return what a source says of a value in words: `high`."""
     words = (read_concept(value)[0] for value in as_list(values))
-    return ", ".join(filter(None, (INTERPRETATIONS.get(word, word[:1].lower() + word[1:]) for word in words)))
+    return ", ".join(filter(None, (INTERPRETATIONS.get(word) or _uncapitalize(word) for word in words)))
+
+
+def _uncapitalize(word: str) -> str:
+    """Return a word with a small first letter; a code such as `ND` as it is."""
+    return word if word.isupper() else word[:1].lower() + word[1:]
 
 
 def read_time(*values: Any) -> str:
@@ -107,6 +111,9 @@ def read_quantity(quantity: Any) -> FactValue:
         unit = str(quantity["code"]).strip()
     else:
         unit = to_ucum(written_unit) or to_ucum(str(quantity.get("code") or "")) or written_unit
+    if written_unit == "1":
+        # What UCUM calls the unit of a number without one would look like a digit.
+        written_unit, unit = "", unit if unit != "1" else ""
     comparator: Comparator = COMPARATORS.get(str(quantity.get("comparator") or ""), "")
     text = " ".join(filter(None, (comparator, str(quantity["value"]))))
     return FactValue(text, read_number(quantity["value"]), comparator, unit, written_unit)
@@ -136,7 +143,13 @@ def read_value(resource: Mapping[str, Any], prefix: str = "value") -> FactValue:
             return FactValue("yes" if value else "no")
         if isinstance(value, int | float):
             return FactValue(str(value), read_number(value))
-        described = _describe_object(value) if isinstance(value, dict) else FactValue(" ".join(str(value).split()))
+        if isinstance(value, dict):
+            described = _describe_object(value)
+        elif key == f"{prefix}String":
+            # Laboratories send `<0.01` and `2.5` as strings, too.
+            described = parse_value(str(value))
+        else:
+            described = FactValue(" ".join(str(value).split()))
         if described.text:
             return described
     absent = concept_text(resource.get("dataAbsentReason"))
@@ -157,52 +170,5 @@ def _describe_object(value: Mapping[str, Any]) -> FactValue:
     return FactValue(read_concept(value)[0])
 
 
-def read_dosage(dosages: Any) -> str:
-    """Return dosage instructions in words: `10 mg oral once daily`."""
-    return "; ".join(filter(None, map(_dosage_text, filter(_is_object, as_list(dosages)))))
-
-
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
-
-
-def _dosage_text(dosage: Mapping[str, Any]) -> str:
-    text = dosage.get("text") or dosage.get("patientInstruction")
-    if text:
-        return " ".join(str(text).split())
-    return " ".join(filter(None, _dosage_parts(dosage)))
-
-
-def _dosage_parts(dosage: Mapping[str, Any]) -> Iterator[str]:
-    for dose in (*filter(_is_object, as_list(dosage.get("doseAndRate"))), dosage):
-        yield read_quantity(dose.get("doseQuantity") or dose.get("dose")).with_unit
-        yield read_range(dose.get("doseRange"))
-        yield read_quantity(dose.get("rateQuantity")).with_unit
-    yield join_concepts(dosage.get("route"))
-    timing = dosage.get("timing")
-    if isinstance(timing, dict):
-        yield concept_text(timing.get("code")) or _timing_text(timing.get("repeat") or {})
-    if dosage.get("asNeededBoolean") or dosage.get("asNeeded") is True:
-        yield "as needed"
-    if reason := join_concepts(dosage.get("asNeededCodeableConcept") or dosage.get("asNeededFor")):
-        yield f"as needed for {reason}"
-
-
-def _timing_text(repeat: Mapping[str, Any]) -> str:
-    frequency, period, unit = repeat.get("frequency") or 1, repeat.get("period"), str(repeat.get("periodUnit") or "")
-    if period is None or unit not in _PERIODS:
-        return " ".join(map(str, as_list(repeat.get("when"))))
-    if period == 1 and unit == "d":
-        return {1: "once daily", 2: "twice daily"}.get(frequency, f"{frequency} times daily")
-    every = _PERIODS[unit] if period == 1 else f"{period} {_PERIODS[unit]}s"
-    return f"every {every}" if frequency == 1 else f"{frequency} times every {every}"
-
-
-def dosage_end(dosages: Any) -> str:
-    """Return the last day of the dosage instructions, if they all have one."""
-    ends = []
-    for dosage in filter(_is_object, as_list(dosages)):
-        timing = dosage.get("timing")
-        repeat = timing.get("repeat") if isinstance(timing, dict) else None
-        ends.append(read_period(repeat.get("boundsPeriod") if isinstance(repeat, dict) else None)[1])
-    return max(ends) if ends and all(ends) else ""

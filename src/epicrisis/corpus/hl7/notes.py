@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass, field, replace
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.embedded_files import EmbeddedText
+from epicrisis.corpus.embedded_files import EmbeddedText, detect_embedded
 from epicrisis.corpus.facts.values import FactValue, parse_value
 from epicrisis.corpus.hl7.messages import Hl7Message, Hl7Segment
 from epicrisis.corpus.hl7.values import identifier_system, iso_time
@@ -30,11 +31,15 @@ _STATUSES = {
 """OBX-11 and OBR-25 in FHIR's words; others are final."""
 _STAY_CLASSES = frozenset("IEB")
 _VISIT_CLASSES = frozenset("OPRCNU")
-_TEXT_TYPES = ("TX", "FT", "ED", "RP")
+_FILE_TYPES = ("ED", "RP")
+_TEXT_TYPES = ("TX", "FT", *_FILE_TYPES)
 _NUMBER_TYPES = ("NM", "SN")
 _CODED_TYPES = ("CE", "CWE", "CNE", "CF", "IS", "ID")
 WITHDRAWN = ("entered-in-error", "cancelled")
 """Statuses of results that state nothing."""
+_SECONDS = re.compile(r"(T\d\d:\d\d):00")
+_CLOCK = re.compile(r"^(\d\d)(\d\d)")
+_EXPONENT = re.compile(r"\d{1,2}/")
 _READ_SEGMENTS = frozenset("MSH PID PV1 OBR OBX NTE TXA EVN ORC PD1 PV2 SFT UAC SPM TQ1 TQ2 CTI PRT ROL".split())  # noqa: SIM905
 
 
@@ -75,6 +80,14 @@ def read_groups(message: Hl7Message) -> tuple[list[Hl7Group], dict[str, int]]:
 
     Raises ValueError with the reason if a result comes before the patient.
     """
+    groups, others = _collect_groups(message)
+    parts: list[Hl7Group] = []
+    for group in groups:
+        parts += _separate_files(group)
+    return parts, others
+
+
+def _collect_groups(message: Hl7Message) -> tuple[list[Hl7Group], dict[str, int]]:
     groups: list[Hl7Group] = []
     others: dict[str, int] = {}
     person: Hl7Person | None = None
@@ -102,6 +115,19 @@ def read_groups(message: Hl7Message) -> tuple[list[Hl7Group], dict[str, int]]:
             name = "NTE before the results" if segment.name == "NTE" else f"{segment.name[:3]} segment"
             others[name] = others.get(name, 0) + 1
     return groups, others
+
+
+def _separate_files(group: Hl7Group) -> list[Hl7Group]:
+    """Return the group, and the files among its numbers as a report: laboratories send one as a PDF with its values."""
+    files = [item for item in group.results if item[0].text(2).upper() in _FILE_TYPES]
+    if not files or is_report(group) or _is_document(group):
+        return [group]
+    values = [item for item in group.results if item not in files]
+    return [replace(group, results=values), replace(group, results=files, comments=[])]
+
+
+def _is_document(group: Hl7Group) -> bool:
+    return group.order is not None and group.order.name == "TXA"
 
 
 def read_person(segment: Hl7Segment, header: Hl7Segment) -> Hl7Person:
@@ -137,9 +163,15 @@ def read_visit(segment: Hl7Segment, account: str) -> Hl7Visit:
 
 
 def is_report(group: Hl7Group) -> bool:
-    """Return whether the group's results are a text, without numbers."""
-    types = [result.text(2).upper() for result, _ in group.results]
-    return any(kind in _TEXT_TYPES for kind in types) and not any(kind in _NUMBER_TYPES for kind in types)
+    """Return whether the group's results are a text, without measured values."""
+    results = [result for result, _ in group.results]
+    return any(result.text(2).upper() in _TEXT_TYPES for result in results) and not any(map(_is_measured, results))
+
+
+def _is_measured(result: Hl7Segment) -> bool:
+    """Return whether a result is a number, or a string (ST) with a unit or a reference range."""
+    kind = result.text(2).upper()
+    return kind in _NUMBER_TYPES or (kind not in _TEXT_TYPES and bool(result.text(6) or result.text(7)))
 
 
 def result_status(segment: Hl7Segment, field_number: int) -> str:
@@ -168,7 +200,7 @@ def person_name(segment: Hl7Segment, field_number: int) -> str:
 
 def read_value(result: Hl7Segment) -> FactValue:
     """Return the value of a result of any type, without a text if it has none."""
-    kind, unit = result.text(2).upper(), result.text(6) or result.text(6, 2)
+    kind, unit = result.text(2).upper(), _read_unit(result)
     rows = result.repetitions(5)
     if not rows or not any(map(str.strip, rows[0])):
         return FactValue()
@@ -179,9 +211,19 @@ def read_value(result: Hl7Segment) -> FactValue:
         words = [next(filter(None, (*row[1:2], *row[8:9], *row[:1])), "") for row in rows]
         return parse_value("; ".join(filter(None, words)), unit)
     if kind in ("DT", "TS", "DTM"):
-        words = [iso_time(row[0]).removesuffix(":00").replace("T", " ") for row in rows]
+        words = [_SECONDS.sub(r"\1", iso_time(row[0])).replace("T", " ") for row in rows]
         return FactValue("; ".join(filter(None, words)))
+    if kind == "TM":
+        return FactValue("; ".join(_CLOCK.sub(r"\1:\2", row[0].strip(), count=1) for row in rows))
     return parse_value(result.free_text(5), unit)
+
+
+def _read_unit(result: Hl7Segment) -> str:
+    """Return the unit. Senders write `10^3/uL` without escaping the sign that separates components."""
+    unit, second = result.text(6), result.text(6, 2)
+    if unit.lower() in ("10", "x10") and _EXPONENT.match(second):
+        return f"{unit}^{second}"
+    return unit or second
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +256,15 @@ def report_text(group: Hl7Group) -> ReportText:
         lines += content.text.split("\n")
         lines += [f"Comment: {comment.free_text(3)}" for comment in comments]
     lines += [f"Comment: {comment.free_text(3)}" for comment in group.comments]
-    return ReportText("\n".join(lines).strip("\n"), tuple(dict.fromkeys(headings)), tuple(remarks))
+    text = "\n".join(lines).strip("\n")
+    if detect_embedded(text.encode()) in ("rtf", "html"):
+        # Transcription systems send the lines of such a file as texts.
+        try:
+            content = sandbox.read_embedded(text.encode())
+            return ReportText(content.text, content.headings, (*remarks, *content.remarks))
+        except ValueError as error:
+            remarks.append(f"a text with the signs of a format: {error}")
+    return ReportText(text, tuple(dict.fromkeys(headings)), tuple(remarks))
 
 
 def _result_text(result: Hl7Segment) -> EmbeddedText:
