@@ -466,23 +466,7 @@ Event: TypeAlias = (
     | Notice
     | Answered
 )
-"""Anything that happens while a question is answered. `EVENT_NAMES` has the names of the JSON form."""
+"""Anything that happens while a question is answered. `serialization.EVENT_NAMES` has the names of the JSON form."""
 
 Trace: TypeAlias = tuple[Event, ...]
 """The recorded events of one question, in order, without `TextDelta` and `Answered`."""
-
-EVENT_NAMES: Mapping[type, str] = {
-    Retrieved: "retrieved",
-    SentencesSelected: "sentences",
-    PreflightChecked: "preflight",
-    ExamplesFound: "examples",
-    MapStarted: "map-started",
-    MapFinished: "map-finished",
-    Voted: "voted",
-    Drafted: "drafted",
-    AnswerStarted: "answer-started",
-    TextDelta: "delta",
-    ModelCalled: "called",
-    Notice: "notice",
-    Answered: "answered",
-}
