@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from epicrisis.clinical_facts import ClinicalFact
-from epicrisis.computed_values import ComputedRow, FactOperation
+from epicrisis.computed_values import NO_ENTRY, ComputedRow, FactOperation
 from epicrisis.fact_questions.computation import (
     Computation,
     RowList,
@@ -130,7 +130,7 @@ def _compute_ever(
             f"No structured entry says that there was “{plan.subject}”{when}; {count_entries(len(denied))} "
             f"{agree(len(denied), 'names', 'name')} it as not taken, not done, refuted or withdrawn"
         )
-        return finish(plan, statement, result="no entry", rows=_list_facts(denied))
+        return finish(plan, statement, result=NO_ENTRY, rows=_list_facts(denied))
     kind = "" if plan.topic == "entries" else f" for {_NAMES[plan.topic][1]}"
     scope = f"The record has {_describe_span(facts)}{kind}"
     statement = (
@@ -139,7 +139,7 @@ def _compute_ever(
     )
     # Another allergy may be of the same class.
     listed = facts if plan.topic == "allergy" else ()
-    return finish(plan, statement, result="no entry", rows=_list_facts(listed))
+    return finish(plan, statement, result=NO_ENTRY, rows=_list_facts(listed))
 
 
 def _list_ongoing(window: TimeWindow, facts: Sequence[ClinicalFact]) -> list[ClinicalFact]:
@@ -223,7 +223,7 @@ def _state_current(
         )
         if plan.words:
             statement += ". Of other words for it, only common ones are compared"
-        return finish(plan, statement, result="no entry", remarks=remarks)
+        return finish(plan, statement, result=NO_ENTRY, remarks=remarks)
     number = len(rows.rows)
     statement = (
         f"{number} structured {one if number == 1 else many}{subject} {'is' if number == 1 else 'are'} current as of "
@@ -256,7 +256,7 @@ def _compute_list(
         statement = (
             f"No structured {one}{subject} is of this time{when}, of {_describe_span(facts)}; this does not show "
         )
-        return finish(plan, f"{statement}that there was none", result="no entry")
+        return finish(plan, f"{statement}that there was none", result=NO_ENTRY)
     names = list(dict.fromkeys(row.name for row in rows.rows))
     first_names = "; ".join(names[:10]) + (f" and {len(names) - 10} more names" if len(names) > 10 else "")
     doubt = f" ({unclear} may lie outside the time)" if unclear else ""

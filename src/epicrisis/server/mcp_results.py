@@ -14,6 +14,7 @@ from epicrisis.printable import count_noun, printable
 from epicrisis.prompts import fence_passages
 from epicrisis.references import build_reference
 from epicrisis.report.answer_content import AnswerContent, build_answer_content
+from epicrisis.report.study_table import list_shown_citations
 from epicrisis.types import AnswerState, ArticleMark, Hit, Passage, Ranking, Scope
 
 URI_SCHEME = "epicrisis"
@@ -180,7 +181,7 @@ def describe_passage(passage: Passage, scope: Scope) -> str:
 def build_tool_answer(answer: Answer) -> ToolAnswer:
     """Return the result of a question."""
     content = build_answer_content(answer)
-    citations = answer.citations if answer.withheld is None else answer.withheld.citations
+    citations = list_shown_citations(answer)
     claims: list[ToolClaim] = []
     for claim in answer.claims:
         claims.append(
@@ -246,9 +247,9 @@ def describe_answer(answer: Answer) -> str:
     """
     content = build_answer_content(answer)
     lines = [*_verdict_lines(content)]
-    citations = answer.citations if answer.withheld is None else answer.withheld.citations
+    citations = list_shown_citations(answer)
     for section in content.sections:
-        lines += ["", section.heading]
+        lines += ["", section.heading, *([section.lead] if section.lead else [])]
         for entry in section.entries:
             warning = f" [{entry.warning}]" if entry.warning else ""
             lines.append(f"{entry.label}{warning} {entry.text}")
