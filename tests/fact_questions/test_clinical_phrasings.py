@@ -117,3 +117,17 @@ def test_value_of_urine_alone_is_named_so() -> None:
     computed = Chart().lab("2150-01-02", "88", code="2161-8").ask("last creatinine")
     assert computed is not None
     assert "urine" in computed.statement
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "creatinine between the first and second admission",
+        "creatinine between the first discharge and the second admission",
+        "creatinine from the first admission to the second admission",
+        "creatinine from the colonoscopy to the last admission",
+    ],
+)
+def test_range_to_a_stay_that_may_be_included_or_not_is_not_answered(question: str) -> None:
+    computed = CHART.ask(question)
+    assert computed is None or (computed.state == "abstained" and computed.result == "")
