@@ -241,6 +241,21 @@ def test_stop_after_a_change_of_dose_is_stated_alone() -> None:
     assert computed.remarks == ("1 end on a day when another entry of it began, such as a new dose, not counted",)
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "what did the sodium do",
+        "how has the sodium been doing",
+        "is she on thyroid replacement",
+        "is she on warfarin therapy",
+        "bronchoscopy results",
+        "how often does she take levothyroxine",
+    ],
+)
+def test_question_for_a_course_a_class_a_finding_or_a_dose_is_left_to_the_notes(question: str) -> None:
+    assert plan_by_rules(question, ENDED.record()) is None
+
+
 def test_last_medication_without_a_name_is_explained_without_an_empty_quotation() -> None:
     computed = ENDED.ask("most recent medication")
     assert computed is not None
