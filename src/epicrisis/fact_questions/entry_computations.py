@@ -113,7 +113,8 @@ def _compute_ever(
         names = list(dict.fromkeys(fact.name for fact in inside))
         rest = f" and {len(names) - 3} more names" if len(names) > 3 else ""
         first = find_extreme(inside, last=False)
-        date = f", first {format_time(first[0].time)}" if first else ", without a date"
+        word = "ended" if first and first[0].event == "end" else "first"
+        date = f", {word} {format_time(first[0].time)}" if first else ", without a date"
         statement = f"Yes, structured entries name “{plan.subject}”{when}: {'; '.join(names[:3])}{rest}{date}"
         return finish(plan, statement, result="yes", rows=_list_facts(inside))
     unclear += _list_ongoing(plan.window, certain)
@@ -297,7 +298,9 @@ def _compute_list(
     names = list(dict.fromkeys(row.name for row in rows.rows))
     first_names = "; ".join(names[:10]) + (f" and {len(names) - 10} more names" if len(names) > 10 else "")
     doubt = f" ({unclear} may lie outside the time)" if unclear else ""
-    number = f"{count_entries(len(rows.rows))} of {many}"
+    number = count_entries(len(rows.rows))
+    if plan.topic != "entries":
+        number += f" of {many}"
     statement = f"The record has {number}{subject}{when}{doubt}: {first_names}"
     return finish(plan, statement, result="; ".join(names), rows=rows)
 
