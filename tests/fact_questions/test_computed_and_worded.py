@@ -107,6 +107,7 @@ def test_every_program_is_told_the_same_state(tmp_path: Path) -> None:
     outcome = describe_outcome(answer, CompletedQuestion(QUESTION), "", (), "library")
     assert [tool.state, outcome["state"]] == ["answered", "answered"]
     assert [tool.text, outcome["text"]] == [STATEMENT, STATEMENT]
+    assert [tool.model_state, outcome["model_state"]] == ["abstained", "abstained"]
     data = json.loads(shown_texts(answer)[3])
     assert (data["state"], data["text"], data["model_outcome"]["state"]) == ("answered", STATEMENT, "abstained")
 

@@ -94,6 +94,9 @@ class ToolAnswer(ToolResultPart):
     """An answer, or the reason for none, with the evidence behind it."""
 
     state: AnswerState = Field(description="Only `answered` is an answer. `abstained`: the evidence does not answer.")
+    model_state: AnswerState = Field(
+        description="The state of the chat model's own answer. It differs if only a computed answer stands."
+    )
     strategy: str
     choice: str | None = Field(description="The letter of the chosen option.")
     text: str
@@ -198,6 +201,7 @@ def build_tool_answer(answer: Answer) -> ToolAnswer:
             remarks += section.lines
     return ToolAnswer(
         state=answer.state,
+        model_state=answer.model_state,
         strategy=answer.strategy,
         choice=answer.choice,
         text=printable(answer.text, lines=True),

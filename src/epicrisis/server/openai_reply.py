@@ -178,6 +178,7 @@ def describe_outcome(
     usage = answer.usage + completed.usage
     return {
         "state": answer.state,
+        "model_state": answer.model_state,
         "strategy": answer.strategy,
         "library": library,
         "choice": answer.choice,
