@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.answers import (
-    EVENT_NAMES,
     Answer,
     Answered,
     AnswerStarted,
@@ -37,7 +36,7 @@ from epicrisis.answers import (
     Voted,
 )
 from epicrisis.dates import last_day
-from epicrisis.serialization import dump_json, to_json
+from epicrisis.serialization import EVENT_NAMES, dump_json, to_json
 from epicrisis.types import EvidenceSpan, Hit, Passage, Preflight, Question, Ranking, Scope
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.computed_values import ComputedAnswer
+from epicrisis.computed_values import COMPUTATION, ComputedAnswer
 from epicrisis.notebook_display import NotebookDisplay
 from epicrisis.printable import count_noun, shorten
 from epicrisis.references import Reference
@@ -173,7 +173,12 @@ class Claim:
     reason: str = ""
     """Why the check decided so, in one sentence for the reader."""
     checked_by: str = ""
-    """`rules`, or the name of the verifier. Empty without a check."""
+    """`rules`, `computation`, or the name of the verifier. Empty without a check."""
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether a program computed the sentence from structured entries. Others are words of a model or a note."""
+        return self.checked_by == COMPUTATION and self.support == "supported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +216,16 @@ class WithheldAnswer:
     reason: str
     choice: str | None = None
     citations: tuple[Citation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOutcome:
+    """How the chat model answered, where the answer is a computed one because the model gave none."""
+
+    state: AnswerState
+    text: str = ""
+    """The words of the model."""
+    failure: Failure | None = None
 
 
 ConflictBasis: TypeAlias = Literal["parts", "sentences", "votes", "facts"]
@@ -301,7 +316,7 @@ class Answer(NotebookDisplay):
     """For votes: `majority`, the tie rule, `tie` without one, or `citations`. For open answers: the selected draft."""
     drafts: tuple[Draft, ...] = ()
     withheld: WithheldAnswer | None = None
-    """The answer of the model, if the state is `abstained` because the answer is not trusted."""
+    """The answer of the model, if it is not trusted. The model's state is then `abstained`."""
     patient: str | None = None
     """The id of the patient whose record was read, even if the question has a record number. None: no record."""
     patient_name: str | None = None
@@ -315,8 +330,15 @@ class Answer(NotebookDisplay):
     """Disagreements of the evidence. Empty if the sources agree, or if nothing could be compared."""
     computed: ComputedAnswer | None = None
     """What the structured entries of the record say. None for a question that is not about them."""
+    model_outcome: ModelOutcome | None = None
+    """How the chat model answered, if it gave no answer and the computed one stands alone. None for other answers."""
     confidence: Confidence | None = None
     """None if nothing is known, and for answers of strategies that were not asked through a pipeline."""
+
+    @property
+    def model_state(self) -> AnswerState:
+        """The state of the chat model's own answer. It differs from `state` if only the computed answer stands."""
+        return self.state if self.model_outcome is None else self.model_outcome.state
 
     def __repr__(self) -> str:
         """Return one short line. `epicrisis.to_json` has everything."""
@@ -466,23 +488,7 @@ Event: TypeAlias = (
     | Notice
     | Answered
 )
-"""Anything that happens while a question is answered. `EVENT_NAMES` has the names of the JSON form."""
+"""Anything that happens while a question is answered. `serialization.EVENT_NAMES` has the names of the JSON form."""
 
 Trace: TypeAlias = tuple[Event, ...]
 """The recorded events of one question, in order, without `TextDelta` and `Answered`."""
-
-EVENT_NAMES: Mapping[type, str] = {
-    Retrieved: "retrieved",
-    SentencesSelected: "sentences",
-    PreflightChecked: "preflight",
-    ExamplesFound: "examples",
-    MapStarted: "map-started",
-    MapFinished: "map-finished",
-    Voted: "voted",
-    Drafted: "drafted",
-    AnswerStarted: "answer-started",
-    TextDelta: "delta",
-    ModelCalled: "called",
-    Notice: "notice",
-    Answered: "answered",
-}

@@ -22,6 +22,12 @@ FactOperation: TypeAlias = Literal[
 ]
 
 
+COMPUTATION = "computation"
+"""Value of `Claim.checked_by` for the computed sentence, and for words that were compared with it."""
+NO_ENTRY = "no entry"
+"""The result where no structured entry names what was asked for, which does not show that there was none."""
+
+
 @dataclass(frozen=True, slots=True)
 class ComputedRow:
     """One structured entry behind a computed answer."""

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from epicrisis import answers, errors
-from epicrisis.answers import EVENT_NAMES, Event, Failure
+from epicrisis.answers import Event, Failure
 from epicrisis.errors import ChatError, StorageError
 from epicrisis.printable import printable_json
 from epicrisis.privacy import open_private
 from epicrisis.prompts import Prompt
 from epicrisis.protocols import ChatReply, ChatRequest
+from epicrisis.serialization import EVENT_NAMES
 
 _LOGGER = logging.getLogger("epicrisis")
 _LOGGER.addHandler(logging.NullHandler())

@@ -17,6 +17,8 @@ from typing import Literal
 from epicrisis.answers import Answer
 from epicrisis.components import build_scope
 from epicrisis.corpus.note_cleaning import find_sections
+from epicrisis.fact_questions.subjects import split_words
+from epicrisis.fact_questions.synonyms import write_out
 from epicrisis.patient_chart import ChartState, PatientChart
 from epicrisis.pipeline import Pipeline
 from epicrisis.retrieval.record_context import restore_notes, sort_by_time
@@ -43,6 +45,13 @@ class ProblemName:
     state: ChartState | None = None
     """None: only notes name it."""
     documents: tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()
+    """What notes call it, such as an abbreviation."""
+
+    @property
+    def full_name(self) -> str:
+        """The name, with its other names in parentheses, so that a search finds the notes that use them."""
+        return f"{self.name} ({', '.join(self.other_names)})" if self.other_names else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +65,32 @@ class SummarySection:
 def list_problems(chart: PatientChart, record: Sequence[Passage]) -> tuple[ProblemName, ...]:
     """Return the problems of structured data, then those that the last lists of diagnoses and history add.
 
-    Names are compared without case. Refuted problems are left out.
+    Names are compared without case, and a known abbreviation as what it stands for. Refuted problems are left out.
     """
     problems: dict[str, ProblemName] = {}
     refuted: set[str] = set()
     for course in chart.courses:
         if course.kind != "problem":
             continue
-        key = course.name.casefold()
+        key = _write_key(course.name)
         if course.state == "withdrawn":
             refuted.add(key)
         else:
             problems[key] = ProblemName(course.name, "structured", course.state, course.documents)
     for name, document_id in _read_lists(record):
-        if name.casefold() not in refuted:
-            problems.setdefault(name.casefold(), ProblemName(name, "notes", documents=(document_id,)))
+        key = _write_key(name)
+        if key in refuted:
+            continue
+        problem = problems.setdefault(key, ProblemName(name, "notes", documents=(document_id,)))
+        names = (problem.name, *problem.other_names)
+        if name.casefold() not in map(str.casefold, names):
+            problems[key] = replace(problem, other_names=(*problem.other_names, name))
     return tuple(problems.values())
+
+
+def _write_key(name: str) -> str:
+    """Return a key that a name of a problem shares with its abbreviations."""
+    return " ".join(write_out(split_words(name), "problem")) or name.casefold()
 
 
 def _read_lists(record: Sequence[Passage]) -> Iterator[tuple[str, str]]:
@@ -115,7 +134,7 @@ async def summarize(
     `since` leaves out notes of an earlier day. Raises UserError as `Pipeline.answer` does.
     """
     for problem in problems:
-        question = Question(QUESTION.format(problem=problem.name), id=f"summary:{problem.name}", patient=patient)
+        question = Question(QUESTION.format(problem=problem.full_name), id=f"summary:{problem.name}", patient=patient)
         scope = build_scope(pipeline.settings.scope, question=question)
         if since is not None:
             scope = replace(scope, since=since)

@@ -9,11 +9,42 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
-from epicrisis.answers import EVENT_NAMES, Quotation
+from epicrisis.answers import (
+    Answered,
+    AnswerStarted,
+    Drafted,
+    ExamplesFound,
+    MapFinished,
+    MapStarted,
+    ModelCalled,
+    Notice,
+    PreflightChecked,
+    Quotation,
+    Retrieved,
+    SentencesSelected,
+    TextDelta,
+    Voted,
+)
 from epicrisis.types import Hit
 
 PLAIN_TYPES = frozenset({str, int, bool, type(None)})
 """Types whose values are the same in JSON."""
+EVENT_NAMES: Mapping[type, str] = {
+    Retrieved: "retrieved",
+    SentencesSelected: "sentences",
+    PreflightChecked: "preflight",
+    ExamplesFound: "examples",
+    MapStarted: "map-started",
+    MapFinished: "map-finished",
+    Voted: "voted",
+    Drafted: "drafted",
+    AnswerStarted: "answer-started",
+    TextDelta: "delta",
+    ModelCalled: "called",
+    Notice: "notice",
+    Answered: "answered",
+}
+"""The name of each kind of event."""
 
 
 def to_json(value: Any) -> Any:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from epicrisis import Library
+from epicrisis.clinical_facts import FACTS, ClinicalFact, write_facts
 from epicrisis.library.library import LibraryStore
 from epicrisis.patient_chart import build_chart
 from epicrisis.patient_summary import list_problems
@@ -69,3 +70,17 @@ def test_summary_of_record_without_problems_names_the_cure(tmp_path: Path, run: 
     result = run("patient", "summary", tmp_path / "ward", "p2")
     assert result.exit_code == 2
     assert "epicrisis ask" in result.stderr
+
+
+def test_abbreviation_of_a_structured_problem_is_the_same_problem(tmp_path: Path) -> None:
+    line = "Problem: gastroesophageal reflux disease, active"
+    fact = ClinicalFact("problem", "gastroesophageal reflux disease", 0, len(line), time="2150-01-02", status="active")
+    facts = Document("facts:1", line, date="2150-01-02", patient="p1", metadata={FACTS: write_facts([fact])})
+    text = "PAST MEDICAL HISTORY:\n- GERD, known since 2141\n- gerd\n- HTN\n\nHOSPITAL COURSE:\nStable."
+    note = Document("note:1", text, date="2150-03-07", patient="p1", metadata={"note_type": "discharge summary"})
+    with Library.create(tmp_path / "ward") as library:
+        library.add(facts, note)
+    with LibraryStore.open(tmp_path / "ward") as store:
+        record = store.fetch_record(Scope(patient="p1"))
+        problems = list_problems(build_chart(record), record)
+    assert [problem.full_name for problem in problems] == ["gastroesophageal reflux disease (GERD)", "HTN"]

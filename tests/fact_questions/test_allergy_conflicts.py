@@ -68,3 +68,17 @@ def test_note_that_denies_drug_allergies_conflicts_with_an_allergy_to_a_drug(
 )
 def test_note_that_denies_drug_allergies_agrees_with_other_allergies(tmp_path: Path, fields: dict[str, Any]) -> None:
     assert conflicts(read_allergy(tmp_path, **fields), "No known drug allergies.") == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No known drug allergies except penicillin.",
+        "No known allergies other than to penicillin.",
+        "NKDA (apart from penicillin).",
+        "Her brother has no known allergies.",
+        "The patient's son: NKDA.",
+    ],
+)
+def test_note_that_excepts_an_allergy_or_is_about_a_relative_does_not_conflict(tmp_path: Path, text: str) -> None:
+    assert conflicts(read_allergy(tmp_path, category=["medication"], code={"text": "Penicillin"}), text) == 0

@@ -117,3 +117,35 @@ def test_value_of_urine_alone_is_named_so() -> None:
     computed = Chart().lab("2150-01-02", "88", code="2161-8").ask("last creatinine")
     assert computed is not None
     assert "urine" in computed.statement
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "creatinine between the first and second admission",
+        "creatinine between the first discharge and the second admission",
+        "creatinine from the first admission to the second admission",
+        "creatinine from the colonoscopy to the last admission",
+    ],
+)
+def test_range_to_a_stay_that_may_be_included_or_not_is_not_answered(question: str) -> None:
+    computed = CHART.ask(question)
+    assert computed is None or (computed.state == "abstained" and computed.result == "")
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("history of renal failure", "Acute kidney injury"),
+        ("has she ever had kidney failure", "Acute kidney injury"),
+        ("does she have a history of blood clots", "Deep vein thrombosis of left leg"),
+        ("was she on lisinopril during the last admission", "Lisinopril 10 MG Oral Tablet, ended 2150-09-12"),
+        ("wbc after the last discharge", "of 2151-01-15 09:30: 6.8 10*3/uL"),
+        ("creatinine trend during the first admission", "of 2150-03-02 06:00: 1.9 mg/dL"),
+    ],
+)
+def test_sentence_names_what_the_question_is_about(question: str, words: str) -> None:
+    computed = CHART.ask(question)
+    assert computed is not None
+    assert computed.state == "answered"
+    assert words in computed.statement

@@ -17,6 +17,7 @@ from epicrisis.cli.terminal import open_console
 from epicrisis.clinical_facts import FACTS, ClinicalFact, FactKind, write_facts
 from epicrisis.computed_values import ComputedAnswer
 from epicrisis.fact_questions.answer import compute
+from epicrisis.fact_questions.fact_conflicts import NoteSentence, find_drug_conflicts, find_value_conflicts
 from epicrisis.fact_questions.question_rules import plan_by_rules
 from epicrisis.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.overrides import RunOverrides
@@ -213,6 +214,10 @@ NOTE = Document(
 )
 
 
+def note_sentence(text: str) -> NoteSentence:
+    return NoteSentence(Passage("n#0", "n", 0, 0, len(text), text, date="2150-03-06", patient="p"), 0, text)
+
+
 def answer_of(tmp_path: Path, chart: Chart, question: str, model: Any = None, **options: Any) -> Answer:
     """Return the answer of a pipeline over a library with the chart and a note."""
     overrides = options.pop("overrides", RunOverrides())
@@ -248,6 +253,26 @@ def test_stopped_drug_and_denied_allergy_enter_the_conflict_ledger(tmp_path: Pat
     allergic = Chart().add("allergy", "Penicillin", "2140", status="active")
     allergy = answer_of(tmp_path / "b", allergic, "What allergies does she have?")
     assert allergy.conflicts[0].sides[1].label == "no known allergies"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("The creatinine was 3.4 mg/dL on 2150-03-04.", 1),
+        ("Her brother's creatinine was 3.4 mg/dL on 2150-03-04.", 0),
+        ("Creatinine of the donor was 3.4 mg/dL on 2150-03-04.", 0),
+    ],
+)
+def test_value_of_another_person_does_not_conflict(text: str, count: int) -> None:
+    assert len(find_value_conflicts([note_sentence(text)], COURSE.facts, ["creatinine"])) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("Lisinopril was discontinued.", 1), ("Her husband stopped lisinopril.", 0)]
+)
+def test_drug_of_another_person_does_not_conflict(text: str, count: int) -> None:
+    facts = medication("2150-01-02", "start").facts
+    assert len(find_drug_conflicts([note_sentence(text)], facts)) == count
 
 
 def test_facts_switched_off_compute_nothing(tmp_path: Path) -> None:

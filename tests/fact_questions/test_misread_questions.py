@@ -185,3 +185,79 @@ def test_allergy_that_no_entry_names_lists_the_other_allergies() -> None:
     assert computed is not None
     assert computed.result == "no entry"
     assert [row.name for row in computed.rows] == ["Amoxicillin"]
+
+
+ENDED = (
+    Chart()
+    .add("medication", "Lisinopril 10 MG", "2150-01-02", event="start", source="m/1")
+    .add("medication", "Lisinopril 10 MG", "2150-02-02", event="end", source="m/1", status="stopped")
+    .add("medication", "Lisinopril 20 MG", "2150-02-02", event="start", source="m/2", status="active")
+    .add("medication", "Warfarin 5 MG", "2150-01-02", event="start", source="m/3")
+    .add("medication", "Warfarin 5 MG", "2150-02-02", event="end", source="m/3", status="stopped")
+    .add("medication", "Levothyroxine 75 MCG", "2150-01-02", event="start", source="m/4", status="active")
+    .add("problem", "Decompensated cirrhosis with ascites", "2150-01-02", event="start", source="c/1")
+    .add("problem", "Decompensated cirrhosis with ascites", "2150-02-02", event="end", source="c/1", status="resolved")
+    .add("procedure", "Bronchoscopy with lavage", "2150-01-03", source="p/1")
+    .add("laboratory", "Sodium", "2150-01-03", "121", "mmol/L", codes=("loinc:2951-2",))
+    .add("laboratory", "Sodium", "2150-02-03", "136", "mmol/L", codes=("loinc:2951-2",))
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "ended"),
+    [
+        ("Does she have cirrhosis?", "Decompensated cirrhosis with ascites (ended 2150-02-02)"),
+        ("does she have ascites", "Decompensated cirrhosis with ascites (ended 2150-02-02)"),
+        ("Is she on warfarin?", "Warfarin 5 MG (ended 2150-02-02)"),
+    ],
+)
+def test_entry_that_ended_is_named_where_none_is_current(question: str, ended: str) -> None:
+    computed = ENDED.ask(question)
+    assert computed is not None
+    assert computed.result == "no entry"
+    assert ended in computed.statement
+    assert [row.remark for row in computed.rows] == ["ended 2150-02-02"]
+
+
+def test_change_of_dose_is_no_stop() -> None:
+    computed = ENDED.ask("When was lisinopril stopped?")
+    assert computed is not None
+    assert (computed.state, computed.result) == ("abstained", "")
+    assert "another entry of it began" in computed.statement
+    assert [row.name for row in computed.rows] == ["Lisinopril 10 MG", "Lisinopril 20 MG"]
+
+
+def test_stop_after_a_change_of_dose_is_stated_alone() -> None:
+    chart = (
+        Chart()
+        .add("medication", "Lisinopril 10 MG", "2150-01-02", event="start", source="m/1")
+        .add("medication", "Lisinopril 10 MG", "2150-02-02", event="end", source="m/1", status="stopped")
+        .add("medication", "Lisinopril 20 MG", "2150-02-02", event="start", source="m/2")
+        .add("medication", "Lisinopril 20 MG", "2150-05-02", event="end", source="m/2", status="stopped")
+    )
+    computed = chart.ask("When was lisinopril stopped?")
+    assert computed is not None
+    assert computed.result == "2150-05-02"
+    assert computed.remarks == ("1 end on a day when another entry of it began, such as a new dose, not counted",)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "what did the sodium do",
+        "how has the sodium been doing",
+        "is she on thyroid replacement",
+        "is she on warfarin therapy",
+        "bronchoscopy results",
+        "how often does she take levothyroxine",
+    ],
+)
+def test_question_for_a_course_a_class_a_finding_or_a_dose_is_left_to_the_notes(question: str) -> None:
+    assert plan_by_rules(question, ENDED.record()) is None
+
+
+def test_last_medication_without_a_name_is_explained_without_an_empty_quotation() -> None:
+    computed = ENDED.ask("most recent medication")
+    assert computed is not None
+    assert computed.state == "abstained"
+    assert "“”" not in computed.statement

@@ -21,7 +21,7 @@ from epicrisis.answers import (
 )
 from epicrisis.cli.event_display import EventDisplay, describe_path
 from epicrisis.references import Reference
-from epicrisis.report.answer_content import build_answer_content
+from epicrisis.report.answer_content import build_answer_content, format_markers
 from epicrisis.report.answer_files import escape_markdown, to_html, to_markdown
 from epicrisis.types import ArticleMark, Question
 from tests.support.citations import TRIAL
@@ -273,3 +273,16 @@ def test_escaped_text_is_no_markdown(text: str) -> None:
     escaped = escape_markdown(text)
     assert escaped.replace("\\", "") == text
     assert "\\" in escaped
+
+
+@pytest.mark.parametrize(
+    ("numbers", "markers"),
+    [
+        ((3,), "[3]"),
+        ((1, 2, 3, 4), "[1][2][3][4]"),
+        ((2, 3, 4, 5, 1, 8), "[1]-[5][8]"),
+        ((1, 3, 5, 7, 9), "[1][3][5][7][9]"),
+    ],
+)
+def test_many_markers_are_ranges(numbers: tuple[int, ...], markers: str) -> None:
+    assert format_markers(numbers) == markers

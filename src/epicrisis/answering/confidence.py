@@ -107,5 +107,5 @@ def _share_of_choice(answer: Answer) -> float | None:
 
 
 def _share_of_claims(answer: Answer) -> float | None:
-    checked = [claim for claim in answer.claims if claim.support != "not-checked"]
+    checked = [claim for claim in answer.claims if claim.support != "not-checked" and not claim.is_computed]
     return fmean(float(claim.support == "supported") for claim in checked) if checked else None

@@ -53,7 +53,7 @@ def has_result(answer: Answer) -> bool:
     """
     if answer.strategy == NAME:
         return bool(answer.claims)
-    return answer.state != "abstained" and not chose_unanswerable(answer)
+    return answer.model_state != "abstained" and not chose_unanswerable(answer)
 
 
 def list_spans(ranking: SentenceRanking) -> tuple[EvidenceSpan, ...]:

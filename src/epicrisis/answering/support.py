@@ -15,6 +15,7 @@ from operator import attrgetter
 from epicrisis.answering.document_answers import chose_unanswerable
 from epicrisis.answering.support_rules import RuleFinding, apply_rules, word_overlap
 from epicrisis.answers import Answer, Citation, Claim, Event, Notice, SupportState, WithheldAnswer
+from epicrisis.computed_values import COMPUTATION
 from epicrisis.printable import count_noun
 from epicrisis.protocols import SupportScore, Verifier
 from epicrisis.telemetry import span
@@ -114,15 +115,18 @@ def check_by_rules(claim: Claim, evidence: ClaimEvidence) -> Claim:
 
 
 async def _verify(claims: Sequence[Claim], evidence: Sequence[ClaimEvidence], verifier: Verifier) -> list[Claim]:
-    """Return the claims as the verifier decides. Copied claims and claims without a sentence need no model."""
+    """Return the claims as the verifier decides.
+
+    Claims that are copied, lack a sentence or contradict a computed answer need no model.
+    """
     verified: list[Claim] = []
     pairs: list[tuple[str, str]] = []
     for claim, source in zip(claims, evidence, strict=True):
-        if source.sentences and claim.checked_by != VERBATIM:
+        if source.sentences and claim.checked_by not in (VERBATIM, COMPUTATION):
             pairs.append((source.sentences, claim.text))
     scores = iter(await verifier.verify(pairs))
     for claim, source in zip(claims, evidence, strict=True):
-        if claim.checked_by == VERBATIM:
+        if claim.checked_by in (VERBATIM, COMPUTATION):
             verified.append(claim)
         elif not source.sentences:
             verified.append(replace(claim, support="not-addressed", checked_by=RULES))

@@ -145,7 +145,7 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
         for section in sections:
             state = f" ({section.problem.state})" if section.problem.state else ""
             say("")
-            say(f"## {printable(section.problem.name)}{state}")
+            say(f"## {printable(section.problem.full_name)}{state}")
             display.show_answer(section.answer)
     failures = [section for section in sections if section.answer.state in FAILED_STATES]
     if failures:

@@ -7,9 +7,10 @@ current if it began and nothing says that it ended; one without a sign for a lon
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from epicrisis.clinical_facts import ClinicalFact
-from epicrisis.computed_values import ComputedRow, FactOperation
+from epicrisis.computed_values import NO_ENTRY, ComputedRow, FactOperation
 from epicrisis.fact_questions.computation import (
     Computation,
     RowList,
@@ -36,7 +37,7 @@ from epicrisis.fact_questions.courses import (
 )
 from epicrisis.fact_questions.question_rules import TOPIC_KINDS, FactQuestion, Topic, select_facts
 from epicrisis.fact_questions.record import PatientFacts, is_planned_end, list_statuses, read_time
-from epicrisis.fact_questions.subjects import EntryMatch, match_entries, normalize
+from epicrisis.fact_questions.subjects import EntryMatch, drug_key, match_entries, normalize
 from epicrisis.fact_questions.time_windows import TimeWindow
 from epicrisis.fact_questions.value_computations import format_value
 from epicrisis.printable import agree
@@ -112,7 +113,8 @@ def _compute_ever(
         names = list(dict.fromkeys(fact.name for fact in inside))
         rest = f" and {len(names) - 3} more names" if len(names) > 3 else ""
         first = find_extreme(inside, last=False)
-        date = f", first {format_time(first[0].time)}" if first else ", without a date"
+        word = "ended" if first and first[0].event == "end" else "first"
+        date = f", {word} {format_time(first[0].time)}" if first else ", without a date"
         statement = f"Yes, structured entries name “{plan.subject}”{when}: {'; '.join(names[:3])}{rest}{date}"
         return finish(plan, statement, result="yes", rows=_list_facts(inside))
     unclear += _list_ongoing(plan.window, certain)
@@ -130,7 +132,7 @@ def _compute_ever(
             f"No structured entry says that there was “{plan.subject}”{when}; {count_entries(len(denied))} "
             f"{agree(len(denied), 'names', 'name')} it as not taken, not done, refuted or withdrawn"
         )
-        return finish(plan, statement, result="no entry", rows=_list_facts(denied))
+        return finish(plan, statement, result=NO_ENTRY, rows=_list_facts(denied))
     kind = "" if plan.topic == "entries" else f" for {_NAMES[plan.topic][1]}"
     scope = f"The record has {_describe_span(facts)}{kind}"
     statement = (
@@ -139,7 +141,7 @@ def _compute_ever(
     )
     # Another allergy may be of the same class.
     listed = facts if plan.topic == "allergy" else ()
-    return finish(plan, statement, result="no entry", rows=_list_facts(listed))
+    return finish(plan, statement, result=NO_ENTRY, rows=_list_facts(listed))
 
 
 def _list_ongoing(window: TimeWindow, facts: Sequence[ClinicalFact]) -> list[ClinicalFact]:
@@ -191,13 +193,47 @@ def _compute_current(
     if administered - {row.name for row in rows.rows}:
         names = sorted(administered - {row.name for row in rows.rows})
         remarks.append(f"doses of {join_words(names[:8])} were given without an order that is current")
-    return _state_current(plan, day, rows, uncertain, remarks, facts)
+    return _state_current(plan, day, rows, uncertain, remarks, facts, _list_ended(plan, match, at))
+
+
+def _list_ended(plan: FactQuestion, match: EntryMatch, at: datetime) -> list[Course]:
+    """Return the courses of the entries with the words of the plan that ended before a time."""
+    ended: list[Course] = []
+    for course in list_courses(match.certain if plan.words else ()):
+        start = read_time(course.head)
+        has_begun = start is None or start[0] <= at
+        if has_begun and judge_course(course, at, is_past=plan.window.is_restricted)[0] == "ended":
+            ended.append(course)
+    return ended
+
+
+def _state_ended(plan: FactQuestion, day: str, ended: Sequence[Course], remarks: Sequence[str]) -> Computation:
+    """Return that no entry with these words is current, with the entries that ended."""
+    rows = RowList()
+    names: list[str] = []
+    for course in ended:
+        end = course.end
+        remark = "ended" if end is None else f"ended {format_time(end.time)}"
+        rows.add(_row(course.head, remark), course.head, *((end,) if end not in (None, course.head) else ()))
+        names.append(f"{course.head.name} ({remark})")
+    one = _NAMES[plan.topic][0]
+    statement = (
+        f"No structured {one} named “{plan.subject}” is current as of {day}; "
+        f"{agree(len(ended), 'one that ended is', 'those that ended are')} {join_words(list(dict.fromkeys(names)))}"
+    )
+    return finish(plan, statement, result=NO_ENTRY, rows=rows, remarks=remarks)
 
 
 def _state_current(
-    plan: FactQuestion, day: str, rows: RowList, uncertain: RowList, remarks: list[str], facts: Sequence[ClinicalFact]
+    plan: FactQuestion,
+    day: str,
+    rows: RowList,
+    uncertain: RowList,
+    remarks: list[str],
+    facts: Sequence[ClinicalFact],
+    ended: Sequence[Course],
 ) -> Computation:
-    """Return the current entries and the uncertain ones as one answer."""
+    """Return the current entries and the uncertain ones as one answer, or those that ended if there are no others."""
     one, many = _NAMES[plan.topic]
     all_rows = RowList(
         [*reversed(rows.rows), *reversed(uncertain.rows)], [*reversed(rows.facts), *reversed(uncertain.facts)]
@@ -214,6 +250,8 @@ def _state_current(
         statement = f"Structured entries say “{join_words(denials)}” as of {day}"
         return finish(plan, statement, result="; ".join(denials), rows=all_rows, remarks=remarks)
     if not names:
+        if ended and not uncertain.rows:
+            return _state_ended(plan, day, ended, remarks)
         if uncertain.rows:
             reason = f"No {one}{subject} is certain to be current as of {day}; the uncertain ones are listed"
             return abstain(plan, reason, all_rows, remarks)
@@ -223,7 +261,7 @@ def _state_current(
         )
         if plan.words:
             statement += ". Of other words for it, only common ones are compared"
-        return finish(plan, statement, result="no entry", remarks=remarks)
+        return finish(plan, statement, result=NO_ENTRY, remarks=remarks)
     number = len(rows.rows)
     statement = (
         f"{number} structured {one if number == 1 else many}{subject} {'is' if number == 1 else 'are'} current as of "
@@ -256,11 +294,13 @@ def _compute_list(
         statement = (
             f"No structured {one}{subject} is of this time{when}, of {_describe_span(facts)}; this does not show "
         )
-        return finish(plan, f"{statement}that there was none", result="no entry")
+        return finish(plan, f"{statement}that there was none", result=NO_ENTRY)
     names = list(dict.fromkeys(row.name for row in rows.rows))
     first_names = "; ".join(names[:10]) + (f" and {len(names) - 10} more names" if len(names) > 10 else "")
     doubt = f" ({unclear} may lie outside the time)" if unclear else ""
-    number = f"{count_entries(len(rows.rows))} of {many}"
+    number = count_entries(len(rows.rows))
+    if plan.topic != "entries":
+        number += f" of {many}"
     statement = f"The record has {number}{subject}{when}{doubt}: {first_names}"
     return finish(plan, statement, result="; ".join(names), rows=rows)
 
@@ -313,9 +353,8 @@ def _compute_end_entry(
         reason = f"Which entry is the {word} cannot be told, because {explain_uncertain_order(candidates)}"
         return abstain(plan, reason, _list_facts(candidates))
     if is_last and any(fact.kind == "medication" and fact.event != "given" for fact in candidates):
-        reason = (
-            f"Entries say when “{plan.subject}” was ordered, not when it was last taken; ask when it was started or"
-        )
+        name = f"“{plan.subject}”" if plan.words else "a medication"
+        reason = f"Entries say when {name} was ordered, not when it was last taken; ask when it was started or"
         return abstain(plan, f"{reason} stopped", _list_facts(candidates))
     times = [fact.time for fact in inside if read_time(fact) is None]
     remarks = [f"{count_entries(len(times))} without a date not counted"] if times else []
@@ -338,15 +377,37 @@ def _compute_stopped(
             f"No structured entry says when “{plan.subject}” ended" if not inside else "The date of its end is partial"
         )
         return abstain(plan, f"{reason}; its entries are listed", _list_facts(list(match.certain)))
-    dates = list(dict.fromkeys(format_time(fact.time) for fact in inside))
-    later = [course for course in list_courses(match.certain) if course.end is None or is_planned_end(course.end)]
+    courses = list_courses(match.certain)
+    later = [course for course in courses if course.end is None or is_planned_end(course.end)]
+    changes = [fact for fact in inside if _is_change(fact, courses)]
+    stops = [fact for fact in inside if fact not in changes]
+    if not stops:
+        days = join_words(list(dict.fromkeys(format_time(fact.time) for fact in changes)))
+        reason = f"No entry says that “{plan.subject}” ended: on {days} another entry of it began, such as a new dose"
+        return abstain(plan, f"{reason}; its entries are listed", _list_facts([course.head for course in courses]))
+    dates = list(dict.fromkeys(format_time(fact.time) for fact in stops))
     remarks = []
+    if changes:
+        number = f"{len(changes)} {agree(len(changes), 'end', 'ends')}"
+        remarks.append(f"{number} on a day when another entry of it began, such as a new dose, not counted")
     if later:
         remarks.append(f"another entry has no end: {later[-1].head.name}, {format_time(later[-1].head.time)}")
     times = "" if len(dates) == 1 else f" {len(dates)} times"
     statement = f"Structured entries say that “{plan.subject}” ended{times}: {join_words(dates)}"
-    rows = _list_facts([*inside, *(course.head for course in later)])
+    rows = _list_facts([*stops, *(course.head for course in later)])
     return finish(plan, statement, result="; ".join(dates), rows=rows, remarks=remarks)
+
+
+def _is_change(end: ClinicalFact, courses: Sequence[Course]) -> bool:
+    """Return whether another entry of the same drug began on the day of an end: a change, and no stop."""
+    day = read_time(end)
+    for course in courses:
+        start = read_time(course.head)
+        if end in course.facts or day is None or start is None or drug_key(course.head) != drug_key(end):
+            continue
+        if start[0].date() <= day[1].date() and day[0].date() <= start[1].date():
+            return True
+    return False
 
 
 def _compute_count(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Notice
 from epicrisis.clinical_facts import FACTS
+from epicrisis.computed_values import NO_ENTRY
 from epicrisis.fact_questions.answer import compute
 from epicrisis.fact_questions.computation import Computation
 from epicrisis.fact_questions.fact_conflicts import (
@@ -70,7 +71,7 @@ def _limit_to_scope(computation: Computation, since: str) -> Computation:
     """Return the computation with the limit of its scope, as an abstention where earlier entries decide."""
     answer = computation.answer
     limit = f"Only entries since {since} are in the scope"
-    if answer.state == "answered" and (answer.operation in _NEEDS_EARLIER or answer.result == "no entry"):
+    if answer.state == "answered" and (answer.operation in _NEEDS_EARLIER or answer.result == NO_ENTRY):
         reason = f"{limit}, and earlier ones may change the answer: leave out the setting scope.since"
         return replace(computation, answer=replace(answer, state="abstained", statement=f"{reason}.", result=""))
     return replace(computation, answer=replace(answer, remarks=(*answer.remarks, limit)))

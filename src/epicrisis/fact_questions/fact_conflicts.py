@@ -32,8 +32,15 @@ _NOT_A_VALUE = re.compile(
 _NOT_DONE = re.compile(
     r"(?i)\b(?:not|never|no|if|should|would|could|may|might|will|plan\w*|consider\w*|recommend\w*|resum\w*|restart\w*|"
     r"re-start\w*|advis\w*|ask\w*|want\w*|prior|previous\w*|past|history|ago|until|temporar\w*|discuss\w*|continu\w*|"
-    r"denies|denied|when|then|switch\w*|chang\w*|increas\w*|decreas\w*|dose|iv|drip|infusion|mother|father)\b"
+    r"denies|denied|when|then|switch\w*|chang\w*|increas\w*|decreas\w*|dose|iv|drip|infusion)\b"
 )
+_OTHER_PERSON = re.compile(
+    r"(?i)\b(?:mother|father|parent|brother|sister|sibling|son|daughter|child|husband|wife|spouse|partner|aunt|uncle|cousin|"
+    r"grand\w+|relative|roommate|neighbou?r|donor)(?:['’]?s)?\b|\bfamily history\b"
+)
+"""Words of a sentence that may be about somebody else."""
+_EXCEPTION = re.compile(r"(?i)^[\s,(]*(?:except|other than|besides|apart from|aside from|but)\b")
+"""What follows a denial of allergies that names one."""
 _STOPPED = r"(?:stopped|discontinued|d/c'?d|dc'?d)"
 _NO_ALLERGIES = re.compile(
     r"(?i)\b(?:no known (?:drug |medication )?allerg(?:y|ies)|nkda|nka|"
@@ -82,7 +89,7 @@ def _compare_value(sentence: NoteSentence, facts: Sequence[ClinicalFact], name: 
     text = sentence.text
     day = _read_day(sentence)
     places = list(name.finditer(text))
-    if day is None or len(places) != 1 or _NOT_A_VALUE.search(text):
+    if day is None or len(places) != 1 or _NOT_A_VALUE.search(text) or _OTHER_PERSON.search(text):
         return None
     same_day = [fact for fact in facts if (time := read_time(fact)) and _is_day(time) and may_overlap(time, day)]
     if not same_day or any(fact.number is None or fact.comparator for fact in same_day):
@@ -150,6 +157,8 @@ def find_drug_conflicts(sentences: Iterable[NoteSentence], active: Sequence[Clin
         note_day = read_date(sentence.passage.date)
         if len(sentence.text) > _MAX_SENTENCE or note_day is None or _NOT_DONE.search(sentence.text):
             continue
+        if _OTHER_PERSON.search(sentence.text):
+            continue
         for fact in active:
             time = read_time(fact)
             word = next(iter(drug_key(fact).split()), "")
@@ -185,7 +194,9 @@ def find_allergy_conflicts(sentences: Iterable[NoteSentence], allergies: Sequenc
     for sentence in sentences:
         match = _NO_ALLERGIES.search(sentence.text)
         note_day = read_date(sentence.passage.date)
-        if match is None or note_day is None:
+        if match is None or note_day is None or _OTHER_PERSON.search(sentence.text):
+            continue
+        if _EXCEPTION.match(sentence.text[match.end() :]):
             continue
         earlier: list[ClinicalFact] = []
         for fact in allergies:

@@ -12,12 +12,22 @@ from typing import TYPE_CHECKING
 from epicrisis.answering.citations import cite
 from epicrisis.answering.evidence import NAME as EVIDENCE
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, Citation, Claim, Conflict, ConflictSide, ConflictSource, Quotation
+from epicrisis.answers import (
+    Answer,
+    Citation,
+    Claim,
+    Conflict,
+    ConflictSide,
+    ConflictSource,
+    ModelOutcome,
+    Quotation,
+)
 from epicrisis.clinical_facts import FACTS, ClinicalFact
-from epicrisis.computed_values import ComputedAnswer
+from epicrisis.computed_values import COMPUTATION, NO_ENTRY, ComputedAnswer
+from epicrisis.fact_questions.contradictions import mark_contradictions
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.record_context import sort_by_time
-from epicrisis.types import AnswerState, Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
+from epicrisis.types import Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
 
 if TYPE_CHECKING:
     from epicrisis.fact_questions.computation import Computation
@@ -79,11 +89,18 @@ class FactAnswer:
         return list(passages.values())
 
     def add_statement(self, answer: Answer) -> Answer:
-        """Return the answer with the computed answer, so that checks know its numbers."""
-        return answer if self.computation is None else replace(answer, computed=self.computation.answer)
+        """Return the answer with the computed answer, so that checks know its numbers.
+
+        Claims that contradict it are marked.
+        """
+        if self.computation is None:
+            return answer
+        computed = self.computation.answer
+        claims = mark_contradictions(answer.claims, computed, answer.question.text)
+        return replace(answer, computed=computed, claims=claims)
 
     def cite(self, answer: Answer) -> Answer:
-        """Return the answer with citations of the computed rows, and the disagreements with notes."""
+        """Return the answer with the computed sentence first, citations of its rows, and disagreements with notes."""
         if self.computation is None or self.record is None:
             return answer
         numbering = _Numbering(answer, self.record)
@@ -96,7 +113,7 @@ class FactAnswer:
         computed = replace(self.computation.answer, rows=tuple(rows))
         citations = (*answer.citations, *numbering.added)
         answer = replace(answer, computed=computed, citations=citations, conflicts=(*answer.conflicts, *conflicts))
-        return _put_first(answer, computed) if answer.strategy == EVIDENCE else answer
+        return _put_first(answer, computed) if computed.state == "answered" else answer
 
 
 NO_FACTS = FactAnswer()
@@ -159,14 +176,45 @@ def _add_lines(lines: Sequence[Passage], selection: SentenceRanking, ranking: Ra
 
 
 def _put_first(answer: Answer, computed: ComputedAnswer) -> Answer:
-    """Return an answer of sentences with the computed statement as its first claim."""
-    if computed.state != "answered":
-        return answer
-    numbers = tuple(dict.fromkeys(number for row in computed.rows for number in row.citations))
-    claim = Claim(computed.statement, numbers, "supported", checked_by="computation")
-    text = "\n".join(filter(None, (computed.statement, answer.text)))
-    state: AnswerState = "abstained" if answer.question.options else "answered"
-    return replace(answer, state=state, text=text, claims=(claim, *answer.claims), failure=None)
+    """Return the answer with the computed sentence as its first claim.
+
+    If the chat model gave no answer, the computed one stands alone, with the model's outcome beside it. A failure
+    remains a failure, and without a chosen option a question with options remains an abstention. "No entry" shows
+    nothing, so it takes no place before or of the words of a model.
+    """
+    if answer.strategy != EVIDENCE:
+        if answer.state not in ("answered", "abstained") or computed.result == NO_ENTRY:
+            return answer
+        if answer.state == "abstained":
+            if answer.question.options:
+                return answer
+            outcome = ModelOutcome(answer.state, answer.text, answer.failure)
+            answer = replace(answer, model_outcome=outcome, text="", claims=())
+    statement = _simplify(computed.statement)
+    copies = [claim for claim in answer.claims if _simplify(claim.text) == statement]
+    numbers = [number for row in computed.rows for number in row.citations]
+    for claim in copies:
+        numbers += claim.citations
+    first = Claim(computed.statement, tuple(dict.fromkeys(numbers)), "supported", checked_by=COMPUTATION)
+    others = [claim for claim in answer.claims if claim not in copies]
+    text = " ".join(map(_cite_claim, others)) if copies else answer.text
+    return replace(
+        answer,
+        state="abstained" if answer.question.options and answer.choice is None else "answered",
+        text="\n".join(filter(None, (computed.statement, text))),
+        claims=(first, *others),
+        failure=None,
+    )
+
+
+def _cite_claim(claim: Claim) -> str:
+    """Return a claim with its markers, as in the text of an answer."""
+    return " ".join((claim.text, *map("[{}]".format, claim.citations)))
+
+
+def _simplify(text: str) -> str:
+    """Return the words of a sentence without case, blanks and its full stop, to find copies."""
+    return " ".join(text.casefold().split()).rstrip(".")
 
 
 def _build_conflict(conflict: FactConflict, numbering: _Numbering) -> Conflict:

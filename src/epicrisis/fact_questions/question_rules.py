@@ -124,6 +124,10 @@ _OTHER_MEANING = re.compile(
 """Words that make a question something else: a negation, a plan, a reason, another person."""
 _NOT_MEASURED = re.compile(r"\b(?:given|got|get|on|into)\b|\bhow much\b")
 """Words that make the name of a value one of a drug: `How much potassium was given?`"""
+_FINDINGS = re.compile(r"\b(?:values?|measurements?|results?|readings?|levels?)\b")
+"""Words for what a procedure showed, which its entry does not say: `bronchoscopy results`."""
+_COURSE = re.compile(r"\b(?:what|how) (?:did|has|is|was|does)\b.*\b(?:do|done|doing)\b")
+"""Words that ask for the course of a value: `What did the sodium do?`"""
 _LEADING_REQUEST = re.compile(r"^\s*(?:please )?get\b|\bon (?:the |her |his )?(?:record|chart)\b")
 _GROUP = re.compile(
     r"\b(?:\w*blockers?|inhibitors?|\w*agonists?|statins?|\w*steroids?|anti\w+|diuretics?|opioids?|opiates?|narcotics?|"
@@ -131,7 +135,7 @@ _GROUP = re.compile(
     r"laxatives?|inhalers?|supplements?|vitamins?|chemo\w*|dialysis|oxygen|ventilator|\w*pressors?|hormones?|"
     r"contraceptives?|immunosuppress\w*|insulins?|\w*quinolones?|macrolides?|cephalosporins?|\w*ureas?|food|drugs?|"
     r"seasonal|environmental|room|air|hospice|isolation|precautions|transplant|call|[bc]i?pap|telemetry|tele|monitor|"
-    r"drip|gtt|fluids|feeds|npo|leave|floor|icu|rest|hold|study|trial|sulfa|abx|antibiotics?|anything|something|else|dose|doses|dosage|twice|daily|diet)\b"
+    r"replacement|therapy|treatment|drip|gtt|fluids|feeds|npo|leave|floor|icu|rest|hold|study|trial|sulfa|abx|antibiotics?|anything|something|else|dose|doses|dosage|twice|daily|diet)\b"
 )
 """Words that name no single drug, so that a record without them in a name shows nothing."""
 _ALTERNATIVES = re.compile(r"\b(?:and|or)\b|[,;/&]")
@@ -273,6 +277,8 @@ def _plan_values(text: str, words: Sequence[str], match: SeriesMatch, has_time: 
     rest = _NOW.sub(" ", rest)
     if "change" not in operations and _NOT_MEASURED.search(_LEADING_REQUEST.sub(" ", _POLITE.sub(" ", text))):
         return None
+    if not operations and _COURSE.search(text):
+        return None
     if set(rest.split()) - _FILLER or not (operations or has_time or _ASKS_VALUE.search(text)):
         return None
     if len(operations) > 1:
@@ -312,6 +318,8 @@ def _plan_entries(text: str, record: PatientFacts) -> FactQuestion | None:
         # `The last bicarbonate` asks for a value, also in a record that has none and a drug of that name.
         return None
     topic = topics[0] if topics else "entries"
+    if subject and _FINDINGS.search(words):
+        return None
     operation = _choose_operation(operations, topic, words, bool(subject), is_current)
     if operation is None or ("when" in words.split() and operation in ("ever", "current")):
         return None
@@ -326,6 +334,9 @@ def _choose_operation(
     chosen = set(operations)
     if "diagnosed" in words.split() and topic == "problem":
         chosen.add("started")
+    if "count" in chosen and topic == "medication" and is_current and has_subject:
+        # `How often does she take lactulose` asks for a dose.
+        return None
     if {"count", "current"} <= chosen or ("count" in chosen and topic == "medication" and is_current):
         return "current"
     for weak in ("list", "current"):

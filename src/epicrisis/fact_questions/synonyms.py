@@ -57,6 +57,29 @@ def list_variants(words: Sequence[str], kind: FactKind) -> list[tuple[str, ...]]
     return variants
 
 
+def write_out(words: Sequence[str], kind: FactKind) -> tuple[str, ...]:
+    """Return the words of a name with each phrase of the table as its first synonym: `GERD` is written out."""
+    first_names = _load_first_names(kind)
+    written: list[str] = []
+    start = 0
+    while start < len(words):
+        for end in range(len(words), start, -1):
+            first = first_names.get(" ".join(words[start:end]))
+            if first is not None or end == start + 1:
+                written += first.split() if first is not None else words[start:end]
+                start = end
+                break
+    return tuple(written)
+
+
+@cache
+def _load_first_names(kind: FactKind) -> dict[str, str]:
+    """Return the first phrase of the group of each phrase."""
+    text = resources.files("epicrisis.fact_questions").joinpath("synonyms.toml").read_text(encoding="utf-8")
+    groups: list[list[str]] = tomllib.loads(text).get(kind, [])
+    return {phrase: group[0] for group in groups for phrase in group}
+
+
 def names_drug(words: Sequence[str]) -> bool:
     """Return whether a name has a drug of the table: `allergy to penicillin`."""
     drugs = _load_synonyms()["drug"]

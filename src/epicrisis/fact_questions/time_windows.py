@@ -109,6 +109,10 @@ def _resolve(expression: TimeExpression, record: PatientFacts) -> TimeWindow:
 
 
 def _resolve_range(expression: TimeExpression, record: PatientFacts) -> TimeWindow:
+    if len(expression.anchors) == 2 and any(anchor.kind in ("stay", "stay-on") for anchor in expression.anchors):
+        raise UnclearTime(
+            f"“{expression.text}” may include the hospital stay that it names or not; give a range of dates"
+        )
     first = _resolve_anchor(expression.anchors[0], record)
     last = _resolve_anchor(expression.anchors[-1], record)
     text = expression.text

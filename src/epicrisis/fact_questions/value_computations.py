@@ -32,6 +32,8 @@ from epicrisis.ucum import convert
 
 _PLACES = Decimal("0.0000000001")
 _ROUTINE_STATUSES = frozenset({"", "final", "active", "completed"})
+_MAX_STATED = 6
+"""Values that the sentence of a list states. The table has all."""
 _ORDERED: frozenset[FactOperation] = frozenset({"last", "first", "change"})
 _LISTING: frozenset[FactOperation] = frozenset({"list", "trend", "value-on"})
 
@@ -246,7 +248,7 @@ def _compute_list(
     rows = _list_rows(facts, unit, date_remarks)
     unclear = f" ({len(date_remarks)} of them may lie outside the time)" if date_remarks else ""
     values = list(map(format_value, facts))
-    if plan.operation == "value-on" and len(facts) <= 6:
+    if plan.operation == "value-on" and len(facts) <= _MAX_STATED:
         verb = agree(len(facts), "is", "are")
         statement = f"{name} {plan.window.text} {verb} {join_words(values)}{unclear}"
     else:
@@ -254,6 +256,8 @@ def _compute_list(
         span = f"from {first} to {last}" if len(facts) > 1 else f"of {first}"
         number = count_noun(len(facts), "structured value")
         statement = f"The record has {number} of {name}{_in_window(plan)}, {span}{unclear}"
+        if len(facts) <= _MAX_STATED and not (plan.series is not None and plan.series.is_pressure):
+            statement += f": {join_words(values)}"
     return finish(plan, statement, result="; ".join(values), rows=rows, unit=unit or "", remarks=remarks)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice, SupportState
+from epicrisis.computed_values import COMPUTATION
 from epicrisis.printable import agree, count_noun, printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
 from epicrisis.references import Link
@@ -37,6 +38,9 @@ SUPPORT_LABELS: Mapping[SupportState, str] = {
     "contradicted": "CONTRADICTED by its sentences",
     "not-checked": "not checked",
 }
+CONTRADICTS_COMPUTED = "CONTRADICTS the computed answer"
+MAX_MARKERS = 4
+"""Citations of a computed sentence that are written one by one."""
 _NARROWING = {
     "kept": "From the notes of the time in the question; --setting timeline=false reads the complete record.",
     "lifted": "From the complete record: the notes of the time in the question did not answer it.",
@@ -122,13 +126,18 @@ def build_answer_content(answer: Answer, references: AnswerSection | None = None
         claims=claims,
         warnings=tuple(_warn(answer)),
         remarks=tuple(_remark(answer)),
-        sections=tuple(section for section in sections if section.entries or section.lines or section.lead),
+        sections=tuple(filter(_is_filled, sections)),
     )
+
+
+def _is_filled(section: AnswerSection) -> bool:
+    return bool(section.entries or section.lines or section.lead or section.table)
 
 
 def _head(answer: Answer) -> str:
     if answer.state != "answered":
-        return f"No answer ({answer.state})"
+        is_computed = answer.computed is not None and answer.computed.state == "answered"
+        return f"No answer of the chat model ({answer.state})" if is_computed else f"No answer ({answer.state})"
     return "Evidence" if answer.strategy == EVIDENCE else "Answer"
 
 
@@ -138,22 +147,19 @@ def _state_verdict(
     """Return the lines of the verdict, and the claims below it."""
     if answer.strategy == EVIDENCE and answer.citations:
         count = len(answer.citations) - len(list_computed_numbers(answer))
+        computed = tuple(_describe_claim(claim, marks, False) for claim in answer.claims if claim.is_computed)
         sentences = f"{count} sentence{'' if count == 1 else 's'} of the library, best first"
         if answer.state != "answered":
-            return (f"no chat model chose among the options. {sentences}:",), ()
-        lines = (f"{sentences}. No chat model wrote or checked anything.",)
-        is_computed = answer.computed is not None and answer.computed.state == "answered"
-        return ((printable(answer.computed.statement), *lines), ()) if answer.computed and is_computed else (lines, ())
+            return (*computed, f"no chat model chose among the options. {sentences}:"), ()
+        return (*computed, f"{sentences}. No chat model wrote or checked anything."), ()
     if answer.state != "answered":
         return _state_reason(answer), ()
     choice = describe_choice(answer, answer.choice)
     if not answer.claims:
         first, *rest = split_printable_lines(_mark_numbers(answer.text, marks))
         return (f"{choice} — {first}" if choice else first, *rest), ()
-    shows_support = any(claim.support != "not-checked" for claim in answer.claims)
-    claims: list[str] = []
-    for claim in answer.claims:
-        claims.append(_describe_claim(claim, marks, shows_support))
+    shows_support = has_checked_claims(answer)
+    claims = [_describe_claim(claim, marks, shows_support) for claim in answer.claims]
     if choice:
         return (choice,), tuple(claims)
     return (claims[0],), tuple(claims[1:])
@@ -175,10 +181,41 @@ def describe_choice(answer: Answer, choice: str | None) -> str:
 def _describe_claim(claim: Claim, marks: Mapping[int, Sequence[ArticleMark]], shows_support: bool) -> str:
     markers = "".join(_marker(number, marks.get(number, ())) for number in claim.citations)
     support = ""
-    if shows_support:
+    if claim.is_computed:
+        markers, support = format_markers(claim.citations), f" ({label_support(claim)})"
+    elif shows_support:
         reason = f": {claim.reason}" if claim.reason else ""
-        support = f" ({SUPPORT_LABELS[claim.support]}{reason})"
+        support = f" ({label_support(claim)}{reason})"
     return printable(f"{claim.text}{f' {markers}' if markers else ''}{support}")
+
+
+def has_checked_claims(answer: Answer) -> bool:
+    """Return whether a claim of a model was checked, so that the state of each is shown."""
+    return any(claim.support != "not-checked" for claim in answer.claims if not claim.is_computed)
+
+
+def label_support(claim: Claim) -> str:
+    """Return what the sentences of a claim say about it, or the computed answer, in words."""
+    if claim.is_computed:
+        return "computed"
+    if claim.checked_by == COMPUTATION:
+        return CONTRADICTS_COMPUTED
+    return SUPPORT_LABELS[claim.support]
+
+
+def format_markers(numbers: Sequence[int]) -> str:
+    """Return the markers of the citations; of more than MAX_MARKERS, consecutive ones are a range: `[3]-[9]`."""
+    if len(numbers) <= MAX_MARKERS:
+        return "".join(map("[{}]".format, numbers))
+    markers: list[str] = []
+    first = last = min(numbers)
+    for number in (*sorted(numbers)[1:], None):
+        if number == last + 1:
+            last = number
+            continue
+        markers.append(f"[{first}]" if first == last else f"[{first}]-[{last}]")
+        first = last = number or 0
+    return "".join(markers)
 
 
 def _marker(number: int, marks: Sequence[ArticleMark]) -> str:
@@ -202,9 +239,25 @@ def _warn(answer: Answer) -> Iterable[str]:
     from epicrisis.report.answer_warnings import list_warnings
 
     yield from map(printable, list_warnings(answer))
+    if answer.model_outcome is not None:
+        yield from _describe_model_outcome(answer)
     if answer.withheld is not None:
         choice = describe_choice(answer, answer.withheld.choice)
         yield printable(f"The model answered: {choice + ' — ' if choice else ''}{answer.withheld.text}")
+
+
+def _describe_model_outcome(answer: Answer) -> Iterable[str]:
+    """Yield why the chat model gave no answer beside the computed one."""
+    assert answer.model_outcome is not None
+    outcome = answer.model_outcome
+    if answer.withheld is not None:
+        yield printable(
+            f"The chat model's answer is not trusted: {answer.withheld.reason}. The computed one stands alone."
+        )
+        return
+    reason = outcome.text if outcome.failure is None else outcome.failure.message
+    words = f": {reason}" if reason.strip() else "."
+    yield printable(f"The chat model found no answer in the documents{words}")
 
 
 def _describe_confidence(confidence: Confidence) -> str:
@@ -219,6 +272,8 @@ def _describe_confidence(confidence: Confidence) -> str:
 
 
 def _remark(answer: Answer) -> Iterable[str]:
+    if answer.strategy != EVIDENCE and {claim.is_computed for claim in answer.claims} == {True, False}:
+        yield "The sentence marked “computed” is from structured entries; the others are words of the chat model."
     if answer.narrowing != "none":
         yield _NARROWING[answer.narrowing]
     if answer.distribution:
@@ -326,7 +381,9 @@ def _describe_computed(answer: Answer) -> AnswerSection:
     if computed.planned_by != "rules":
         lines.append(f"The question was read by {computed.planned_by}: {computed.operation} of {computed.subject}.")
     remarks = tuple(map(printable, filter(None, lines)))
-    return AnswerSection(HEADING, (), remarks, printable(computed.statement), build_computed_table(answer))
+    # The statement is shown once: as the first claim of the answer, if it is one.
+    lead = "" if any(claim.is_computed for claim in answer.claims) else printable(computed.statement)
+    return AnswerSection(HEADING, (), remarks, lead, build_computed_table(answer))
 
 
 def _list_conflicts(answer: Answer) -> AnswerSection:
@@ -362,7 +419,9 @@ def _list_gaps(answer: Answer) -> tuple[str, ...]:
 
 def _list_notes(answer: Answer) -> tuple[str, ...]:
     """Return the notices about the models and the library."""
-    lines = [notice.message for notice in _list_notices(answer) if notice.kind not in _GAPS]
+    # The section of the computed answer has the reason for none.
+    said = {*_GAPS, "facts"} if answer.computed is not None else _GAPS
+    lines = [notice.message for notice in _list_notices(answer) if notice.kind not in said]
     return tuple(dict.fromkeys(map(printable, lines)))
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from epicrisis.answering.directions import denies_effect, list_stems
 from epicrisis.answering.document_answers import denies_answer
 from epicrisis.answers import Answer
+from epicrisis.computed_values import COMPUTATION
 from epicrisis.question_options import is_unanswerable
 
 READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})
@@ -28,7 +29,15 @@ _BEFORE_SOURCE = re.compile(r" \((?:\d{4}\b|[^()]*\btrial\b).*$")
 
 def list_warnings(answer: Answer) -> Iterable[str]:
     """Yield the reasons not to rely on an answer, each as one sentence."""
-    if answer.state != "answered" or answer.strategy not in READS_DOCUMENTS:
+    if answer.state != "answered" or answer.strategy not in READS_DOCUMENTS or answer.model_outcome is not None:
+        return
+    computed = [claim for claim in answer.claims if claim.is_computed]
+    words = [claim for claim in answer.claims if not claim.is_computed]
+    for claim in words:
+        if claim.checked_by == COMPUTATION:
+            yield f"The chat model contradicts the computed answer: “{claim.text}” Read the entries and the notes."
+    if computed and words and not any(claim.citations for claim in words):
+        yield "The chat model's words cite nothing: do not rely on them."
         return
     if not answer.citations:
         yield "It cites nothing: do not rely on it."

@@ -16,6 +16,7 @@ from typing import Any
 from epicrisis.answers import Answer, Citation
 from epicrisis.printable import printable, printable_json
 from epicrisis.references import Reference, build_reference
+from epicrisis.report.study_table import list_shown_citations
 from epicrisis.types import ArticleMark, Document, Passage
 
 _MARKED_NOTE = "This article is marked: {}"
@@ -135,7 +136,7 @@ def parse_name(name: str, *, is_group: bool = False) -> PersonName:
 
 def list_answer_sources(answer: Answer) -> tuple[CitedSource, ...]:
     """Return the cited documents of an answer in the order of their first citation, with all sentences cited."""
-    citations = answer.citations if answer.withheld is None else answer.withheld.citations
+    citations = list_shown_citations(answer)
     by_document: dict[str, list[Citation]] = {}
     for citation in citations:
         by_document.setdefault(citation.document_id, []).append(citation)

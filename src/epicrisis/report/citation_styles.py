@@ -24,6 +24,7 @@ from epicrisis.report.citation_files import (
     list_passage_sources,
     make_csl_item,
 )
+from epicrisis.report.study_table import list_shown_citations
 from epicrisis.types import CitationStyle, Ranking, ReferenceFormat
 
 STYLE_NAMES: Mapping[CitationStyle, str] = {"vancouver": "Vancouver", "ama": "AMA", "apa": "APA"}
@@ -113,7 +114,7 @@ def list_answer_references(answer: Answer, style: CitationStyle) -> AnswerSectio
 
     Raises InputError without the extra `citations`.
     """
-    citations = answer.citations if answer.withheld is None else answer.withheld.citations
+    citations = list_shown_citations(answer)
     labels: dict[str, str] = {}
     for citation in citations:
         labels[citation.document_id] = labels.get(citation.document_id, "") + f"[{citation.number}]"

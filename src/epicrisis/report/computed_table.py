@@ -73,7 +73,7 @@ def list_computed_numbers(answer: Answer) -> frozenset[int]:
         return frozenset()
     numbers = {number for row in answer.computed.rows for number in row.citations}
     for claim in answer.claims:
-        if claim.checked_by != "computation":
+        if not claim.is_computed:
             numbers -= set(claim.citations)
     return frozenset(numbers)
 

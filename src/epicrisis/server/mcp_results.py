@@ -14,6 +14,7 @@ from epicrisis.printable import count_noun, printable
 from epicrisis.prompts import fence_passages
 from epicrisis.references import build_reference
 from epicrisis.report.answer_content import AnswerContent, build_answer_content
+from epicrisis.report.study_table import list_shown_citations
 from epicrisis.types import AnswerState, ArticleMark, Hit, Passage, Ranking, Scope
 
 URI_SCHEME = "epicrisis"
@@ -93,6 +94,9 @@ class ToolAnswer(ToolResultPart):
     """An answer, or the reason for none, with the evidence behind it."""
 
     state: AnswerState = Field(description="Only `answered` is an answer. `abstained`: the evidence does not answer.")
+    model_state: AnswerState = Field(
+        description="The state of the chat model's own answer. It differs if only a computed answer stands."
+    )
     strategy: str
     choice: str | None = Field(description="The letter of the chosen option.")
     text: str
@@ -180,7 +184,7 @@ def describe_passage(passage: Passage, scope: Scope) -> str:
 def build_tool_answer(answer: Answer) -> ToolAnswer:
     """Return the result of a question."""
     content = build_answer_content(answer)
-    citations = answer.citations if answer.withheld is None else answer.withheld.citations
+    citations = list_shown_citations(answer)
     claims: list[ToolClaim] = []
     for claim in answer.claims:
         claims.append(
@@ -197,6 +201,7 @@ def build_tool_answer(answer: Answer) -> ToolAnswer:
             remarks += section.lines
     return ToolAnswer(
         state=answer.state,
+        model_state=answer.model_state,
         strategy=answer.strategy,
         choice=answer.choice,
         text=printable(answer.text, lines=True),
@@ -246,9 +251,9 @@ def describe_answer(answer: Answer) -> str:
     """
     content = build_answer_content(answer)
     lines = [*_verdict_lines(content)]
-    citations = answer.citations if answer.withheld is None else answer.withheld.citations
+    citations = list_shown_citations(answer)
     for section in content.sections:
-        lines += ["", section.heading]
+        lines += ["", section.heading, *([section.lead] if section.lead else [])]
         for entry in section.entries:
             warning = f" [{entry.warning}]" if entry.warning else ""
             lines.append(f"{entry.label}{warning} {entry.text}")

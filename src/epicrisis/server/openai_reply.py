@@ -13,10 +13,11 @@ from epicrisis.answers import Answer, Citation, Claim, Usage
 from epicrisis.printable import printable
 from epicrisis.report.answer_content import (
     EVIDENCE,
-    SUPPORT_LABELS,
     AnswerContent,
     build_answer_content,
     describe_marks,
+    has_checked_claims,
+    label_support,
 )
 from epicrisis.report.answer_files import escape_markdown
 from epicrisis.report.study_table import list_shown_citations
@@ -68,9 +69,9 @@ class ReplyWriter:
                 }
                 self._annotations.append({"type": "url_citation", "url_citation": place})
             line += marker
-        if shows_support:
+        if shows_support or claim.is_computed:
             reason = f": {escape_markdown(claim.reason)}" if claim.reason else ""
-            line += f" ({SUPPORT_LABELS[claim.support]}{reason})"
+            line += f" ({label_support(claim)}{reason})"
         self.add_line(line.rstrip())
 
     def finish(self) -> ReplyMessage:
@@ -98,10 +99,12 @@ def write_reply(answer: Answer, completed: CompletedQuestion, page: str, unused:
     for citation in citations:
         writer.add_line(_describe_citation(citation, page, with_quotation=answer.strategy != EVIDENCE))
     for section in content.sections:
-        if section.lines:
+        if section.lines or section.lead:
             writer.add_line()
             writer.add_line(f"**{section.heading}**")
             writer.add_line()
+        if section.lead:
+            writer.add_line(escape_markdown(section.lead))
         for line in section.lines:
             writer.add_line(f"* {escape_markdown(line)}")
     _add_notes(writer, completed, unused)
@@ -112,7 +115,10 @@ def write_reply(answer: Answer, completed: CompletedQuestion, page: str, unused:
 
 def _add_verdict(writer: ReplyWriter, answer: Answer, content: AnswerContent) -> None:
     citations = {citation.number: citation for citation in answer.citations}
-    first, *rest = content.verdict
+    is_computed = any(claim.is_computed for claim in answer.claims)
+    # The computed sentence is among the claims, with its markers.
+    verdict = content.verdict[1:] if is_computed and answer.strategy == EVIDENCE else content.verdict
+    first, *rest = verdict
     is_claim = answer.state == "answered" and answer.claims and not answer.choice and answer.strategy != EVIDENCE
     writer.add_line(f"**{content.head}:**" if is_claim else f"**{content.head}:** {escape_markdown(first)}")
     for line in () if is_claim else rest:
@@ -121,7 +127,7 @@ def _add_verdict(writer: ReplyWriter, answer: Answer, content: AnswerContent) ->
         return
     if answer.claims:
         writer.add_line()
-    shows_support = answer.strategy != EVIDENCE and any(claim.support != "not-checked" for claim in answer.claims)
+    shows_support = answer.strategy != EVIDENCE and has_checked_claims(answer)
     for claim in answer.claims:
         writer.add_claim(claim, citations, shows_support=shows_support)
 
@@ -172,6 +178,7 @@ def describe_outcome(
     usage = answer.usage + completed.usage
     return {
         "state": answer.state,
+        "model_state": answer.model_state,
         "strategy": answer.strategy,
         "library": library,
         "choice": answer.choice,

@@ -40,7 +40,7 @@ def runs_to_dataframe(*paths: Path | str) -> pandas.DataFrame:
                 "question": answer.question.id,
                 "question_key": record.question_key,
                 "strategy": answer.strategy,
-                "state": answer.state,
+                "state": answer.model_state,
                 "choice": answer.choice,
                 "gold": answer.question.gold if answer.question.options else None,
                 "right": score_record(record).right,

@@ -103,7 +103,7 @@ def _describe_unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
     for run in runs:
         if run.manifest is None or run.manifest.complete:
             continue
-        states = Counter(map(str, map(attrgetter("answer.state"), run.records())))
+        states = Counter(map(str, map(attrgetter("answer.model_state"), run.records())))
         cases = run.manifest.cases
         yield (
             f"{run.name} is not complete: of its {count_noun(cases, 'case')} {cases - states.total():,} "

@@ -44,7 +44,7 @@ from epicrisis.evaluation.grading.grader import (
     read_grades,
     verdict_format,
 )
-from epicrisis.evaluation.runs.outcomes import STATES, Outcome, score_record
+from epicrisis.evaluation.runs.outcomes import STATES, Outcome, read_model_text, score_record
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.printable import count_noun
@@ -292,7 +292,7 @@ def _read_run(run: Path) -> tuple[tuple[OpenCase, ...], dict[str, frozenset[str]
             outcome=score_record(record),
             question=question.text.strip(),
             reference=question.gold or None,
-            answer=remove_citations(answer.text),
+            answer=remove_citations(read_model_text(answer)),
             patient=question.patient is not None,
         )
         cases.append(case)

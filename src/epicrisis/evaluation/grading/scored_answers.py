@@ -17,7 +17,7 @@ from epicrisis.computed_values import ComputedAnswer
 from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.runs.case import Condition
-from epicrisis.evaluation.runs.outcomes import score_record
+from epicrisis.evaluation.runs.outcomes import read_model_text, score_record
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.protocols import PassageStore, fetch_all
@@ -66,7 +66,7 @@ class ScoredAnswer:
     references: tuple[str, ...]
     """The gold answer and other right answers. Empty without a gold answer, and for questions with options."""
     answer: str
-    """The answer without citations such as `[1]` and `(doc 2)`. A verified span is exactly as in the note."""
+    """The model's words without citations such as `[1]` and `(doc 2)`. A verified span is exactly as in the note."""
     ending: Ending = "answered"
     question_key: str = ""
     condition: Condition = field(default_factory=dict)
@@ -128,6 +128,7 @@ def read_answers(run: Path) -> Iterator[ScoredAnswer]:
 def answer_from_record(record: RunRecord) -> ScoredAnswer:
     """Return the answer of a record with all that is needed to score it."""
     answer, question = record.answer, record.answer.question
+    text = read_model_text(answer)
     options, gold = question.options, question.gold
     form: QuestionForm = "choice" if options else question.form
     passages: dict[str, Passage] = {}
@@ -137,12 +138,12 @@ def answer_from_record(record: RunRecord) -> ScoredAnswer:
         for passage in ranking.passages:
             passages.setdefault(passage.id, passage)
     # A span may contain a `[1]` or a `(doc 2)` of the note itself.
-    is_span = form == "extractive" and any(c.verified and c.quotation == answer.text for c in answer.citations)
+    is_span = form == "extractive" and any(c.verified and c.quotation == text for c in answer.citations)
     return ScoredAnswer(
         key=record.key,
         question=question.text.strip(),
         references=() if options or not gold else tuple(dict.fromkeys((gold, *question.other_answers))),
-        answer=answer.text if is_span else remove_citations(answer.text),
+        answer=text if is_span else remove_citations(text),
         ending=classify_ending(record),
         question_key=record.question_key,
         condition=record.condition,
@@ -167,8 +168,9 @@ def classify_ending(record: RunRecord) -> Ending:
     an AI ..."). Refusals in other words, or later in an answer, are not recognized.
     """
     answer = record.answer
-    state, text = answer.state, answer.text
-    kind = "" if answer.failure is None else answer.failure.kind
+    state, text = answer.model_state, read_model_text(answer)
+    failure = answer.failure if answer.model_outcome is None else answer.model_outcome.failure
+    kind = "" if failure is None else failure.kind
     if state != "answered" and kind in _FAILURE_ENDINGS:
         return _FAILURE_ENDINGS[kind]
     if answer.withheld is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
+from epicrisis.answering.evidence import NAME as EVIDENCE
 from epicrisis.answers import Answer
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.case import Case, Condition
@@ -18,7 +19,7 @@ STATES: tuple[AnswerState, ...] = get_args(AnswerState)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one case ended."""
+    """How one case ended, by the chat model's own answer: a computed answer in its place does not count."""
 
     question: str
     """`Question.key`: the cases of one question are one cluster."""
@@ -31,6 +32,19 @@ class Outcome:
     """The probability of guessing right among the options; None without options."""
     failed_parts: int = 0
     """Parts that BriefContext could not read and left out (errata C4)."""
+
+
+def read_model_text(answer: Answer) -> str:
+    """Return the words of the chat model, without the computed sentence before them unless the model repeats it.
+
+    The strategy `evidence` has no model, so its text is complete.
+    """
+    if answer.strategy == EVIDENCE:
+        return answer.text
+    if answer.model_outcome is not None:
+        return answer.model_outcome.text
+    is_computed = any(claim.is_computed for claim in answer.claims)
+    return answer.text.partition("\n")[2] or answer.text if is_computed else answer.text
 
 
 def score_case(case: Case, answer: Answer) -> Outcome:
@@ -64,7 +78,7 @@ def _score(question_key: str, condition: Condition, answer: Answer) -> Outcome:
     return Outcome(
         question=question_key,
         condition=condition,
-        state=answer.state,
+        state=answer.model_state,
         right=right,
         chance=chance_accuracy(question.options, question.gold),
         failed_parts=sum(partial.state == "failed" for partial in answer.partials),

@@ -19,12 +19,13 @@ from pydantic import (
     model_validator,
 )
 
-from epicrisis.answers import EVENT_NAMES, Answer, MapFinished, Retrieved, Vote, Voted
+from epicrisis.answers import Answer, MapFinished, Retrieved, Vote, Voted
 from epicrisis.dates import last_day
 from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.case import canonical_condition
 from epicrisis.evaluation.runs.jsonl_store import StoredLine, parse_line
 from epicrisis.json_lines import read_latest_lines
+from epicrisis.serialization import EVENT_NAMES
 from epicrisis.types import Question
 
 SCHEMA_VERSION = 2

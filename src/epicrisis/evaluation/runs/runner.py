@@ -50,7 +50,7 @@ class RecordStore(JsonlStore[RunRecord]):
     def remember(self, line: RunRecord) -> None:
         """Add the record to states and totals."""
         answer = line.answer
-        self.states[line.key] = answer.state
+        self.states[line.key] = answer.model_state
         self.usage += answer.usage
         for event in answer.trace:
             if isinstance(event, Retrieved) and QUESTION_CUT in event.ranking.parameters:

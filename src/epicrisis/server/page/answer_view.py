@@ -16,12 +16,14 @@ from epicrisis.answers import Answer, Citation, Claim, Conflict, ConflictSide, S
 from epicrisis.printable import printable, split_printable_lines
 from epicrisis.report.answer_content import (
     EVIDENCE,
+    MAX_MARKERS,
     SUPPORT_LABELS,
     AnswerContent,
     build_answer_content,
     describe_choice,
     describe_marks,
     describe_reference,
+    label_support,
 )
 from epicrisis.report.computed_table import HEADING, ValueTable, list_computed_numbers
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
@@ -279,9 +281,10 @@ def _view_claims(
     answer: Answer, content: AnswerContent, by_number: Mapping[int, CitationView]
 ) -> tuple[tuple[ClaimView, ...], tuple[ClaimView, ...]]:
     """Return the verdict and the claims below it. The words are those of the content."""
-    plain = tuple(ClaimView((TextRun(line),)) for line in content.verdict)
+    plain = [ClaimView((TextRun(line),)) for line in content.verdict]
     if answer.strategy == EVIDENCE or answer.state != "answered":
-        return plain, ()
+        computed = [_view_claim(claim, by_number) for claim in answer.claims if claim.is_computed]
+        return (*computed, *plain[len(computed) :]), ()
     if not answer.claims:
         lines = split_printable_lines(answer.text)
         choice = describe_choice(answer, answer.choice)
@@ -295,13 +298,14 @@ def _view_claims(
 
 def _view_claim(claim: Claim, by_number: Mapping[int, CitationView]) -> ClaimView:
     runs = [TextRun(printable(claim.text))]
-    for number in claim.citations:
-        if number in by_number:
-            runs.append(TextRun(citation=by_number[number]))
+    numbers = [number for number in claim.citations if number in by_number]
+    if claim.is_computed and len(numbers) > MAX_MARKERS:
+        # The table below cites each row.
+        numbers = [numbers[0], numbers[-1]]
+    for number in numbers:
+        runs.append(TextRun(citation=by_number[number]))
     is_checked = claim.support != "not-checked"
-    return ClaimView(
-        tuple(runs), claim.support, SUPPORT_LABELS[claim.support] if is_checked else "", printable(claim.reason)
-    )
+    return ClaimView(tuple(runs), claim.support, label_support(claim) if is_checked else "", printable(claim.reason))
 
 
 def _split_markers(text: str, by_number: Mapping[int, CitationView]) -> tuple[TextRun, ...]:
