@@ -144,12 +144,7 @@ class AccessLog:
         """Write an entry of `build_entry`, as `record` does. Blocks until it is on the disk. Raises StorageError."""
         try:
             with self._lock():
-                number, previous = self._read_end()
-                # The head exists before the first entry that relies on it.
-                self._write_head(number, previous)
-                sealed = self.seal(entry, number + 1, previous)
-                append_line(self.path, sealed)
-                self._write_head(number + 1, sealed["hash"])
+                self._append(entry)
         except OSError as error:
             raise StorageError(
                 f"the access log {self.path} cannot be written, so nothing was read: {error.strerror}"
@@ -160,10 +155,14 @@ class AccessLog:
         key = bytes.fromhex(self._read_key())
         return hmac.new(key, patient.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:32]
 
-    def seal(self, entry: Mapping[str, Any], number: int, previous: str) -> dict[str, Any]:
-        """Return the entry with pseudonym, place in the chain and hash. An entry of FORGET names nobody."""
+    def seal(self, entry: Mapping[str, Any], number: int, previous: str, subject: str | None = None) -> dict[str, Any]:
+        """Return the entry with pseudonym, place in the chain and hash. An entry of FORGET names nobody.
+
+        Without `subject`, the pseudonym is that of the entry's patient under the present key.
+        """
         patient = entry["patient"]
-        subject = None if patient is None else self.pseudonym(patient)
+        if subject is None and patient is not None:
+            subject = self.pseudonym(patient)
         sealed = {"number": number, **entry, "subject": subject, "commitment": commit(entry), "previous": previous}
         if entry["action"] == FORGET:
             sealed = remove_names(sealed)
@@ -172,14 +171,17 @@ class AccessLog:
     def forget(self, patients: Collection[str]) -> int:
         """Take the names of these patients out of the entries about them, and return the number of changed entries.
 
-        The caller has written an entry of FORGET for each. Entries of version 0.1 cannot be changed. Raises
-        StorageError if the log is damaged.
+        The caller has written an entry of FORGET for each. If `access.key` was deleted meanwhile, each earlier
+        pseudonym of a patient gets such an entry too. Entries of version 0.1 cannot be changed. Raises StorageError if
+        the log is damaged.
         """
         if not self.path.is_file():
             return 0
         changed = 0
         with self._lock():
             self._read_end()
+            for entry, subject in self._find_unjustified(patients):
+                self._append(entry, subject)
             new = self.path.with_name(f".{self.path.name}.new")
             with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
                 for entry in self.entries():
@@ -191,6 +193,35 @@ class AccessLog:
                 os.fsync(file.fileno())
             new.replace(self.path)
         return changed
+
+    def _append(self, entry: Mapping[str, Any], subject: str | None = None) -> None:
+        """Write an entry at the end. The caller holds the lock."""
+        number, previous = self._read_end()
+        # The head exists before the first entry that relies on it.
+        self._write_head(number, previous)
+        sealed = self.seal(entry, number + 1, previous, subject)
+        append_line(self.path, sealed)
+        self._write_head(number + 1, sealed["hash"])
+
+    def _find_unjustified(self, patients: Collection[str]) -> list[tuple[dict[str, Any], str]]:
+        """Return an entry of FORGET, and its pseudonym, for each pseudonym of these patients under an earlier key."""
+        subjects: dict[str, set[str]] = {}
+        forgetting: dict[str, Mapping[str, Any]] = {}
+        for entry in self.entries():
+            if entry.get("action") == FORGET and entry.get("subject"):
+                forgetting[entry["subject"]] = entry
+            elif entry.get("patient") in patients and "commitment" in entry:
+                subjects.setdefault(entry["patient"], set()).add(entry["subject"])
+        missing: list[tuple[dict[str, Any], str]] = []
+        for patient, pseudonyms in subjects.items():
+            written = forgetting.get(self.pseudonym(patient))
+            if written is None:
+                continue
+            user, library = written["user"], written["library"]
+            for subject in sorted(pseudonyms - forgetting.keys()):
+                entry = build_entry(user, FORGET, library, patient, (), user_id=written["user_id"])
+                missing.append((entry, subject))
+        return missing
 
     def _lock(self) -> FileLock:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
