@@ -60,8 +60,8 @@ _FIELDS = (
 _PRIVATE_FIELDS = ("salt", "patient", "documents", "reason")
 """The fields behind `commitment`, which a removal empties."""
 _DAMAGED = (
-    "the access log {} is damaged ({}), so nothing was read: check it with `epicrisis audit verify`, keep the file and "
-    "its neighbours access.head and access.key as evidence in another folder, and repeat the command; a new log begins"
+    "the access log {} is damaged ({}), so nothing was read: check it with `epicrisis audit verify`, move it with "
+    "access.head and access.key to another folder as evidence, and repeat the command; a new log begins"
 )
 
 AccessOutcome: TypeAlias = Literal["allowed", "refused"]
@@ -101,6 +101,11 @@ class AccessLog:
         Half a line at the end is left out. Raises InputError without such a file.
         """
         if not self.path.is_file():
+            if self._head.exists():
+                raise InputError(
+                    f"the access log {self.path} was removed: {self._head.name} states its end. Restore it from a "
+                    "backup, or keep the remaining files access.* as evidence in another folder"
+                )
             raise InputError(
                 f"there is no access log at {self.path}: nobody has read a patient's record there, or it was removed"
             )
