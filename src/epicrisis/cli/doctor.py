@@ -171,6 +171,8 @@ def _examine_protection(settings: Settings, libraries: Sequence[Path]) -> list[d
     rows: list[dict[str, Any]] = []
     server = settings.home / "server"
     for folder in (*libraries, *([server] if server.is_dir() else [])):
+        if remote_host(folder) is not None:
+            raise InputError("--library examines folders of this machine: check a library at a URL with --cluster URL")
         path = folder.expanduser()
         if not path.is_dir():
             raise InputError(f"{folder} is no folder: give the folder of a library")
