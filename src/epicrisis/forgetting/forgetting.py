@@ -139,8 +139,8 @@ def forget_patients(
         plan = _read_plan(folder)
         if plan is not None and set(plan.patients) != set(ids):
             raise InputError(
-                "the removal of other patients was interrupted in this library: finish it first with `epicrisis "
-                f"patient forget {show_library(folder)} {' '.join(plan.patients)}`"
+                "the removal of other patients was not finished in this library: first repeat `epicrisis patient "
+                f"forget {show_library(folder)} {' '.join(plan.patients)}` with the same --runs and --folder"
             )
         if plan is None:
             on_step("reading the records")
