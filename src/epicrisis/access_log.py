@@ -10,8 +10,8 @@ A library of notes has one in its folder, a server one in its own. Three files b
     access.head     number and hash of the last entry, so that a shortened log is noticed
     access.key      the secret behind the pseudonyms of patients
 
-An entry names patient, documents and reason beside a hash of them, and only that hash is part of the chain. So a
-forgotten patient can be taken out of the log, which keeps a pseudonym and stays verifiable.
+An entry has patient, documents and reason, and a hash of them. Only that hash is part of the chain. So a forgotten
+patient can be taken out of the log, which keeps a pseudonym and stays verifiable.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class AccessLog:
             ) from error
 
     def pseudonym(self, patient: str) -> str:
-        """Return what stands for the patient in the chain: a hash under the secret of this log. Raises OSError."""
+        """Return the patient's name in the chain: a hash under the secret of this log. Raises OSError."""
         key = bytes.fromhex(self._read_key())
         return hmac.new(key, patient.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:32]
 
@@ -208,7 +208,7 @@ class AccessLog:
         append_line(self.path, sealed)
         self._write_head(number + 1, sealed["hash"])
 
-    def _find_unjustified(self, patients: Collection[str]) -> list[tuple[dict[str, Any], str]]:
+    def _find_unjustified(self, patients: Collection[str]) -> list[tuple[Mapping[str, Any], str]]:
         """Return an entry of FORGET, and its pseudonym, for each pseudonym of these patients under an earlier key."""
         subjects: dict[str, set[str]] = {}
         forgetting: dict[str, Mapping[str, Any]] = {}
@@ -217,7 +217,7 @@ class AccessLog:
                 forgetting[entry["subject"]] = entry
             elif entry.get("patient") in patients and "commitment" in entry:
                 subjects.setdefault(entry["patient"], set()).add(entry["subject"])
-        missing: list[tuple[dict[str, Any], str]] = []
+        missing: list[tuple[Mapping[str, Any], str]] = []
         for patient, pseudonyms in subjects.items():
             written = forgetting.get(self.pseudonym(patient))
             if written is None:
@@ -335,7 +335,7 @@ def build_entry(
 
 
 def commit(entry: Mapping[str, Any]) -> str:
-    """Return the hash that stands for the private fields of an entry. The salt makes it impossible to guess them."""
+    """Return the hash of the private fields of an entry. The salt makes it impossible to guess them."""
     return _hash([entry[name] for name in _PRIVATE_FIELDS])
 
 
