@@ -75,8 +75,8 @@ def doctor(
 ) -> None:
     """Show what is installed, which hosts would be contacted and why, and which files are written.
 
-    With --local-only it also shows what would be refused. With --cluster it checks a deployment on several machines,
-    and names a cure for each problem.
+    With --local-only it also shows every refusal. With --cluster it checks a deployment on several machines, and names
+    a cure for each problem.
     """
     if cluster:
         check_deployment(cluster, flags.settings(), json)
