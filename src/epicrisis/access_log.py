@@ -156,7 +156,7 @@ class AccessLog:
             ) from error
 
     def pseudonym(self, patient: str) -> str:
-        """Return the patient's name in the chain: a hash under the secret of this log. Raises OSError."""
+        """Return the pseudonym of the patient: a hash of the id under the secret of this log. Raises OSError."""
         key = bytes.fromhex(self._read_key())
         return hmac.new(key, patient.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:32]
 
