@@ -249,7 +249,9 @@ def calibrate(
     against_talk: Annotated[
         bool, Option("--against-talk", help="Also grade faithfulness to the conversation; doubles the calls.")
     ] = False,
-    output: Annotated[Path | None, output_option(help="Folder of the result. Default: with the models.")] = None,
+    output: Annotated[
+        Path | None, output_option(help="Folder of the result. Default: in the data folder (EPICRISIS_HOME).")
+    ] = None,
     yes: Yes = False,
     *,
     flags: Flags,

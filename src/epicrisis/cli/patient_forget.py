@@ -40,8 +40,8 @@ def forget(
         Path | None,
         Option(
             "--folder",
-            help="Folder of a server to clean as well, or postgresql://OWNER@... of its state. Default: server, with "
-            "the models.",
+            help="Folder of a server to clean as well, or postgresql://OWNER@... of its state. Default: `server` in "
+            "the data folder (EPICRISIS_HOME).",
         ),
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Forget them without asking first.")] = False,
