@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.access_log import FORGET, NAME, AccessLog, build_entry, verify_log
-from epicrisis.errors import StorageError
+from epicrisis.errors import InputError, StorageError
 
 EDITS = 1_000
 ENTRIES = 40
@@ -159,6 +159,25 @@ def test_forgotten_patient_is_not_named_and_chain_is_whole(tmp_path: Path) -> No
     assert (result.fault, result.removed, result.entries) == (None, 2, 5)
     subject = log.pseudonym("anna-1")
     assert [entry["action"] for entry in log.entries() if entry["subject"] == subject] == ["ask", "ask", FORGET]
+
+
+def test_patient_read_before_key_was_deleted_is_forgotten_and_chain_is_whole(tmp_path: Path) -> None:
+    log = AccessLog(tmp_path / NAME)
+    for patient in ("anna-1", "bert-2", "anna-1"):
+        log.append(build_entry("maria", "ask", "ward", patient, [f"note:{patient}"]))
+    log.path.with_suffix(".key").unlink()
+    log.append(build_entry("maria", "ask", "ward", "anna-1", []))
+    assert forget(log, "anna-1") == 3
+    assert "anna-1" not in log.path.read_text()
+    result = log.verify()
+    assert (result.fault, result.removed, result.entries) == (None, 3, 6)
+
+
+def test_removed_log_with_its_head_is_told_from_a_log_that_never_was(tmp_path: Path) -> None:
+    log = write_log(tmp_path, 3)
+    log.path.unlink()
+    with pytest.raises(InputError, match=r"was removed: access\.head states its end"):
+        log.verify()
 
 
 def test_names_taken_out_without_entry_of_forgetting_are_detected(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ A library of notes has one in its folder, a server one in its own. Three files b
     access.head     number and hash of the last entry, so that a shortened log is noticed
     access.key      the secret behind the pseudonyms of patients
 
-An entry names patient, documents and reason beside a hash of them, and only that hash is part of the chain. So a
-forgotten patient can be taken out of the log, which keeps a pseudonym and stays verifiable.
+An entry has patient, documents and reason, and a hash of them. Only that hash is part of the chain. So a forgotten
+patient can be taken out of the log, which keeps a pseudonym and stays verifiable.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _FIELDS = (
 _PRIVATE_FIELDS = ("salt", "patient", "documents", "reason")
 """The fields behind `commitment`, which a removal empties."""
 _DAMAGED = (
-    "the access log {} is damaged ({}), so nothing was read: check it with `epicrisis audit verify`, keep the file and "
-    "its neighbours access.head and access.key as evidence in another folder, and repeat the command; a new log begins"
+    "the access log {} is damaged ({}), so nothing was read: check it with `epicrisis audit verify`, move it with "
+    "access.head and access.key to another folder as evidence, and repeat the command; a new log begins"
 )
 
 AccessOutcome: TypeAlias = Literal["allowed", "refused"]
@@ -101,6 +101,11 @@ class AccessLog:
         Half a line at the end is left out. Raises InputError without such a file.
         """
         if not self.path.is_file():
+            if self._head.exists():
+                raise InputError(
+                    f"the access log {self.path} was removed: {self._head.name} states its end. Restore it from a "
+                    "backup, or keep the remaining files access.* as evidence in another folder"
+                )
             raise InputError(
                 f"there is no access log at {self.path}: nobody has read a patient's record there, or it was removed"
             )
@@ -144,26 +149,25 @@ class AccessLog:
         """Write an entry of `build_entry`, as `record` does. Blocks until it is on the disk. Raises StorageError."""
         try:
             with self._lock():
-                number, previous = self._read_end()
-                # The head exists before the first entry that relies on it.
-                self._write_head(number, previous)
-                sealed = self.seal(entry, number + 1, previous)
-                append_line(self.path, sealed)
-                self._write_head(number + 1, sealed["hash"])
+                self._append(entry)
         except OSError as error:
             raise StorageError(
                 f"the access log {self.path} cannot be written, so nothing was read: {error.strerror}"
             ) from error
 
     def pseudonym(self, patient: str) -> str:
-        """Return what stands for the patient in the chain: a hash under the secret of this log. Raises OSError."""
+        """Return the pseudonym of the patient: a hash of the id under the secret of this log. Raises OSError."""
         key = bytes.fromhex(self._read_key())
         return hmac.new(key, patient.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:32]
 
-    def seal(self, entry: Mapping[str, Any], number: int, previous: str) -> dict[str, Any]:
-        """Return the entry with pseudonym, place in the chain and hash. An entry of FORGET names nobody."""
+    def seal(self, entry: Mapping[str, Any], number: int, previous: str, subject: str | None = None) -> dict[str, Any]:
+        """Return the entry with pseudonym, place in the chain and hash. An entry of FORGET names nobody.
+
+        Without `subject`, the pseudonym is that of the entry's patient under the present key.
+        """
         patient = entry["patient"]
-        subject = None if patient is None else self.pseudonym(patient)
+        if subject is None and patient is not None:
+            subject = self.pseudonym(patient)
         sealed = {"number": number, **entry, "subject": subject, "commitment": commit(entry), "previous": previous}
         if entry["action"] == FORGET:
             sealed = remove_names(sealed)
@@ -172,14 +176,17 @@ class AccessLog:
     def forget(self, patients: Collection[str]) -> int:
         """Take the names of these patients out of the entries about them, and return the number of changed entries.
 
-        The caller has written an entry of FORGET for each. Entries of version 0.1 cannot be changed. Raises
-        StorageError if the log is damaged.
+        The caller has written an entry of FORGET for each. If `access.key` was deleted meanwhile, each earlier
+        pseudonym of a patient gets such an entry too. Entries of version 0.1 cannot be changed. Raises StorageError if
+        the log is damaged.
         """
         if not self.path.is_file():
             return 0
         changed = 0
         with self._lock():
             self._read_end()
+            for entry, subject in self._find_unjustified(patients):
+                self._append(entry, subject)
             new = self.path.with_name(f".{self.path.name}.new")
             with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
                 for entry in self.entries():
@@ -191,6 +198,35 @@ class AccessLog:
                 os.fsync(file.fileno())
             new.replace(self.path)
         return changed
+
+    def _append(self, entry: Mapping[str, Any], subject: str | None = None) -> None:
+        """Write an entry at the end. The caller holds the lock."""
+        number, previous = self._read_end()
+        # The head exists before the first entry that relies on it.
+        self._write_head(number, previous)
+        sealed = self.seal(entry, number + 1, previous, subject)
+        append_line(self.path, sealed)
+        self._write_head(number + 1, sealed["hash"])
+
+    def _find_unjustified(self, patients: Collection[str]) -> list[tuple[Mapping[str, Any], str]]:
+        """Return an entry of FORGET, and its pseudonym, for each pseudonym of these patients under an earlier key."""
+        subjects: dict[str, set[str]] = {}
+        forgetting: dict[str, Mapping[str, Any]] = {}
+        for entry in self.entries():
+            if entry.get("action") == FORGET and entry.get("subject"):
+                forgetting[entry["subject"]] = entry
+            elif entry.get("patient") in patients and "commitment" in entry:
+                subjects.setdefault(entry["patient"], set()).add(entry["subject"])
+        missing: list[tuple[Mapping[str, Any], str]] = []
+        for patient, pseudonyms in subjects.items():
+            written = forgetting.get(self.pseudonym(patient))
+            if written is None:
+                continue
+            user, library = written["user"], written["library"]
+            for subject in sorted(pseudonyms - forgetting.keys()):
+                entry = build_entry(user, FORGET, library, patient, (), user_id=written["user_id"])
+                missing.append((entry, subject))
+        return missing
 
     def _lock(self) -> FileLock:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -299,7 +335,7 @@ def build_entry(
 
 
 def commit(entry: Mapping[str, Any]) -> str:
-    """Return the hash that stands for the private fields of an entry. The salt makes it impossible to guess them."""
+    """Return the hash of the private fields of an entry. The salt makes it impossible to guess them."""
     return _hash([entry[name] for name in _PRIVATE_FIELDS])
 
 

@@ -6,8 +6,8 @@ copied and deleted like notes. The structured form of the lines is stored with t
     Document(id, text, metadata={FACTS: write_facts(facts)})
     facts = read_facts(passage)
 
-A fact never states what happened after its `time`: the end of a medication is a second fact with the same `source`, in
-a document of the later day. So a search as of a date never returns what was not known then.
+A fact never states anything later than its `time`: the end of a medication is a second fact with the same `source`, in
+a document of the later day. So a search as of a date returns only what was known then.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def write_facts(facts: Sequence[ClinicalFact]) -> list[dict[str, Any]]:
 def read_facts(passage: Passage) -> tuple[ClinicalFact, ...]:
     """Return the facts that begin in the passage, by offset in its document.
 
-    Literature has none, and neither has a document that uses the key for other data.
+    Literature has none, and neither has a document with other data under the key.
     """
     rows = passage.metadata.get(FACTS)
     if passage.patient is None or not is_fact_list(rows):

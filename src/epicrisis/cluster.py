@@ -1,11 +1,11 @@
-"""Start or join a cluster of Ray, for work that one machine is too slow for (extra `ray`).
+"""Start or join a cluster of Ray, for work too slow on one machine (extra `ray`).
 
     with join_cluster(parse_cluster("ray://head.example.org:10001")) as ray:
         ...
 
-This process is always a client, even of the cluster that `local` starts here: a cluster that dies gives a ClusterError
-and never ends this process. A cluster started here listens on this machine only, wants a token of its own, and keeps
-its files in a private folder that is removed.
+This process is always a client, even of the cluster that `local` starts here: if the cluster dies, the caller gets a
+ClusterError, and this process goes on. A cluster started here listens on this machine only, has its own token, and
+keeps its files in a private temporary folder.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def _connect(address: ClusterAddress) -> Any:
 def _may_pass(error: Exception) -> bool:
     """Return whether another attempt to join may succeed.
 
-    A busy head may need longer than the 30 s that Ray waits for its own process. And Ray looks through all processes of
-    the head, which fails at one that ends meanwhile.
+    Ray waits 30 s for its own process, and a busy head may need longer. Ray also looks through all processes of the
+    head, and fails if one ends meanwhile.
     """
     text = str(error)
     return "client server failed" in text or "psutil." in text

@@ -3,9 +3,9 @@
     with join_cluster(address) as ray:
         encoder = ClusterEncoder(ray, encoder, "minilm", home)
 
-A block of passages is a task of Ray, which repeats the tasks of a node that dies, gives the next one to whichever
-worker is free, and uses nodes that join later. Nodes only compute vectors: what a library holds is written by one
-process, so that a block computed twice is written once.
+A block of passages is a task of Ray. Ray gives the next task to a free worker, repeats the tasks of a dead node, and
+uses nodes that join later. Nodes only compute vectors. One process writes the library, so a block computed twice is
+written once.
 """
 
 from __future__ import annotations

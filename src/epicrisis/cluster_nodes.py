@@ -3,9 +3,9 @@
     tasks = NodeTasks(ray, encode_block, choose_resources(ray.cluster_resources(), on_torch, threads), "encode")
     task = tasks.send(spec, texts)
 
-Ray repeats the tasks of a worker or node that ends. It may wait for ever for a node whose network link was cut, even
-after it has declared the node dead: it holds requests for workers of that node, one for each kind of task. `NodeTasks`
-then names another kind, for which Ray asks the other nodes, and the caller sends the waiting tasks again.
+Ray repeats the tasks of a worker or node that ends. After a cut network link it may wait for ever for the node, even if
+it has declared the node dead: it holds requests for workers of that node, one for each kind of task. `NodeTasks` then
+names another kind, so that Ray asks the other nodes, and the caller sends the waiting tasks again.
 """
 
 from __future__ import annotations

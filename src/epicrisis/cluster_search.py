@@ -3,9 +3,8 @@
     with search_on_cluster(pipeline, settings, library, address) as pipeline:
         ...
 
-The questions stay in this process, with all that there is once: budgets, rate limits, endpoints, the cache and the file
-of answers. Only the search goes to the nodes. A few searches together are a task of Ray, which repeats the tasks of a
-worker or node that dies.
+Only the search goes to the nodes. Questions, budgets, rate limits, endpoints, the cache and the file of answers stay in
+this process. A few searches together are a task of Ray. Ray repeats the tasks of a dead worker or node.
 """
 
 from __future__ import annotations

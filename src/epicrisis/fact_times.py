@@ -5,7 +5,7 @@
 
 Facts with one offset from UTC, or without any, are ordered by their local time; facts with different offsets by their
 instants. A fact without an offset among them may be of any of these offsets, so its place is a longer range. `Z` says
-nothing of the place where a time was taken, so a fact without an offset beside it may be of any time zone of the Earth.
+nothing of the place where a time was taken, so a fact without an offset may be of any time zone of the Earth.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def fence_text(text: str) -> str:
 
 
 def _escape_numbered(item: str, numbers: Mapping[int, int]) -> str:
-    """Return the item with labels of sentences. The text between two labels is escaped by itself, as it stands."""
+    """Return the item with labels of sentences. The text between two labels is escaped by itself."""
     offsets = sorted(numbers)
     pieces = [escape(item[: offsets[0]])] if offsets else [escape(item)]
     for start, end in itertools.pairwise([*offsets, len(item)]):

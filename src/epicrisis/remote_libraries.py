@@ -108,7 +108,7 @@ def library_folder(library: str | PurePath) -> Path:
 
 
 def find_address(folder: Path) -> LibraryAddress | None:
-    """Return the address of the library that this folder stands for, or None if the folder is the library.
+    """Return the address of the library that this folder represents, or None if the folder is the library.
 
     An address counts only among the data of this user. A library from elsewhere could name any server.
     """
@@ -135,7 +135,7 @@ def announce(sentence: str) -> None:
 
 
 def is_remote(folder: Path) -> bool:
-    """Return whether this folder stands for a library outside the file system."""
+    """Return whether this folder represents a library outside the file system."""
     return find_address(folder) is not None
 
 

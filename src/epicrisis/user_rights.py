@@ -61,17 +61,19 @@ class UserRights:
             raise InputError(f"the role of {self.user} is literature-reader: an administrator runs {self._command()}")
         if reason is not None or self.patients is None or patient in self.patients:
             return
-        whose = "all patients are" if patient is None else "this patient is"
+        what = "this command reads every patient, and some are not" if patient is None else "this patient is not"
         raise InputError(
-            f"{whose} not assigned to {self.user}: in an emergency repeat the command with --break-glass REASON, which "
-            "is logged"
+            f"{what} assigned to {self.user}: in an emergency repeat the command with --break-glass REASON, which is "
+            "logged"
         )
 
     def require_administrator(self) -> None:
         """Raise InputError unless the user is an administrator."""
         if self.role != "administrator":
+            role = self.role or "no user of this library"
             raise InputError(
-                f"this needs an administrator, and {self.user} is {self.role or 'no user of this library'}"
+                f"only an administrator may do this, and {self.user} is {role}: ask one to run the command "
+                f"(`epicrisis users list --folder {quote_for_shell(str(self.folder))}` lists them)"
             )
 
     def _command(self) -> str:

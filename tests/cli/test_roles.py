@@ -118,7 +118,7 @@ def test_only_administrator_forgets_and_forgotten_patient_leaves_the_users(ward:
     add_user(run, ward, "patient-reader", OTHER)
     refused = run("patient", "forget", ward, OTHER, "--yes")
     assert refused.exit_code == 2
-    assert "needs an administrator" in refused.stderr
+    assert "only an administrator" in refused.stderr
     add_user(run, ward, "administrator", OTHER)
     done = run("patient", "forget", ward, OTHER, "--yes")
     assert done.exit_code == 0, done.stderr

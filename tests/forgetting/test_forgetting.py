@@ -220,7 +220,7 @@ def test_quotation_that_is_left_is_reported(tmp_path: Path, monkeypatch: pytest.
     report = forget_patients(ward, FORGOTTEN, Places((tmp_path / "notes",)), READER)
     assert [match.path for match in report.remaining] == [table]
     assert (ward / FOLDER).exists()
-    with pytest.raises(InputError, match="interrupted"):
+    with pytest.raises(InputError, match="same --runs and --folder"):
         forget_patients(ward, [PATIENTS[5]], Places(), READER)
     table.unlink()
     assert forget_patients(ward, FORGOTTEN, Places((tmp_path / "notes",)), READER).is_clean

@@ -78,3 +78,7 @@ def test_doctor_shows_protection_of_library(tmp_path: Path, run) -> None:  # typ
     assert row["open_files"] == [f"{tmp_path / 'ward'} (0755)"]
     assert "encryption at rest" in run("doctor", "--library", tmp_path / "ward").stdout
     assert run("doctor", "--library", tmp_path / "none").exit_code == 2
+    refused = run("doctor", "--library", "postgresql://owner:secret@db.example.org/hospital")
+    assert refused.exit_code == 2
+    assert "--cluster URL" in refused.stderr
+    assert "secret" not in refused.stderr

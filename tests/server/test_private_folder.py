@@ -19,7 +19,8 @@ def mode_of(path: Path) -> int:
 def make_open_folder(folder: Path) -> list[Path]:
     """Return the files of a server's folder that everybody can read."""
     UserStore(folder / USERS_FILE).add("maria", "literature-reader")
-    files = [folder / name for name in ("access.jsonl", "answers/a.json", "jobs/b/job.json", USERS_FILE)]
+    names = ("access.jsonl", "answers/a.json", "jobs/b/job.json", "originals/c.pdf", "uploads/d/e.pdf", USERS_FILE)
+    files = [folder / name for name in names]
     for path in files:
         path.parent.mkdir(exist_ok=True, parents=True)
         path.touch()

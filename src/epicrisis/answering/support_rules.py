@@ -4,7 +4,7 @@
         print(finding.rule, finding.reason)
 
 A rule that finds nothing says nothing: word by word, sentences cannot be shown to support a claim. How often each rule
-is right was measured (docs/design/support.md). Only `PRECISE_RULES` mark claims; the others are measured beside them.
+is right was measured (docs/design/support.md). Only `PRECISE_RULES` mark claims; the others are only measured.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def apply_rules(
 ) -> tuple[RuleFinding, ...]:
     """Return the words of a claim without support in its evidence, the cited sentences.
 
-    Numbers, drugs and groups of people may also stand in `context`: the titles of the documents, and the question.
+    Numbers, drugs and groups of people may also be in `context`: the titles of the documents, and the question.
     """
     findings: list[RuleFinding] = []
     for rule in rules:

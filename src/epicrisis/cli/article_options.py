@@ -47,7 +47,7 @@ _PMID_PREFIX = re.compile(r"\bPMID\b:?", re.IGNORECASE)
 def read_request(
     pmids: Iterable[str], dois: Iterable[str], searches: Iterable[str], limit: int, full_text: bool
 ) -> ArticleRequest | None:
-    """Return what to fetch, or None if nothing is. Raises InputError for a number or DOI that cannot be one."""
+    """Return the articles to fetch, or None. Raises InputError for a malformed number or DOI."""
     from epicrisis.literature.articles import ArticleRequest
 
     numbers: dict[str, None] = {}
@@ -74,8 +74,8 @@ def read_request(
 def fetch_items(settings: Settings, library: Path, request: ArticleRequest, *, quiet: bool) -> list[ReaderItem]:
     """Return the articles of a request. Prints to standard error which hosts are asked.
 
-    Raises NetworkRefused under local_only, and InputError for a library of patients' notes: which articles were fetched
-    for a patient tells about the patient.
+    Raises NetworkRefused under local_only, and InputError for a library of patients' notes: the choice of articles
+    tells about the patient.
     """
     from epicrisis.library.patients import holds_patients
     from epicrisis.literature.articles import fetch_articles, open_services

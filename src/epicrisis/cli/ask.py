@@ -278,10 +278,10 @@ def read_standard_input() -> str:
 
 
 def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Question], int]:
-    """Return the questions of a file, and the number of its lines that were skipped.
+    """Return the questions of a file, and the number of its skipped lines.
 
-    Questions without a patient are about `patient`. Lines that cannot be read are named in warnings on standard error.
-    Raises InputError for a file without a readable question, and for a question about another patient.
+    Questions without a patient are about `patient`. Warnings on standard error name unreadable lines. Raises InputError
+    for a file without a readable question, and for a question about another patient.
     """
     from epicrisis.corpus.questions import read_questions
     from epicrisis.corpus.reader_base import Skipped

@@ -75,8 +75,8 @@ def doctor(
 ) -> None:
     """Show what is installed, which hosts would be contacted and why, and which files are written.
 
-    With --local-only it also shows what would be refused. With --cluster it checks a deployment on several machines,
-    and names a cure for each problem.
+    With --local-only it also shows every refusal. With --cluster it checks a deployment on several machines, and names
+    a cure for each problem.
     """
     if cluster:
         check_deployment(cluster, flags.settings(), json)
@@ -171,6 +171,8 @@ def _examine_protection(settings: Settings, libraries: Sequence[Path]) -> list[d
     rows: list[dict[str, Any]] = []
     server = settings.home / "server"
     for folder in (*libraries, *([server] if server.is_dir() else [])):
+        if remote_host(folder) is not None:
+            raise InputError("--library examines folders of this machine: check a library at a URL with --cluster URL")
         path = folder.expanduser()
         if not path.is_dir():
             raise InputError(f"{folder} is no folder: give the folder of a library")

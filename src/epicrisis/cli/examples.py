@@ -200,9 +200,9 @@ def info(
     flags: Flags,
     json: Json = False,
 ) -> None:
-    """Show the solved questions of a library by origin, and those that are questions of a set.
+    """Show the solved questions of a library by origin, and those from a question set.
 
-    Such questions are found by id and by similar text. They are never shown as examples for that set.
+    The latter are found by id and by similar text. They are never shown as examples for their set.
     """
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.synthesis.example_documents import count_examples

@@ -249,7 +249,9 @@ def calibrate(
     against_talk: Annotated[
         bool, Option("--against-talk", help="Also grade faithfulness to the conversation; doubles the calls.")
     ] = False,
-    output: Annotated[Path | None, output_option(help="Folder of the result. Default: with the models.")] = None,
+    output: Annotated[
+        Path | None, output_option(help="Folder of the result. Default: in the data folder (EPICRISIS_HOME).")
+    ] = None,
     yes: Yes = False,
     *,
     flags: Flags,
@@ -257,7 +259,7 @@ def calibrate(
 ) -> None:
     """Measure how well a judge model agrees with people.
 
-    Uses 400 summaries whose facts people counted (MTS-Dialog), and 419 pairs of answers of which people prefer one
+    Uses 400 summaries with facts counted by people (MTS-Dialog), and 419 pairs of answers with people's preferences
     (LLMBar), in both orders. `epicrisis grade run` and reports show the result with that judge's grades. After an
     interruption, the same command continues.
     """

@@ -124,9 +124,10 @@ def measure_run(
 
 
 def settings_for_run(settings: Settings, run: Path, patients: bool) -> Settings:
-    """Return the settings allowed for a run. Raises SettingsError for another machine that may not see its patients.
+    """Return the settings allowed for a run. Raises SettingsError for a machine without permission to see its
+    patients.
 
-    Prompts that quote patient records are not cached outside the run's folder.
+    Prompts with text of patient records are not cached outside the run's folder.
     """
     from epicrisis.patient_data_policy import protect_run_folder
 

@@ -191,7 +191,7 @@ def _check_sources(
 
 
 def _show_report(report: IngestReport, path: Path, json: bool) -> None:
-    """Show what was added, remarks, and what was skipped. End the command with an error if nothing was read."""
+    """Show additions, remarks, and skipped items. End the command with an error if nothing was read."""
     if json:
         show_json(report)
     else:

@@ -29,7 +29,11 @@ _NAMED_IDS = 10
 _Limit = Annotated[int, Option("--limit", min=1, help="Most files or documents to list.")]
 BreakGlass = Annotated[
     str | None,
-    Option("--break-glass", metavar="REASON", help="Why you read a record, also of a patient who is not assigned."),
+    Option(
+        "--break-glass",
+        metavar="REASON",
+        help="Why you read a record, for the access log. Needed for patients who are not assigned to you.",
+    ),
 ]
 _File = Annotated[Path | None, Option("--file", help="List the documents of this file.")]
 

@@ -97,7 +97,7 @@ class _Watcher:
     def _try(self, ready: Sequence[Path]) -> None:
         """Add the files that are ready. Raises the errors of the first addition, and prints later ones.
 
-        Files that the library could not take are tried again. Of several files of which one is refused, each is tried
+        Files are tried again if the library could not take them. If one of several files is refused, each is tried
         alone.
         """
         try:

@@ -26,7 +26,10 @@ Patients = Annotated[
 ]
 LogFolder = Annotated[
     Path | None,
-    Option("--folder", help="Folder of the server, for its access log. Default: server, with the models."),
+    Option(
+        "--folder",
+        help="Folder of the server, for its access log. Default: `server` in the data folder (EPICRISIS_HOME).",
+    ),
 ]
 
 

@@ -177,7 +177,7 @@ BREAK_GLASS = _setting(
     "break_glass",
     str | None,
     SETTINGS,
-    "Why you read this patient's record, for the access log, also of a patient who is not assigned to you.",
+    "Why you read this record, for the access log. Needed for a patient who is not assigned to you.",
     metavar="REASON",
 )
 

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 PatientId = Annotated[str, Argument(metavar="PATIENT", help="Id or record number of the patient.")]
 Since = Annotated[
     str | None,
-    Option("--since", metavar="DAY", help="Events since this day only, such as 2150-03, or since the last-visit."),
+    Option(
+        "--since",
+        metavar="DAY",
+        help="Only events since this day, month or year (2150-03), or since the last stay or visit (last-visit).",
+    ),
 ]
 FAILED_STATES = frozenset({"failed", "unparsed", "over-window"})
 _UNKNOWN_DAY = "no day"

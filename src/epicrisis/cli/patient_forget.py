@@ -40,8 +40,8 @@ def forget(
         Path | None,
         Option(
             "--folder",
-            help="Folder of a server to clean as well, or postgresql://OWNER@... of its state. Default: server, with "
-            "the models.",
+            help="Folder of a server to clean as well, or postgresql://OWNER@... of its state. Default: `server` in "
+            "the data folder (EPICRISIS_HOME).",
         ),
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Forget them without asking first.")] = False,
@@ -49,11 +49,11 @@ def forget(
     flags: Flags,
     json: Json = False,
 ) -> None:
-    """Remove patients from a library and from what quotes it, and search all files for them at the end.
+    """Remove patients from a library, its runs and answers, and search all files for them at the end.
 
-    Notes, words, names, numbers, cached replies, records of runs, answers of the server, logs with texts and recorded
-    calls are removed; files with only a part about these patients keep the rest. After an interruption the same
-    command continues. Stop the server first. What this command cannot reach, such as backups, is named first.
+    Stop the server first. Notes, words, names, numbers, cached replies, records of runs, answers of the server, logs
+    with texts and recorded calls are removed. Files that are only partly about these patients keep the rest. Before it
+    asks, the command names what it cannot reach, such as backups. After an interruption, repeat the same command.
     """
     from epicrisis.forgetting.forgetting import find_plan, forget_patients, list_outside
     from epicrisis.record_access import find_user
@@ -84,7 +84,7 @@ def forget(
 
 
 def _list_places(library: Path, settings: Settings, runs: list[Path] | None, folder: Path | None) -> Places:
-    """Return the folders and files to clean beside the library."""
+    """Return the folders and files to clean outside of the library."""
     from epicrisis.forgetting.forgetting import Places
     from epicrisis.library.library_parts import REPLIES
     from epicrisis.record_access import locate_outside_log

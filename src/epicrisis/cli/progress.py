@@ -79,7 +79,7 @@ def _show(
     from rich.text import Text
 
     class PhraseColumn(ProgressColumn):
-        """Shows what a function says about a task. Only a phrase that may be long is cut in a narrow terminal."""
+        """Shows a function's phrase about a task. Only a long phrase is cut in a narrow terminal."""
 
         def __init__(self, phrase: Callable[[Task], str], *, long: bool = False) -> None:
             # rich narrows columns that may wrap before the others; the text itself never wraps.

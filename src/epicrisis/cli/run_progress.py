@@ -153,7 +153,7 @@ def warn_about_demo_models(settings: Settings, roles: Sequence[str]) -> None:
 
 
 def say_skipped(reasons: Iterable[SkippedReason], listed_in: Path | None = None) -> None:
-    """Warn on standard error about skipped items: one line for each reason, which says what to do.
+    """Warn on standard error about skipped items: one line for each reason, with its cure.
 
     `listed_in`: the file with all of them.
     """

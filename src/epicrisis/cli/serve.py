@@ -32,7 +32,9 @@ Libraries = Annotated[
     list[Path],
     Argument(metavar="LIBRARY...", parser=parse_library, help="Folders of the libraries, postgresql://... or s3://..."),
 ]
-Host = Annotated[str, Option("--host", help="Address to listen on. Others than this machine need TLS and users.")]
+Host = Annotated[
+    str, Option("--host", help="Address to listen on. For other machines, TLS (or a proxy) and users are needed.")
+]
 Port = Annotated[int, Option("--port", min=1, max=65535, help="Port to listen on.")]
 HostName = Annotated[
     list[str] | None,
@@ -45,7 +47,8 @@ BehindProxy = Annotated[
 ]
 Runs = Annotated[Path | None, Option("--runs", help="Folder of finished runs to list and open.")]
 Upload = Annotated[
-    bool, Option("--upload", help="Let administrators add files to libraries of literature, without users everybody.")
+    bool,
+    Option("--upload", help="Let administrators add files to libraries of literature. Without users, everybody may."),
 ]
 ProviderFile = Annotated[
     Path | None,

@@ -1,9 +1,9 @@
-"""The one place where text goes to the screen: every line is made printable, from any source.
+"""Print text on the screen. Only this module does, and it makes every line printable.
 
 Commands write with `say`, `say_lines`, `say_text` and `show_json`, errors included. `cli.progress` draws bars on the
 console of `open_console`. A test checks that no other module writes to the screen. Lines, tables and findings are at
-most as wide as the terminal; in a pipe, each row is one line. Plots of intervals use ASCII characters where the
-encoding is not UTF-8.
+most as wide as the terminal; in a pipe, each row is one line. Plots of intervals use ASCII characters unless the
+encoding is UTF-8.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def open_console(*, stderr: bool = False, quiet: bool = False, file: TextIO | None = None) -> Console:
-    """Return a console that makes every text printable. It writes to `file`, if given.
+    """Return a console for any text, made printable. It writes to `file`, if given.
 
-    Names of emoji (`:pill:`) and numbers in a text stay unchanged. A pipe is no terminal even
-    under FORCE_COLOR, which notebooks set: bars of progress would fill it with lines.
+    Names of emoji (`:pill:`) and numbers in a text stay unchanged. A pipe is no terminal even under FORCE_COLOR (set by
+    notebooks): bars of progress would fill it with lines.
     """
     from rich.console import Console
     from rich.segment import Segment

@@ -17,7 +17,7 @@ ServerFolder = Annotated[
     Option(
         "--folder",
         help="Folder of the server's users, access log and jobs, or postgresql://... to share them among several "
-        "servers. Default: server, with the models.",
+        "servers. Default: `server` in the data folder (EPICRISIS_HOME).",
     ),
 ]
 _Name = Annotated[str, Argument(help="Name of the user.")]

@@ -128,11 +128,11 @@ class Deidentifier:
 
     @property
     def pseudonym(self) -> str:
-        """An id that stands for the patient. Without the library's key it cannot be traced back."""
+        """An id in place of the patient's. Without the library's key it cannot be traced back."""
         return self._surrogates.pseudonym
 
     def learn(self, text: str) -> None:
-        """Remember the names in a text of the same record, so that they are found wherever they are repeated."""
+        """Remember the names in a text of the same record, so that every repetition is found."""
         self._finder.learn(text)
 
     def find(self, text: str) -> list[Identifier]:

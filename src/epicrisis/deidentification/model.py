@@ -1,6 +1,6 @@
-"""The layer of a chat model that replaces identifiers before a prompt is sent, and restores them in the reply.
+"""A layer of a chat model: it replaces identifiers before a prompt is sent, and restores them in the reply.
 
-It is the outermost layer, so the cache and recordings below it have what was sent and what came back: no identifiers.
+It is the outermost layer, so the cache and recordings below it hold prompts and replies without identifiers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names of people in notes.
 
-A name is found by what is registered of the patient, by the words around it (titles, credentials, labels, relatives,
-what only people do), or by lists of names. A name found once is found again wherever the same texts repeat it.
+A name is found because it is registered for the patient, by the words around it (titles, credentials, labels,
+relatives, verbs for people), or by lists of names. A name found once is found everywhere in the same texts.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class NameFinder:
         self._repeated: set[str] = set()
 
     def learn(self, text: str) -> None:
-        """Remember the names that the words around them show, so that `find` finds them anywhere."""
+        """Remember the names shown by the words around them, so that `find` finds them anywhere."""
         for word in self._find_by_context(text):
             plain = word.plain
             if len(plain) > 2 and plain not in ORDINARY_WORDS and plain not in CLINICAL_NOUNS:
@@ -408,7 +408,7 @@ class NameFinder:
         return False
 
     def _find_broken(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield registered names that a line end divides (`Kowal-` / `ski`) or that are spaced (`S M I T H`)."""
+        """Yield registered names divided by a line end (`Kowal-` / `ski`) or spaced (`S M I T H`)."""
         for match in BROKEN.finditer(text):
             joined = fold(match[1] + match[2])
             if joined in self.registered or joined in self._repeated:

@@ -53,7 +53,7 @@ class LibraryDeidentification:
         return deidentify_models(models, self.for_patient(patient), emit)
 
     def for_patient(self, patient: str | None) -> Callable[[], Deidentifier]:
-        """Return what makes the deidentifier of this patient, or of questions about nobody. It reads the record."""
+        """Return a function that reads the record and makes the deidentifier. None: for questions without a patient."""
         return partial(self._get, patient)
 
     def _get(self, patient: str | None) -> Deidentifier:

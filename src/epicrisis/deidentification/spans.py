@@ -48,9 +48,9 @@ _MIN_REST = 7
 
 
 def merge_identifiers(identifiers: Iterable[Identifier]) -> list[Identifier]:
-    """Return identifiers that do not overlap, in order.
+    """Return identifiers without overlaps, in order.
 
-    What only the weaker of two covers becomes an identifier of its own, except a few digits beside a date.
+    The part that only the weaker of two covers becomes a separate identifier, except a few digits next to a date.
     """
     ranked = sorted(identifiers, key=_rank)
     marks = bytearray(max((identifier.end for identifier in ranked), default=0))

@@ -1,4 +1,4 @@
-"""Courses of medications, problems and allergies: from the first entry of a source to the entry that ends it.
+"""Courses of medications, problems and allergies: from the first entry of a source to its end.
 
     for course in list_courses(facts):
         state, remark = judge_course(course, at, is_past=False)
@@ -46,7 +46,7 @@ class Course:
 
     @property
     def head(self) -> ClinicalFact:
-        """The entry that says what it is: the first that is no end."""
+        """The first entry that is no end. It says what the course is of."""
         return next((fact for fact in self.facts if fact.event != "end"), self.facts[0])
 
     @property

@@ -1,7 +1,7 @@
 """Computations over medication, problems, allergies, procedures and immunizations.
 
-An entry that is missing shows nothing: the answer to `ever` is then that no structured entry names it. An entry is
-current if it began and nothing says that it ended; one without a sign for a long time is marked, not left out.
+A missing entry proves nothing: the answer to `ever` is then "no structured entry names it". An entry is current if it
+began and has no recorded end. An entry without a sign for a long time is marked, not left out.
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ _NEEDS_EARLIER = frozenset({"current", "first", "started"})
 async def answer_from_facts(
     question: Question, context: Context, fetch: Callable[[], Awaitable[Sequence[Passage]]]
 ) -> FactAnswer:
-    """Return what the structured facts of the patient's record say about the question.
+    """Return the answer of the structured facts in the patient's record to the question.
 
-    `fetch` returns the passages of the record in the scope of the context. It is not called
-    for a question whose words rule facts out.
+    `fetch` returns the passages of the record in the scope of the context. It is not called if the words of the
+    question rule facts out.
     """
     if not may_ask_for_facts(question.text):
         return NO_FACTS

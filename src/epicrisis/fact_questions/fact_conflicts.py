@@ -1,8 +1,7 @@
 """Disagreements between notes and structured facts: another value, a stopped drug that is active, a denied allergy.
 
-The rules are conservative. A sentence counts only if it names the same thing, states its own day where the day matters,
-and has no word that makes it a plan, a doubt, a target or the past. What they miss and raise wrongly is measured in
-docs/design/conflicts.md.
+The rules are conservative. A sentence counts only if it names the same thing, states its own day if the day matters,
+and has no word of a plan, a doubt, a target or the past. docs/design/conflicts.md has their measured errors.
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ def _read_day(sentence: NoteSentence) -> TimeRange | None:
 
 
 def find_drug_conflicts(sentences: Iterable[NoteSentence], active: Sequence[ClinicalFact]) -> list[FactConflict]:
-    """Return the sentences that say that a drug was stopped which structured entries call current.
+    """Return sentences about a stopped drug for which structured entries say that it is current.
 
     A note counts only if it is later than the entry's last sign.
     """

@@ -41,7 +41,7 @@ _FACT_LINES = "#facts-"
 
 @dataclass(frozen=True, slots=True)
 class FactAnswer:
-    """What the structured facts say about one question. Empty for a question that is not about facts."""
+    """The answer of the structured facts to one question. Empty for a question about anything else."""
 
     computation: Computation | None = None
     record: PatientFacts | None = None

@@ -1,7 +1,7 @@
-"""Plan a question about facts with a chat model, where the rules recognise what it is about and not what it asks.
+"""Plan a question about facts with a chat model, if the rules recognise its subject and not its operation.
 
 The model names an operation and dates. It sees no value and computes nothing. Its reply counts only if it calls the
-plan complete and every date is one of the question.
+plan complete and every date is in the question.
 """
 
 from __future__ import annotations

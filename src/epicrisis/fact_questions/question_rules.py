@@ -1,7 +1,7 @@
 """Plan a question about facts from its words, without a chat model.
 
-A question is understood only if every word of it is: what is asked for, what to compute, the time, and words without
-weight. So `creatinine after the second dose` is left to the search, rather than answered without its second half.
+A question is understood only if every word of it is: subject, computation, time, and words without weight. So
+`creatinine after the second dose` is left to the search, rather than answered without its second half.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TOPIC_KINDS: dict[Topic, frozenset[FactKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class FactQuestion:
-    """A question about facts as it was understood: what to compute, from which entries, in which time."""
+    """A parsed question about facts: the computation, its entries, and its time."""
 
     operation: FactOperation
     topic: Topic
@@ -170,7 +170,7 @@ def may_ask_for_facts(text: str) -> bool:
 
 
 def plan_by_rules(text: str, record: PatientFacts) -> FactQuestion | UnclearQuestion | None:
-    """Return what a question asks to compute, why that is unclear, or None if it is not understood completely."""
+    """Return the computation of a question, why it is unclear, or None unless every word is understood."""
     text = expand_shorthand(text)
     question = _read_words(text)
     if _has_other_meaning(question.rest):
@@ -198,9 +198,9 @@ def _may_be_missed(plan: FactQuestion, text: str, record: PatientFacts) -> bool:
 
 
 def draft_plan(text: str, record: PatientFacts) -> FactQuestion | None:
-    """Return what a question that the rules do not understand is about, for a chat model to complete, or None.
+    """Return the subject of a question outside the rules as a draft for a chat model to complete, or None.
 
-    A question with a time other than dates, of two values, or with a word that makes it something else has no draft.
+    A question has no draft if its time is not a date, if it is about two values, or if a word changes its meaning.
     """
     question = _read_words(expand_shorthand(text))
     if question.has_open_time or _has_other_meaning(question.rest) or not all(map(_is_dated, question.times)):

@@ -54,7 +54,7 @@ class PatientFacts:
         return tuple(fact for fact in self.facts if fact.kind in VALUE_KINDS)
 
     def passage_of(self, fact: ClinicalFact) -> Passage:
-        """Return the passage that has the whole line of a fact, or the one in which it begins."""
+        """Return the passage with the whole line of a fact, or else the one with its beginning."""
         candidates = self.passages[fact.document_id]
         for passage in candidates:
             if passage.start <= fact.start and fact.end <= passage.end:
@@ -101,7 +101,7 @@ def read_date(date: str | None) -> TimeRange | None:
 
 
 def _separate_withdrawn(facts: Sequence[ClinicalFact]) -> tuple[list[ClinicalFact], list[ClinicalFact]]:
-    """Return the facts that hold, and those that were withdrawn or replaced by another version of their source."""
+    """Return the valid facts, and those withdrawn or replaced by another version of their source."""
     withdrawn_sources: set[str] = set()
     versions: dict[tuple[str, str, str, str], list[ClinicalFact]] = {}
     for fact in facts:
@@ -129,7 +129,7 @@ def is_withdrawn(fact: ClinicalFact) -> bool:
 
 
 def is_planned_end(fact: ClinicalFact) -> bool:
-    """Return whether a fact is an end that was planned and of which nothing says that it happened."""
+    """Return whether a fact is a planned end without a sign of having happened."""
     return fact.event == "end" and "planned" in list_statuses(fact)
 
 

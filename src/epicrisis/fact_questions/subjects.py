@@ -1,4 +1,4 @@
-"""What a question about facts is about: the analytes of a record, or entries that have the question's words.
+"""Find the subject of a question about facts: analytes of a record, or entries with the question's words.
 
 Names are compared by whole words, with common synonyms (`synonyms`). An analyte is one substance in one specimen, so
 `creatinine` is ambiguous in a record with values in serum and in urine.

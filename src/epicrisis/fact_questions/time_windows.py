@@ -36,7 +36,7 @@ class UnclearTime(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """The time to which a question is restricted. A bound is a range where its minute is not known."""
+    """The time to which a question is restricted. A bound is a range if its minute is not known."""
 
     text: str = ""
     """Its words in the question, and what they mean in this record. Empty for any time."""
@@ -68,9 +68,9 @@ ANY_TIME = TimeWindow()
 
 
 def resolve_window(expressions: Sequence[TimeExpression], record: PatientFacts) -> TimeWindow:
-    """Return the window that the expressions of a question name together.
+    """Return the window named by all time expressions of a question together.
 
-    Raises UnclearTime for one that has no single meaning in this record.
+    Raises UnclearTime for an expression without a single meaning in this record.
     """
     window = ANY_TIME
     for expression in expressions:

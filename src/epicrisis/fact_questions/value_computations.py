@@ -1,7 +1,7 @@
 """Computations over laboratory values, vital signs and other observations of one analyte.
 
-Nothing is guessed: values whose order or size cannot be told, because a date is partial, a value has a comparator or
-units do not convert, make the answer an abstention that shows them.
+Nothing is guessed. If a partial date, a comparator or a unit without conversion leaves the order or size of values
+open, the answer is an abstention and shows them.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def read_number(fact: ClinicalFact) -> Decimal:
 
 
 def choose_unit(facts: Sequence[ClinicalFact]) -> str | None:
-    """Return the unit to which all numbers convert, that of the last one, or None if there is none."""
+    """Return the unit of the last number if all others convert to it, or None."""
     numbers = [fact for fact in facts if fact.number is not None]
     if not numbers:
         return None

@@ -3,8 +3,8 @@
     with FhirClient(address, signing) as client:
         report = export_records(client, ExportRequest(group="ward-3"), folder)
 
-Bulk Data's `$export` is used where the server has it. Else patients are listed, and their resources searched by type.
-Binaries that documents name are fetched one by one, because exports leave them out.
+Bulk Data's `$export` is used if the server has it. Else patients are listed, and their resources searched by type.
+Binaries named in documents are fetched one by one, because exports leave them out.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def export_records(
 
 
 def release_export(client: FhirClient, folder: Path) -> None:
-    """Tell the server that it may remove its files. A server that does not answer keeps them until they expire."""
+    """Tell the server that it may remove its files. Without an answer, the server keeps them until they expire."""
     if status_url := _read_state(folder).get("status_url", ""):
         try:
             client.request("DELETE", str(status_url))

@@ -1,9 +1,9 @@
-"""Search files for the strings of patients: raw bytes, and what gzip and zip files contain.
+"""Search files for the strings of patients: raw bytes, and the contents of gzip and zip files.
 
     for found in scan_files([folder], strings):
         print(found.path, found.names, found.texts)
 
-SQLite files and their logs are searched as raw bytes, so that unused pages count too.
+SQLite files and their logs are searched as raw bytes, unused pages included.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Forget patients, in steps that continue after a kill, and prove at the end that no file names or quotes them.
+"""Forget patients, and prove at the end that no file names or quotes them.
 
     report = forget_patients(library_folder("~/ward"), ["10083814"], Places(runs=(Path("runs"),)), reader)
 
 The folder `forgetting` in the library's folder holds the plan until the proof succeeds: ids, documents, names, and
-hashes of the notes. Every step can be repeated:
+hashes of the notes. A removal that was killed continues from it, since every step can be repeated:
 
-1. write the plan, and say in the access logs that somebody is forgotten;
-2. remove what quotes the patients in runs, answers, logs and caches;
-3. remove notes, words, identities and traces from the library, and write its files or tables anew;
-4. take the names out of the access logs, and write the tables of a server's state anew;
+1. write the plan, and an entry in each access log for each patient;
+2. remove quotations from runs, answers, logs and caches;
+3. remove notes, words, identities and traces from the library, and rewrite its files or tables;
+4. take the names out of the access logs, and rewrite the tables of a server's state;
 5. search every file and every row, and ask the engines;
 6. remove the plan.
 
-Before the first step, `list_outside` says what cannot be reached, and raises an error for a library or state that this
-user may not write anew.
+Call `list_outside` first: it names the places out of reach, and refuses a library or state that this user may not
+rewrite.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _ENCOUNTERS = ("encounter", "note_id", "patient_name")
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where answers about a library may be, beside its own folder."""
+    """Where answers about a library may be, outside of its own folder."""
 
     runs: tuple[Path, ...] = ()
     """Folders of runs, and files of answers, logs and recorded calls."""
@@ -76,7 +76,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """What was removed, and what the search of all files says."""
+    """The removed items, and the result of the search of all files."""
 
     patients: int
     documents: int
@@ -139,8 +139,8 @@ def forget_patients(
         plan = _read_plan(folder)
         if plan is not None and set(plan.patients) != set(ids):
             raise InputError(
-                "the removal of other patients was interrupted in this library: finish it first with `epicrisis "
-                f"patient forget {show_library(folder)} {' '.join(plan.patients)}`"
+                "the removal of other patients was not finished in this library: first repeat `epicrisis patient "
+                f"forget {show_library(folder)} {' '.join(plan.patients)}` with the same --runs and --folder"
             )
         if plan is None:
             on_step("reading the records")
@@ -181,9 +181,9 @@ def _read_plan(folder: Path) -> _Plan | None:
 
 
 def list_outside(folder: Path, places: Places) -> tuple[str, ...]:
-    """Return where copies may be that `forget_patients` cannot reach. Nothing is changed.
+    """Return the places of possible copies out of reach of `forget_patients`. Nothing is changed.
 
-    Raises LibraryError if this user may not write the library, or the state of the server, anew.
+    Raises LibraryError if this user may not rewrite the library, or the state of the server.
     """
     outside = ["backups and copies of these folders", "the files that the notes were read from"]
     with LibraryStore.open(folder) as store:

@@ -1,4 +1,4 @@
-"""What identifies patients in any file: their ids, names and numbers, and hashes of every 32 bytes of their notes.
+"""Strings of patients in any file: their ids, names and numbers, and hashes of every 32 bytes of their notes.
 
     strings = PatientStrings.collect(texts, names)
     strings = strings.without(texts_of_others, names_of_others)
@@ -6,7 +6,7 @@
         print(hit.start, hit.kind)
 
 The windows begin at each word, so a quotation of five words or more contains one. Only hashes of them are stored, by
-random factors that are drawn for each removal. What other records contain as well is no sign of these patients.
+random factors of each removal. A string in other records too is no sign of these patients.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _view_words(data: bytes) -> Hashes:
 
 
 def _find_word_starts(data: bytes) -> npt.NDArray[np.int64]:
-    """Return the places where a word begins, without those whose window reaches into another text."""
+    """Return the place of each word's first letter, if the window of the word ends within the same text."""
     values = np.frombuffer(data, np.uint8)
     is_letter = (values > 127) | np.isin(values, np.frombuffer(_LETTERS, np.uint8))
     starts = is_letter.copy()

@@ -1,10 +1,10 @@
-"""Remove what quotes patients outside of the library: records of runs, answers, jobs, reviews, logs, cached replies.
+"""Remove quotations of patients outside of the library: records of runs, answers, jobs, reviews, logs, cached replies.
 
     removal = clean_place(Path("runs/ward"), ["10083814"], strings)
 
-Lines of JSON files and items of lists belong to the patient whom they name (`patient`). A line or file that names no
-patient belongs to those whose words it contains. What names another patient is never removed. Every file is replaced
-completely or not at all, so a removal that was killed continues when it is called again.
+A line of a JSON file, or an item of a list, belongs to the patient in its key `patient`. A line or file without one
+belongs to the patients it quotes. Nothing that names another patient is removed. Every file is replaced completely or
+not at all, so a removal continues after a kill when it is called again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class PlaceRemoval:
 
 
 def clean_place(place: Path, patients: Collection[str], strings: PatientStrings) -> PlaceRemoval:
-    """Remove what quotes these patients from a folder, or from one file. A missing one has nothing.
+    """Remove quotations of these patients from a folder, or from one file. A missing one has none.
 
-    Files that are neither lines nor JSON are deleted only in the folder of a run or of a server, where the program can
-    write them again. Raises StorageError.
+    Other files than lines and JSON are deleted only in the folder of a run or of a server, since the program can write
+    those again. Raises StorageError.
     """
     removal = PlaceRemoval()
     for path in list_files([place]):
@@ -89,7 +89,7 @@ def _clean_file(path: Path, place: Path, patients: Collection[str], strings: Pat
 
 
 def is_line_of(line: str, patients: Collection[str], strings: PatientStrings) -> bool:
-    """Return whether a line belongs to these patients: it names one of them, or nobody and contains their words."""
+    """Return whether a line belongs to these patients: it names one of them, or it names no patient and quotes them."""
     if not strings.is_in(line):
         return False
     try:

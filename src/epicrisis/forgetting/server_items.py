@@ -1,9 +1,9 @@
-"""Remove patients from the reviews and jobs of a server, so that the server reads the rest of them as before.
+"""Remove patients from the reviews and jobs of a server, and keep the rest of each readable.
 
     removal = clean_server_items(Path("server"), ["10083814"], strings)
 
-A review refers to its questions by pair, and a job counts its questions. Both need more than the removal of what names
-a patient, which `places` does afterwards. Every step can be repeated, so a removal that was killed continues.
+A review refers to its questions by pair, and a job counts its questions. These references are corrected here, before
+`places` removes lines and items. Every step can be repeated, so a removal continues after a kill.
 """
 
 from __future__ import annotations

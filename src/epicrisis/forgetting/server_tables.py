@@ -3,7 +3,7 @@
     removal = clean_server_tables(database, ["10083814"], strings)
 
 The rules are those of a server's folder (`places`, `server_items`). An item is changed in one transaction, so a removal
-that was killed continues when it is called again.
+continues after a kill when it is called again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Item:
 
 
 def clean_server_tables(database: StateDatabase, patients: Collection[str], strings: PatientStrings) -> PlaceRemoval:
-    """Remove what is about these patients, or about nobody and quotes them. Return the numbers of lines and items.
+    """Remove items about these patients, and items without a patient that quote them. Return the numbers removed.
 
     Raises StateUnavailable, and InputError for an item that is damaged.
     """

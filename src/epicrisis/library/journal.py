@@ -250,7 +250,7 @@ class Journal:
             self._set_files(files)
 
     def rewrite(self) -> None:
-        """Write the file anew, without remnants of deleted rows."""
+        """Rewrite the file without remnants of deleted rows."""
         rewrite_file(self._db)
 
     def check(self) -> None:

@@ -350,13 +350,13 @@ class LibraryStore:
         return report
 
     def purge(self, on_step: Callable[[str], None]) -> None:
-        """Write all files anew, so that none holds anything of deleted documents. Follow it with `optimize`."""
+        """Rewrite all files, so that none holds anything of deleted documents. Follow it with `optimize`."""
         with self._thread_lock:
             self._settle()
             self._parts.rewrite(on_step)
 
     def list_copies(self) -> tuple[str, ...]:
-        """Return where copies of deleted documents stay after `purge`, beside backups.
+        """Return the places of copies of deleted documents after `purge`, except backups.
 
         Raise LibraryError if this user may not purge the library.
         """

@@ -193,7 +193,7 @@ class LibraryParts:
         self.acknowledge(sequence, [], [], self.checkpoint())
 
     def rewrite(self, on_step: Callable[[str], None]) -> None:
-        """Write all files anew, so that none holds anything of deleted documents."""
+        """Rewrite all files, so that none holds anything of deleted documents."""
         sequence = self.journal.begin([])
         on_step("writing all passages anew")
         self.table.rewrite()

@@ -121,7 +121,7 @@ class PassageTable(ABC):
         """Free unused space and make reads faster."""
 
     def rewrite(self) -> None:
-        """Write all rows anew, and remove all earlier versions, so that no file holds anything of deleted rows."""
+        """Rewrite all rows, and remove all earlier versions, so that no file holds anything of deleted rows."""
         self.compact()
 
     @abstractmethod

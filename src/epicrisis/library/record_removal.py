@@ -48,7 +48,7 @@ def remove_records(
     is_theirs: Callable[[str], bool],
     on_step: Callable[[str], None],
 ) -> None:
-    """Remove the documents and identities of these patients, and write all files of the library anew.
+    """Remove the documents and identities of these patients, and rewrite all files of the library.
 
     `is_theirs` decides whether a name or line outside of the documents belongs to the patients: paths of files, ids of
     earlier deletions, lines about removed texts. Raises StorageError, LibraryDamaged and LibraryError.

@@ -17,7 +17,7 @@ _OBJECT_STORAGE = "epicrisis.library.object_storage.shared_library"
 
 
 def is_in_database(folder: Path) -> bool:
-    """Return whether this folder stands for a library in PostgreSQL."""
+    """Return whether this folder represents a library in PostgreSQL."""
     address = find_address(folder)
     return address is not None and address.scheme == "postgresql"
 
@@ -28,7 +28,7 @@ def load_database_engine() -> Any:
 
 
 def load_object_storage(folder: Path) -> Any:
-    """Return the module that opens libraries on object storage if this folder stands for such a library, or None."""
+    """Return the module that opens libraries on object storage if this folder represents such a library, or None."""
     address = find_address(folder)
     return import_module(_OBJECT_STORAGE) if address is not None and address.scheme == "s3" else None
 

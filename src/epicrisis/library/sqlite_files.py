@@ -39,6 +39,6 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def rewrite_file(database: sqlite3.Connection) -> None:
-    """Write a file anew and empty its log, so that neither holds remnants of deleted rows."""
+    """Rewrite a file and empty its log, so that neither holds remnants of deleted rows."""
     database.execute("VACUUM")
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

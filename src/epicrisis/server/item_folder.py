@@ -1,6 +1,6 @@
 """Items in a folder: each is a folder of its own with some files, written once, and logs of JSON lines.
 
-The table of a database in its place is `shared_state.items.ItemTable`, with the same methods.
+The same in a database is `shared_state.items.ItemTable`, with the same methods.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Jobs in the folder of one server process, which answers all of them.
 
 A job is a folder: `job.json` with its questions and owner, and `answers.jsonl` in the format of `epicrisis ask --file`.
-The tables of a database in its place are `shared_state.jobs.JobTable`, with the same methods.
+The same in a database is `shared_state.jobs.JobTable`, with the same methods.
 """
 
 from __future__ import annotations

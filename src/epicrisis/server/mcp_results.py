@@ -1,4 +1,4 @@
-"""The structured results of the MCP tools, and the texts beside them for models that read text alone.
+"""The structured results of the MCP tools, and their texts for models that read text alone.
 
 Each result has a schema, which the client receives with the list of tools. Texts of documents are printable.
 """
@@ -65,7 +65,7 @@ class ToolRanking(ToolResultPart):
 
 
 class ToolCitation(ToolSource):
-    """A quoted sentence with its source. `[number]` in the answer stands for it."""
+    """A quoted sentence with its source. `[number]` in the answer refers to it."""
 
     number: int
     quotation: str

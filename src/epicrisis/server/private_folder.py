@@ -11,7 +11,7 @@ from epicrisis.errors import StorageError
 from epicrisis.privacy import HAS_OWNERS, OWNER_ONLY, restrict_to_owner
 
 _LOGGER = logging.getLogger("epicrisis.server")
-_FOLDERS = frozenset({"answers", "jobs", "reviews"})
+_FOLDERS = frozenset({"answers", "jobs", "originals", "reviews", "uploads"})
 _FILES = ("users.", "access.", "identity-provider.")
 """How the names of the server's files begin; locks and files that are being replaced have other endings."""
 

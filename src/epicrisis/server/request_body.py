@@ -1,6 +1,6 @@
 """The base of all JSON bodies: no unknown fields, and no more fields than a request can have.
 
-Each fault of a body takes time in which the server answers nobody. A body of 1 MB can have 100,000 unknown fields.
+Each fault of a body delays the answers to everybody. A body of 1 MB can have 100,000 unknown fields.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ from epicrisis.evaluation.synthesis.patient_records.vocabulary import (
     labs,
 )
 from epicrisis.models.chat.embedded import EmbeddedModel
+from epicrisis.privacy import HAS_OWNERS
 from epicrisis.prompts import fence, render
 from epicrisis.protocols import ChatRequest, Message
 from epicrisis.testing.chat import ScriptedModel
@@ -89,6 +90,19 @@ def get_answer(line: dict[str, Any]) -> str:
 
 def list_evidence_texts(generated: GeneratedFolder, line: dict[str, Any]) -> list[str]:
     return [generated.texts[item["document_id"]][item["start"] : item["end"]] for item in line["evidence"]]
+
+
+@pytest.mark.skipif(not HAS_OWNERS, reason="Windows has no modes of files")
+def test_records_in_existing_folder_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    before = os.umask(0)
+    try:
+        write_records(tmp_path, 1, [4000], structured=("fhir", "omop", "ccda"))
+    finally:
+        os.umask(before)
+    paths = [tmp_path, *tmp_path.rglob("*")]
+    assert len(paths) > 10
+    assert [path for path in paths if path.stat().st_mode & 0o077] == []
 
 
 def test_write_records_is_deterministic_across_processes(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def _read_patient(role: _Element) -> DocumentPatient:
 
 
 def _person_name(name: _Element) -> str:
-    """Return given and family names, without names in use besides; or the name as it is written."""
+    """Return given and family names, without other names in use; or the name as it is written."""
     parts: list[str] = []
     for kind in ("given", "family"):
         for part in name.iterchildren(kind):

@@ -1,4 +1,4 @@
-"""Read the texts of attachments: their data, a Binary of the export, or a file beside it. Nothing is fetched.
+"""Read the texts of attachments: their data, a Binary of the export, or a file next to it. Nothing is fetched.
 
 A Binary or a file that documents of two patients name, or that says itself whose it is, is read for its patient alone.
 """

@@ -35,7 +35,7 @@ _REPORT_LABELS = ("Conclusion", "Coded conclusion")
 
 @dataclass(frozen=True, slots=True)
 class NoteContext:
-    """What the notes of one file need besides their resources. `name`: of the file."""
+    """The context of the notes of one file, except their resources. `name`: of the file."""
 
     name: str
     references: FhirReferences

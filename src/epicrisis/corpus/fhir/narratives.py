@@ -30,7 +30,7 @@ def find_narrative(resource: Resource) -> str:
 
 
 def has_text(resource: Resource) -> bool:
-    """Return whether a composition or another resource of this module has a text besides its narrative."""
+    """Return whether a composition or another resource of this module has another text than its narrative."""
     if resource.get("resourceType") == "Composition":
         return bool(resource.get("section"))
     return any(list_lines(resource)) or bool(list_attachments(resource))

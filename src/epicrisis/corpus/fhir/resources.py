@@ -4,9 +4,9 @@
         if not isinstance(resource, Skipped):
             print(where, resource["resourceType"])
 
-Besides the types of FHIR there are three of this module: `DELETION` (a resource that the server deleted),
-`OLDER_VERSION` (a version in a history that a later one replaces) and `MANIFEST` (the list of files of a bulk export).
-A bundle comes without its entries before them.
+The types are those of FHIR and three of this module: `DELETION` (a resource that the server deleted), `OLDER_VERSION`
+(a version in a history that a later one replaces) and `MANIFEST` (the list of files of a bulk export). A bundle comes
+without its entries before them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Coverage is the share of answers given, risk the share of wrong ones among them. AURC is the mean risk over all
 coverages 1/n to 1 (Geifman and El-Yaniv, NeurIPS 2017); the excess AURC subtracts that of the ideal order, in which all
-right answers come first (Geifman, Uziel and El-Yaniv, ICLR 2019). Answers of equal confidence stand in random order:
+right answers come first (Geifman, Uziel and El-Yaniv, ICLR 2019). Answers of equal confidence are in random order:
 their expected risk counts, so that an order without information has the AURC of its share of wrong answers.
 """
 

@@ -79,7 +79,7 @@ class _State:
 
 
 def find_replica(folder: Path) -> Replica | None:
-    """Return the copy in this folder, or None if the folder stands for no library on object storage."""
+    """Return the copy in this folder, or None if the folder represents no library on object storage."""
     folder = folder.absolute()
     if folder not in _replicas:
         address = find_address(folder)
@@ -381,7 +381,7 @@ class Replica:
         return remaining
 
     def check_out(self, folder: Path) -> None:
-        """Make a folder anew, with the files of this version: a library of its own. No other process may use it."""
+        """Make a new folder with the files of this version: a library of its own. No other process may use it."""
         with translate_errors(folder), FileLock(self.folder / _LOCK, thread_local=False):
             if folder.exists():
                 shutil.rmtree(folder)

@@ -70,7 +70,7 @@ class SharedLibrary(LibraryStore):
         self._publish()
 
     def purge(self, on_step: Callable[[str], None]) -> None:
-        """Write all files anew, and have the next publication remove the objects of all earlier versions."""
+        """Rewrite all files, and have the next publication remove the objects of all earlier versions."""
         super().purge(on_step)
         if self._writer is not None:
             self._writer.request_removal()

@@ -1,8 +1,9 @@
 """The lock of a library on object storage: a lease with an expiry and a fencing token, in one object.
 
-The owner renews the lease while it lives. Whoever takes over an expired lease gets a higher token, and writes it into
-the library's current version. An earlier owner that wakes up can then commit nothing, since the version is not the one
-that it read (see `shared_version`). The lease only spares writers useless work; that comparison is what protects data.
+The owner renews the lease while it lives. The process that takes over an expired lease gets a higher token, and writes
+it into the library's current version. An earlier owner that wakes up can then commit nothing, since the version is not
+the one that it read (see `shared_version`). The lease only spares writers useless work; that comparison is what
+protects data.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def _close_databases() -> None:
 
 
 def find_database(folder: Path) -> Database:
-    """Return the database of the library that this folder stands for.
+    """Return the database of the library that this folder represents.
 
     Raise LibraryError without the extra `postgresql`, or if the server cannot be reached.
     """
@@ -65,7 +65,7 @@ def find_database(folder: Path) -> Database:
 
 
 def open_database(folder: Path, kind: type[D]) -> D:
-    """Return the database that this folder stands for, one of each folder. Raise LibraryError as `find_database`."""
+    """Return the database that this folder represents, one of each folder. Raise LibraryError as `find_database`."""
     address = find_address(folder)
     assert address is not None
     with _locks[folder]:

@@ -1,4 +1,4 @@
-"""Open the parts of the library in PostgreSQL that a folder stands for. See `library.remote_store`.
+"""Open the parts of the library in PostgreSQL that a folder represents. See `library.remote_store`.
 
 Every function raises LibraryError or StorageError if the server cannot be used.
 """

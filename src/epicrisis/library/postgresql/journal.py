@@ -1,4 +1,4 @@
-"""What a library in PostgreSQL records beside its passages: documents, files, deletions and statements.
+"""Records of a library in PostgreSQL about its passages: documents, files, deletions and statements.
 
 There are no open batches: one transaction writes passages, vectors, words and this.
 """

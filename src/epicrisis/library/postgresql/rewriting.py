@@ -1,9 +1,9 @@
-"""Write the tables of a schema anew, so that no file of them holds anything of deleted rows.
+"""Rewrite the tables of a schema, so that no file of them holds anything of deleted rows.
 
     list_copies(database)       where copies stay nevertheless; raises LibraryError without the right
     rewrite_tables(database)
 
-A deleted row stays in the file of its table until the server vacuums it, and in an index until it is built anew.
+A deleted row stays in the file of its table until the server vacuums it, and in an index until it is rebuilt.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"\d+")
 def list_copies(database: Database) -> tuple[str, ...]:
     """Return where copies of deleted rows stay after `rewrite_tables`.
 
-    Raise LibraryError for a user who may not write every table anew. The server would leave such a table out.
+    Raise LibraryError for a user who may not rewrite every table. The server would leave such a table out.
     """
     with database.connect() as connection, translate_database_errors(database.address):
         if names := list_tables(connection, database.schema, _FOREIGN_TABLES):
@@ -63,7 +63,7 @@ def list_tables(connection: Connection[Any], schema: str, query: str = _TABLES) 
 
 
 def rewrite_tables(database: Database) -> None:
-    """Write all tables of the schema anew, with their indexes and the statistics of the planner.
+    """Rewrite all tables of the schema, with their indexes and the statistics of the planner.
 
     Raise LibraryBusy if a transaction of another session uses a table, or still sees rows that were deleted: they would
     be copied into the new files.

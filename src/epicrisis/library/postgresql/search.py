@@ -93,7 +93,7 @@ class ScopeFilter:
 
 
 def find_patient(scope: Scope) -> str | None:
-    """Return the patient of a scope. An id that the server cannot store is that of nobody: None."""
+    """Return the patient of a scope. An id that the server cannot store belongs to no patient: None."""
     return next(iter(storable_ids([scope.patient])), None) if scope.patient is not None else None
 
 

@@ -150,7 +150,7 @@ class PostgresqlLibrary(LibraryStore):
 
     @contextmanager
     def _change(self, document_ids: Sequence[str]) -> Iterator[None]:
-        """Open a transaction that changes these documents, and count them anew at its end."""
+        """Open a transaction that changes these documents, and count them again at its end."""
         with self._database.write() as connection:
             # Readers of the counts wait for nobody; another writer would wait here.
             connection.execute("SELECT FROM library FOR UPDATE")
@@ -207,7 +207,7 @@ class PostgresqlLibrary(LibraryStore):
     def optimize(
         self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
     ) -> IndexReport | None:
-        """Build the vector index if it is missing, or anew, take new words into their index, and renew the statistics.
+        """Build or rebuild the vector index, take new words into their index, and renew the statistics.
 
         Its recall is not measured: `recall` has no effect.
         """
@@ -235,9 +235,9 @@ class PostgresqlLibrary(LibraryStore):
         return rewriting.list_copies(self._database)
 
     def purge(self, on_step: Callable[[str], None]) -> None:
-        """Write all tables anew, see `LibraryStore.purge`.
+        """Rewrite all tables, see `LibraryStore.purge`.
 
-        Raise LibraryBusy if another session uses them, and LibraryError for a user who may not write them anew.
+        Raise LibraryBusy if another session uses them, and LibraryError for a user who may not rewrite them.
         """
         with self._thread_lock:
             self._settle()

@@ -185,7 +185,7 @@ class PostgresqlTable(PassageTable):
             connection.execute(f"DELETE FROM passages WHERE {sql_in('document_id', document_ids)}".encode())
 
     def compact(self) -> None:
-        """Build missing indexes, and the word index anew after large additions.
+        """Build missing indexes, and rebuild the word index after large additions.
 
         The server frees space by itself.
         """

@@ -47,7 +47,7 @@ def _overlaps(citation: Citation, passage: Passage) -> bool:
 
 
 def _cut_start(text: str) -> str:
-    """Return the last words of a text. A mark stands for the words before."""
+    """Return the last words of a text. A mark replaces the words before."""
     if len(text) <= CONTEXT_CHARACTERS:
         return text
     _, _, words = text[-CONTEXT_CHARACTERS:].partition(" ")
@@ -55,7 +55,7 @@ def _cut_start(text: str) -> str:
 
 
 def _cut_end(text: str) -> str:
-    """Return the first words of a text. A mark stands for the words after."""
+    """Return the first words of a text. A mark replaces the words after."""
     if len(text) <= CONTEXT_CHARACTERS:
         return text
     words, _, _ = text[:CONTEXT_CHARACTERS].rpartition(" ")

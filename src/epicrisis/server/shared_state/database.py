@@ -46,7 +46,7 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('epicrisis state ' || %s,
 
 
 def open_state_database(folder: Path) -> StateDatabase:
-    """Return the database with the state of the server that this folder stands for, its tables of the newest version.
+    """Return the database with the state of the server that this folder represents, its tables of the newest version.
 
     Raises SettingsError if the tables are missing or of another version and this user may not change them, and
     LibraryError if the database cannot be reached.

@@ -187,7 +187,7 @@ class JobLines:
 
 
 def check_lease(database: StateDatabase, id_: str) -> None:
-    """Raise JobTaken unless this process holds the job. Nobody takes it before the end of the transaction."""
+    """Raise JobTaken unless this process holds the job. No other process takes it before the end of the transaction."""
     query = "SELECT 1 FROM leases WHERE kind = 'job' AND id = %s AND holder = %s FOR UPDATE"
     if not database.rows(query, id_, database.holder):
         if not database.rows(f"SELECT 1 FROM items WHERE {_JOB} AND id = %s", id_):

@@ -29,6 +29,7 @@ from epicrisis.evaluation.synthesis.patient_records.structured_files import (
     check_formats,
 )
 from epicrisis.printable import printable_json
+from epicrisis.privacy import restrict_to_owner
 from epicrisis.serialization import to_json
 from epicrisis.temporary_folders import TemporaryFolder, remove_abandoned_folders
 
@@ -65,8 +66,8 @@ def write_records(
     """Write the records of `patients` patients, with the lengths in `tokens` in turn.
 
     `structured` names the formats of structured entries (`structured_files.FORMATS`). The same arguments give the same
-    bytes. If one record fails, the folder stays empty. Raise InputError if the folder is not empty, a length does not
-    fit the stays, or a format is unknown, and StorageError if the folder cannot be written.
+    bytes. Only this user can read the folder. If one record fails, it stays empty. Raise InputError if the folder is
+    not empty, a length does not fit the stays, or a format is unknown, and StorageError if it cannot be written.
     """
     for length in tokens:
         check_length(length)
@@ -80,7 +81,9 @@ def write_records(
         with TemporaryFolder(_SCRATCH_PREFIX, parent) as scratch:
             with StructuredFiles(scratch, structured) as entries:
                 summaries = _write_files(scratch, patients, tokens, stays, seed, questions_each, entries)
-            folder.mkdir(exist_ok=True)
+            restrict_to_owner(scratch)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            restrict_to_owner(folder)
             names = (README, NOTES, QUESTIONS, FACTS, FACT_QUESTIONS, *FORMATS)
             for path in filter(Path.exists, map(scratch.joinpath, names)):
                 path.rename(folder / path.name)
