@@ -94,6 +94,17 @@ def test_evidence_shows_the_computed_sentence_once_and_cited(tmp_path: Path) -> 
         assert text.count("The last Creatinine is 1.9 mg/dL, of 2150-03-05") == 1, name
 
 
+def test_page_shows_many_sources_of_a_computed_sentence_as_a_range(tmp_path: Path) -> None:
+    chart = Chart()
+    for number in range(1, 7):
+        chart = chart.lab(f"2150-03-0{number}", f"1.{number}")
+    answer = answer_of(tmp_path, chart, "creatinine trend")
+    page = page_of(answer)
+    verdict = page[page.index('class="verdict') : page.index("</section>", page.index('class="verdict'))]
+    assert verdict.count('class="cite"') == 2
+    assert " … <" in verdict
+
+
 def test_reason_for_no_computed_answer_is_shown_once(tmp_path: Path) -> None:
     chart = Chart().lab("2150-01", "1.1").lab("2150-01-20", "2.4")
     answer = answer_of(tmp_path, chart, QUESTION)

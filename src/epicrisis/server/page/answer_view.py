@@ -298,12 +298,11 @@ def _view_claims(
 
 def _view_claim(claim: Claim, by_number: Mapping[int, CitationView]) -> ClaimView:
     runs = [TextRun(printable(claim.text))]
-    numbers = [number for number in claim.citations if number in by_number]
-    if claim.is_computed and len(numbers) > MAX_MARKERS:
+    citations = [TextRun(citation=by_number[number]) for number in claim.citations if number in by_number]
+    if claim.is_computed and len(citations) > MAX_MARKERS:
         # The table below cites each row.
-        numbers = [numbers[0], numbers[-1]]
-    for number in numbers:
-        runs.append(TextRun(citation=by_number[number]))
+        citations = [citations[0], TextRun(" …"), citations[-1]]
+    runs += citations
     is_checked = claim.support != "not-checked"
     return ClaimView(tuple(runs), claim.support, label_support(claim) if is_checked else "", printable(claim.reason))
 
