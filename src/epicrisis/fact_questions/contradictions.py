@@ -15,16 +15,16 @@ from epicrisis.answers import Claim
 from epicrisis.computed_values import COMPUTATION, NO_ENTRY, ComputedAnswer, FactOperation
 from epicrisis.quantities import CLOCK, DATE, DIASTOLIC, ORDINAL, SYSTOLIC, Quantity, find_quantities, match_quantities
 
-_OPERATION_WORDS: dict[FactOperation, str] = {
-    "last": r"last|latest|most recent|newest|current(?:ly)?",
-    "first": r"first|earliest|initial(?:ly)?",
-    "highest": r"highest|maxim\w+|peak\w*|max",
-    "lowest": r"lowest|minim\w+|nadir|min",
-    "change": r"chang\w+|differ\w+|ros\w+|fell|increas\w+|decreas\w+",
-    "count": r"times|number|count",
-    "value-on": r"was|is",
-    "started": r"start\w*|began|begun|initiat\w+|diagnos\w+",
-    "stopped": r"stop\w*|discontinu\w+|ended",
+_OPERATION_WORDS: dict[FactOperation, re.Pattern[str]] = {
+    "last": re.compile(r"(?i)\b(?:last|latest|most recent|newest|current(?:ly)?)\b"),
+    "first": re.compile(r"(?i)\b(?:first|earliest|initial(?:ly)?)\b"),
+    "highest": re.compile(r"(?i)\b(?:highest|maxim\w+|peak\w*|max)\b"),
+    "lowest": re.compile(r"(?i)\b(?:lowest|minim\w+|nadir|min)\b"),
+    "change": re.compile(r"(?i)\b(?:chang\w+|differ\w+|ros\w+|fell|increas\w+|decreas\w+)\b"),
+    "count": re.compile(r"(?i)\b(?:times|number|count)\b"),
+    "value-on": re.compile(r"(?i)\b(?:was|is)\b"),
+    "started": re.compile(r"(?i)\b(?:start\w*|began|begun|initiat\w+|diagnos\w+)\b"),
+    "stopped": re.compile(r"(?i)\b(?:stop\w*|discontinu\w+|ended)\b"),
 }
 """Operations with one result, and the words that say that a claim states it."""
 _DENIAL = re.compile(
@@ -38,7 +38,7 @@ _NOTHING_STATED = re.compile(
     re.IGNORECASE,
 )
 """Words that deny what the structured entries among the documents say."""
-_BARE_UNITS = re.compile(r"(?<=\d)\s*(?:[x×*]?\s*10\s*[*^]\s*\d+\s*/\s*\w+|\[\w+\]|\{\w+\})|\b10[*^]\d+/\w+")
+_BARE_UNITS = re.compile(r"(?<=\d) ?(?:(?:[x×*] ?)?10 ?[*^] ?\d{1,2} ?/ ?\w+|\[\w+\]|\{\w+\})|\b10[*^]\d{1,2}/\w+")
 """Units that are read as further numbers, or not at all: `10*3/uL`, `[degF]`."""
 _COUNT = re.compile(
     r"\b\d+\s+(?:times?|values?|measurements?|tests?|results?|notes?|documents?|entr(?:y|ies))\b", re.IGNORECASE
@@ -92,7 +92,7 @@ def _find_other_results(claims: Sequence[Claim], computed: ComputedAnswer, quest
         is_stated = is_stated or states
         others = [quantity for quantity in quantities if _competes(quantity, results, shown)]
         if others and not states:
-            rivals.append((claim, re.search(rf"\b(?:{pattern})\b", claim.text, re.IGNORECASE) is not None))
+            rivals.append((claim, pattern.search(claim.text) is not None))
     return [claim for claim, names_operation in rivals if names_operation or not is_stated]
 
 

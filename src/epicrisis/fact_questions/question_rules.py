@@ -126,7 +126,7 @@ _NOT_MEASURED = re.compile(r"\b(?:given|got|get|on|into)\b|\bhow much\b")
 """Words that make the name of a value one of a drug: `How much potassium was given?`"""
 _FINDINGS = re.compile(r"\b(?:values?|measurements?|results?|readings?|levels?)\b")
 """Words for what a procedure showed, which its entry does not say: `bronchoscopy results`."""
-_COURSE = re.compile(r"\b(?:what|how) (?:did|has|is|was|does)\b.*\b(?:do|done|doing)\b")
+_COURSE = re.compile(r"\b(?:what|how) (?:did|has|is|was|does)\b.{1,60}\b(?:do|done|doing)\b")
 """Words that ask for the course of a value: `What did the sodium do?`"""
 _LEADING_REQUEST = re.compile(r"^\s*(?:please )?get\b|\bon (?:the |her |his )?(?:record|chart)\b")
 _GROUP = re.compile(
