@@ -193,6 +193,33 @@ def test_result_of_urine_is_no_value_of_blood(tmp_path: Path) -> None:
     assert [fact(note).name for note in notes(read(tmp_path, urine))] == ["Creatinine (Urine)"]
 
 
+def test_susceptibility_names_its_organism(tmp_path: Path) -> None:
+    """By the parent result of its order, or by the sub-id that it has in common with the organism."""
+    found = [
+        "OBX|1|CWE|600-7^Bacteria identified^LN|1|112283007^Escherichia coli^SCT||||||F",
+        "OBX|2|CWE|600-7^Bacteria identified^LN|2|3092008^Staphylococcus aureus^SCT||||||F",
+    ]
+    shared = ["OBX|3|ST|18864-9^Ampicillin^LN|1|R||||||F", "OBX|4|ST|18864-9^Ampicillin^LN|2|S||||||F"]
+    parent = f"{order('F7', 'SENS^Susceptibility')}|600-7&Bacteria identified&LN^1^Klebsiella pneumoniae"
+    text = message(
+        "ORU^R01",
+        pid(),
+        order("F6", "CULT^Culture"),
+        *found,
+        *shared,
+        parent,
+        "OBX|1|ST|18864-9^Ampicillin^LN||R||||||F",
+    )
+    values = [fact(note) for note in notes(read(tmp_path, text))]
+    assert sorted((value.name, value.value) for value in values) == [
+        ("Ampicillin (Escherichia coli)", "R"),
+        ("Ampicillin (Klebsiella pneumoniae)", "R"),
+        ("Ampicillin (Staphylococcus aureus)", "S"),
+        ("Bacteria identified", "Escherichia coli"),
+        ("Bacteria identified", "Staphylococcus aureus"),
+    ]
+
+
 def test_result_reported_on_a_later_day_is_in_a_document_of_that_day(tmp_path: Path) -> None:
     late = order("F1", "TSH^TSH").replace("20150304093000||LAB", "20150306120000||LAB")
     (note,) = notes(read(tmp_path, message("ORU^R01", pid(), late, result("NM", "3016-3^TSH^LN", "2.1", "mIU/L"))))

@@ -33,6 +33,8 @@ _USUAL_STATUS = "final"
 _NO_RESULT = "not-done"
 """The status of a result that has no value."""
 _URINE = ("urine", "urinalysis")
+_ORGANISMS = frozenset({"loinc:600-7", "loinc:6463-4", "loinc:634-6", "loinc:630-4"})
+"""Codes of results that name an organism: bacteria of blood, of any source, of aerobic and of urine cultures."""
 
 
 def build_fact_records(group: Hl7Group, header: Hl7Segment, patient: str, encounter: str) -> Iterator[FactRecord]:
@@ -110,12 +112,35 @@ def _build_result(
 
 
 def _result_name(group: Hl7Group, result: Hl7Segment, codes: Sequence[str]) -> str:
-    """Return the name of a result. A name without a LOINC code tells urine, as the same name is a value of blood."""
+    """Return the name of a result.
+
+    A susceptibility names its organism: `Ampicillin (Escherichia coli)`. A name without a LOINC code tells urine, as
+    the same name is a value of blood.
+    """
     name = concept_name(result, 3) or "Result"
+    if organism := _find_organism(group, result, codes):
+        return f"{name} ({organism})"
     context = f"{_order_name(group)} {group.order.text(15) if group.order is not None else ''}".lower()
     is_coded = any(code.startswith("loinc:") for code in codes)
     is_urine = any(word in context for word in _URINE)
     return f"{name} (Urine)" if is_urine and not is_coded and "urin" not in name.lower() else name
+
+
+def _find_organism(group: Hl7Group, result: Hl7Segment, codes: Sequence[str]) -> str:
+    """Return the organism of a susceptibility: of its parent result (OBR-26), or with its sub-id. Empty for others."""
+    if group.order is not None and (organism := group.order.text(26, 3)):
+        return organism
+    number = result.text(4)
+    if not number or _names_organism(result, codes):
+        return ""
+    for other, _ in group.results:
+        if other.text(4) == number and _names_organism(other, _read_codes(other)):
+            return read_value(other).text
+    return ""
+
+
+def _names_organism(result: Hl7Segment, codes: Sequence[str]) -> bool:
+    return not _ORGANISMS.isdisjoint(codes) or "organism" in concept_name(result, 3).lower()
 
 
 def _read_codes(result: Hl7Segment) -> tuple[str, ...]:
