@@ -155,7 +155,8 @@ async def ask_model(library: LibrarySearch, records: list[GeneratedFacts], name:
         for number, (patient, question) in enumerate(choose_questions(records, asked), 1):
             answer = await pipeline.answer(Question(question.text, patient=patient))
             counts[f"computed {grade_computed(answer.computed, question.expected)}"] += 1
-            counts[f"model {answer.state}"] += 1
+            counts[f"model {answer.model_state}"] += 1
+            counts[f"shown {answer.state}"] += 1
             counts.update(grade_wording(answer, question))
             if number % 10 == 0:
                 print(number, dict(sorted(counts.items())), flush=True)
@@ -163,12 +164,19 @@ async def ask_model(library: LibrarySearch, records: list[GeneratedFacts], name:
 
 
 def grade_wording(answer: Answer, question: StructuredQuestion) -> list[str]:
-    """Return whether the model's words have the right value, and whether those without it are flagged."""
-    if answer.state != "answered" or question.expected is None:
+    """Return whether the model's own words have the right numbers, and whether those without them are flagged.
+
+    The computed sentence before them does not count. A copy of it is left out of an answer, and has the right numbers.
+    """
+    if answer.model_state != "answered" or question.expected is None:
         return []
-    digits = ["".join(part.split()[:1]).lstrip("<") for part in question.expected]
-    has_value = all(part in answer.text for part in digits)
-    is_flagged = any(claim.support in ("not-addressed", "contradicted") for claim in answer.claims)
+    numbers = ["".join(part.split()[:1]).lstrip("<") for part in question.expected]
+    if not all(any(sign.isdigit() for sign in number) for number in numbers):
+        return ["words without a number to compare"]
+    claims = [claim for claim in answer.claims if not claim.is_computed]
+    words = " ".join(claim.text for claim in claims) or answer.text
+    has_value = all(number in words for number in numbers)
+    is_flagged = any(claim.support in ("not-addressed", "contradicted") for claim in claims)
     return [f"words {'with' if has_value else 'without'} the right value{', flagged' if is_flagged else ''}"]
 
 
