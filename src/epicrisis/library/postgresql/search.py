@@ -28,12 +28,15 @@ EXACT_PASSAGES = 20_000
 EXACT_WORD_PASSAGES = 2_000
 """Word search reads the words of every passage in scope if there are about as many or fewer."""
 INDEX_SETTINGS = {
-    "hnsw.iterative_scan": "strict_order",
+    "hnsw.iterative_scan": "relaxed_order",
     "hnsw.ef_search": "200",
     "hnsw.max_scan_tuples": "200000",
     "hnsw.scan_mem_multiplier": "4",
 }
-"""Settings of a search through the vector index, which goes on until the filter has passed enough."""
+"""Settings of a search through the vector index, which goes on until the filter has passed enough.
+
+`strict_order` leaves out passages that the scan meets late. Here all that are read are scored again and sorted.
+"""
 _MARGIN = 64
 """Passages read beyond `k`, of which ties and rounding decide."""
 _WORD_DIGITS = 4
@@ -178,7 +181,7 @@ def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: 
             through_index = False
             continue
         ranking = _rank(rows, vector)
-        if len(rows) < limit or _is_settled(ranking, rows[-1][1], vector, k):
+        if len(rows) < limit or _is_settled(ranking, rows, vector, k):
             return tuple(ranking[:k])
         limit *= 4
 
@@ -195,11 +198,11 @@ def _rank(rows: Sequence[tuple[str, Any, bool]], vector: Vectors) -> list[Scored
     return sorted(ranking, key=lambda passage: (-passage.score, passage.id))
 
 
-def _is_settled(ranking: Sequence[ScoredId], last: Any, vector: Vectors, k: int) -> bool:
-    """Return whether no passage after the `last` vector read can be among the first `k`, for all the rounding."""
-    stored = last.to_numpy().astype(np.float64)
+def _is_settled(ranking: Sequence[ScoredId], rows: Sequence[tuple[str, Any, bool]], vector: Vectors, k: int) -> bool:
+    """Return whether no passage after the lowest one read can be among the first `k`, for all the rounding."""
+    stored = rows[-1][1].to_numpy().astype(np.float64)
     slack = _ROUNDING * float(np.linalg.norm(stored) * np.linalg.norm(vector)) + 1e-30
-    return ranking[k - 1].score > float(stored @ vector) + slack
+    return ranking[k - 1].score > ranking[-1].score + slack
 
 
 def _vector_text(vector: Vectors) -> str:
