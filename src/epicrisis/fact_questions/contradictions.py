@@ -57,13 +57,13 @@ def mark_contradictions(claims: Sequence[Claim], computed: ComputedAnswer, quest
     if computed.state != "answered" or computed.result == NO_ENTRY or not claims:
         return tuple(claims)
     if computed.operation in ("ever", "current"):
-        marked = [claim for claim in claims if _is_denial(claim.text, computed)]
+        opposites = [claim for claim in claims if _is_denial(claim.text, computed)]
     else:
-        marked = _find_other_results(claims, computed, question)
+        opposites = _find_other_results(claims, computed, question)
     reason = f"the computed answer is {computed.result}"
     checked: list[Claim] = []
     for claim in claims:
-        if claim in marked or _NOTHING_STATED.search(claim.text):
+        if claim in opposites or _NOTHING_STATED.search(claim.text):
             claim = replace(claim, support="contradicted", reason=reason, checked_by=COMPUTATION)
         checked.append(claim)
     return tuple(checked)
@@ -82,7 +82,7 @@ def _find_other_results(claims: Sequence[Claim], computed: ComputedAnswer, quest
     results = _read_quantities(computed.result)
     if pattern is None or not results or (computed.operation == "value-on" and len(computed.rows) != 1):
         return []
-    shown = _read_quantities("\n".join((question, *computed.describe())))
+    row_quantities = _read_quantities("\n".join((question, *computed.describe())))
     rivals: list[tuple[Claim, bool]] = []
     is_stated = False
     for claim in claims:
@@ -90,7 +90,7 @@ def _find_other_results(claims: Sequence[Claim], computed: ComputedAnswer, quest
         quantities = _read_quantities(text)
         states = any(_agrees(result, quantity) for result in results for quantity in quantities)
         is_stated = is_stated or states
-        others = [quantity for quantity in quantities if _competes(quantity, results, shown)]
+        others = [quantity for quantity in quantities if _competes(quantity, results, row_quantities)]
         if others and not states:
             rivals.append((claim, pattern.search(claim.text) is not None))
     return [claim for claim, names_operation in rivals if names_operation or not is_stated]
@@ -111,12 +111,12 @@ def _agrees(result: Quantity, quantity: Quantity) -> bool:
     return match_quantities(result, quantity) == "same"
 
 
-def _competes(quantity: Quantity, results: Iterable[Quantity], shown: Iterable[Quantity]) -> bool:
+def _competes(quantity: Quantity, results: Iterable[Quantity], row_quantities: Iterable[Quantity]) -> bool:
     """Return whether a quantity may stand in the place of a result: of its kind, and not shown elsewhere.
 
-    `shown`: quantities of the question and of the computed rows, such as the two values behind a change.
+    `row_quantities`: those of the question and of the computed rows, such as the two values behind a change.
     """
-    if any(_agrees(other, quantity) for other in shown):
+    if any(_agrees(other, quantity) for other in row_quantities):
         return False
     for result in results:
         units = {result.unit, quantity.unit}
