@@ -135,8 +135,8 @@ def optimize(count: int, folder: Path) -> dict[str, Any]:
         report = library.optimize()
     told: dict[str, Any] = {"seconds": round(time.perf_counter() - began)}
     if report is not None:
-        told |= {"partitions": report.partitions, "probes": report.probes, "refine": report.refine}
         told |= {"recall@16": round(report.recall, 4), "recall@16 in a tenth": report.filtered_recall}
+        told["index"] = report.parameters
     return told
 
 

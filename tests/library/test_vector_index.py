@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epicrisis.library import index_recall, library_parts, vector_search
 from epicrisis.library import library as libraries
-from epicrisis.library import library_parts, vector_search
 from epicrisis.library import vector_index as indexes
+from epicrisis.library.index_recall import K
 from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.vector_index import IndexReport, K, read_report
+from epicrisis.library.vector_index import PartitionReport, read_report
 from epicrisis.library.vector_search import VectorSearch
 from epicrisis.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.retrieval.rankings import parse_document_id
@@ -41,7 +42,7 @@ def small_limits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (vector_search, indexes, libraries, library_parts):
             patch.setattr(module, "EXACT_LIMIT", LIMIT)
-        patch.setattr(indexes, "QUERIES", QUERIES)
+        patch.setattr(index_recall, "QUERIES", QUERIES)
         yield
 
 
@@ -209,9 +210,10 @@ def test_optimize_reports_index_and_uses_it(plain: Path, tmp_path: Path, ways: W
         assert matches_exact(library)
         assert ways.only == "scan"
         assert (library.info().exact, library.info().unindexed) == (True, COUNT)
-        report = library.optimize(recall=0.9, on_step=steps.append)
+        returned = library.optimize(recall=0.9, on_step=steps.append)
+        report = read_report(tmp_path / "l")
         assert report is not None
-        assert report == read_report(tmp_path / "l") == library.info().index
+        assert report == returned == library.info().index
         assert (report.passages, report.partitions, report.queries, report.asked) == (COUNT, 45, QUERIES, 0.9)
         assert 0.9 <= report.recall <= 1.0
         assert report.filtered_recall is not None
@@ -229,7 +231,7 @@ def test_optimize_reported_recall_matches_search(
     target: float, folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
 ) -> None:
     """Against brute force, on other passages than those it was measured on."""
-    monkeypatch.setattr(indexes, "QUERIES", 100)
+    monkeypatch.setattr(index_recall, "QUERIES", 100)
     with LibraryStore.open(folder, write=True) as library:
         report = library.optimize(recall=target)
         assert report is not None
@@ -278,13 +280,23 @@ def test_optimize_recall_below_target_searches_exactly(
 
 
 def test_index_report_filtered_recall_below_target_is_not_good() -> None:
-    report = IndexReport(COUNT, 45, 2, 10, 0.99, 0.94, 200, 0.95, "2026-01-01T00:00:00+00:00")
+    report = PartitionReport(
+        passages=COUNT,
+        partitions=45,
+        probes=2,
+        refine=10,
+        recall=0.99,
+        filtered_recall=0.94,
+        queries=200,
+        asked=0.95,
+        measured="2026-01-01T00:00:00+00:00",
+    )
     assert not report.good
     assert [_change_report(report, filtered_recall=value).good for value in (0.95, None)] == [True, True]
     assert not _change_report(report, filtered_recall=None, recall=0.94).good
 
 
-def _change_report(report: IndexReport, **changes: Any) -> IndexReport:
+def _change_report(report: PartitionReport, **changes: Any) -> PartitionReport:
     return dataclasses.replace(report, **changes)
 
 
@@ -530,7 +542,7 @@ def test_indexed_library_satisfies_store_contract(
     for module in (vector_search, indexes, libraries, library_parts):
         monkeypatch.setattr(module, "EXACT_LIMIT", 0)
     monkeypatch.setattr(indexes, "MAX_PARTITIONS", 1)
-    monkeypatch.setattr(indexes, "QUERIES", 2)
+    monkeypatch.setattr(index_recall, "QUERIES", 2)
     monkeypatch.setattr(Indexed, "wide", wide)
     created: list[LibraryStore] = []
 

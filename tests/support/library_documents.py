@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, ReaderItem
+from epicrisis.library import index_recall, library_parts, sqlite_table, vector_index, vector_search
 from epicrisis.library import library as libraries
-from epicrisis.library import library_parts, sqlite_table, vector_index, vector_search
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.journal import Journal
 from epicrisis.library.library import LibraryStore
@@ -82,7 +82,7 @@ def revised(version: int, count: int) -> Iterator[ReaderItem]:
 
 SMALL = (
     *((module, "EXACT_LIMIT", 20) for module in (libraries, library_parts, vector_search, vector_index)),
-    (vector_index, "QUERIES", 10),
+    (index_recall, "QUERIES", 10),
     # The move to LanceDB copies several batches.
     (sqlite_table, "BATCH_ROWS", 20),
     # All of it is probed and looked at again, so that its answers do not depend on chance.

@@ -21,8 +21,8 @@ from epicrisis.remote_libraries import show_library
 from epicrisis.serialization import to_json
 
 if TYPE_CHECKING:
+    from epicrisis.library.index_recall import IndexReport
     from epicrisis.library.remote_consent import RemoteConsent
-    from epicrisis.library.vector_index import IndexReport
 
 _NAMED_IDS = 10
 """Deleted documents named on the screen."""
@@ -211,15 +211,15 @@ def optimize(
     elif state.outgrown:
         say(OUTGROWN)
     elif report is None and not state.exact:
-        say("the server has an index of the vectors, and goes on searching it until enough passages are in scope")
+        say("the literature is small enough for exact search, and a patient's notes are: recall@16 is 1")
     elif report is None:
         say("small enough for exact search: no index needed, recall@16 is 1")
     else:
         say(_index_line(report))
     if report is not None and not report.good:
         fail(
-            f"the index does not reach recall {report.asked}, so it is not used: searches stay exact and slower. "
-            "Accept a lower recall with --recall, or keep exact search"
+            f"the index does not reach recall {report.asked}, so {report.effect_below_recall}: accept a lower recall "
+            "with --recall, or keep it so"
         )
 
 
@@ -299,7 +299,7 @@ def _index_line(report: IndexReport) -> str:
     newest = "" if report.filtered_recall is None else f", {report.filtered_recall:.3f} among the newest tenth"
     return (
         f"index: recall@16 {report.recall:.3f}{newest} (required {report.asked}, {report.queries} passages, "
-        f"{report.probes} of {report.partitions} partitions searched, {report.measured})"
+        f"{report.parameters}, {report.measured})"
     )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from epicrisis.library.checksums import Damage
+from epicrisis.library.index_recall import IndexReport
 from epicrisis.library.library_parts import LibraryInfo
-from epicrisis.library.vector_index import IndexReport
 from epicrisis.printable import agree, count_noun, printable
 
 MAX_LISTED = 5
@@ -186,7 +186,7 @@ def find_notices(
     if library.index is not None and not library.index.good:
         yield (
             f"the index finds {_format_recall(library.index)}, less than the required {library.index.asked:.2f}, so "
-            "searches scan all passages: run `epicrisis library optimize`"
+            f"{library.index.effect_below_recall}: run `epicrisis library optimize`"
         )
     elif library.unindexed:
         passages = count_noun(library.unindexed, "passage")

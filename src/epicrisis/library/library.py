@@ -28,6 +28,7 @@ from epicrisis.library import manifest as manifests
 from epicrisis.library import tables
 from epicrisis.library.checksums import check_before_compaction
 from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.index_recall import DEFAULT_RECALL, IndexReport
 from epicrisis.library.journal import IngestedFile, Journal, statements_about
 from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library_parts import LibraryInfo, LibraryParts
@@ -41,7 +42,7 @@ from epicrisis.library.retraction_marking import (
     read_library_statements,
 )
 from epicrisis.library.tables import TableEngine
-from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport, read_search_parameters, refresh_index
+from epicrisis.library.vector_index import read_search_parameters, refresh_index
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch, check_query_vector
 from epicrisis.library.word_index import WordIndex
 from epicrisis.privacy import restrict_to_owner

@@ -18,12 +18,13 @@ from epicrisis.library import manifest as manifests
 from epicrisis.library import word_index as indexes
 from epicrisis.library.checksums import ChecksumChanges, check_small_files, find_checksum_changes
 from epicrisis.library.engine_errors import REPAIR, translate_errors
+from epicrisis.library.index_recall import IndexReport
 from epicrisis.library.journal import Checkpoint, DocumentRow, IngestedFile, Journal, Statement
 from epicrisis.library.manifest import LibraryManifest, sync_path
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.sqlite_files import connect, rewrite_file
-from epicrisis.library.vector_index import IndexReport, read_report
+from epicrisis.library.vector_index import read_report
 from epicrisis.library.vector_search import EXACT_LIMIT, MatrixSearch
 from epicrisis.library.word_index import WordIndex, version_of
 from epicrisis.printable import agree, count_noun

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -37,6 +37,7 @@ _SCAN_MARGIN = 64
 _INDEX_MARGIN = 16
 _BITS = 2
 """Bits of the codes of the vector index for each dimension."""
+_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +211,13 @@ class VectorSearch(MatrixSearch):
                     self._lance.create_index(column, config=kind())
         self._table.sync()
 
-    def rows_at(self, offsets: Sequence[int]) -> tuple[list[str], Vectors]:
-        """Return passage ids and vectors `(n, d)` of the rows at these offsets."""
+    def draw(self, count: int) -> tuple[list[str], Vectors]:
+        """Return passage ids and vectors `(count, d)` of random rows, the same each time."""
+        import numpy as np
+
+        offsets = np.random.default_rng(_SEED).choice(self._table.count(), count, replace=False)
         with translate_errors(self._folder):
-            rows = self._lance.take_offsets(list(offsets)).select(["id", "vector"]).to_arrow()
+            rows = self._lance.take_offsets(sorted(map(int, offsets))).select(["id", "vector"]).to_arrow()
         return rows["id"].to_pylist(), self._read_vectors(rows)
 
     def newest(self, share: float) -> int | None:

@@ -18,13 +18,13 @@ from filelock import FileLock, Timeout
 from epicrisis.errors import EpicrisisError, LibraryBusy
 from epicrisis.library import repair
 from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.index_recall import DEFAULT_RECALL, IndexReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.manifest import LibraryManifest, read_manifest
 from epicrisis.library.object_storage.replica import Replica, find_replica, refresh_replica
 from epicrisis.library.object_storage.shared_version import FOLDER
 from epicrisis.library.object_storage.shared_writer import SharedWriter
-from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport
 from epicrisis.protocols import StoredDocument
 
 _BULK_SECONDS = 300.0

@@ -19,17 +19,17 @@ import numpy as np
 
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import manifest as manifests
+from epicrisis.library.index_recall import DEFAULT_RECALL, IndexReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import ALL_COLUMNS, PassageTable, check_documents, check_scope
-from epicrisis.library.postgresql import rewriting, search
+from epicrisis.library.postgresql import rewriting, search, vector_index
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.journal import PostgresqlJournal, storable_ids
 from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
 from epicrisis.library.retraction_marking import find_changed_marks, find_documents
-from epicrisis.library.vector_index import DEFAULT_RECALL, IndexReport
 from epicrisis.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.remote_libraries import record_address
 from epicrisis.types import Passage, Scope
@@ -207,9 +207,9 @@ class PostgresqlLibrary(LibraryStore):
     def optimize(
         self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
     ) -> IndexReport | None:
-        """Build or rebuild the vector index, take new words into their index, and renew the statistics.
+        """Build or rebuild the vector index, take new words into their index, renew the statistics, measure the recall.
 
-        Its recall is not measured: `recall` has no effect.
+        Return None if every search is exact. Searches use the index also below `recall`.
         """
         report_step = on_step or (lambda step: None)
         with self._thread_lock:
@@ -220,15 +220,13 @@ class PostgresqlLibrary(LibraryStore):
                 ).fetchone() == (True,):
                     schemas.grant_access(connection, self._database.quoted_schema)
                     schemas.drop_invalid_indexes(connection)
-                report_step("building the vector index")
-                if rebuild:
-                    connection.execute("SELECT drop_vector_index()")
-                connection.execute("SELECT build_vector_index()")
             report_step("building the word index")
             self._passages.build_indexes("new_passages > 0")
             report_step("reading statistics")
             self._passages.read_statistics()
-        return None
+            return vector_index.refresh_index(
+                self._database, self._passages, recall, rebuild=rebuild, on_step=report_step
+            )
 
     def list_copies(self) -> tuple[str, ...]:
         """Return where copies of deleted documents stay after `purge`. Raise LibraryError without the right to it."""
@@ -253,7 +251,7 @@ class PostgresqlLibrary(LibraryStore):
         """
         with self._thread_lock, self._database.write() as connection:
             connection.execute("SELECT drop_vector_index(), drop_word_index()")
-            connection.execute("UPDATE library SET words_changed = '-infinity'")
+            connection.execute("UPDATE library SET words_changed = '-infinity', vector_report = NULL")
 
     def prepare_addition(self) -> None:
         """Fill an empty library without indexes. `compact` builds them."""
@@ -338,7 +336,7 @@ class PostgresqlLibrary(LibraryStore):
             for name in _SIZES:
                 row = connection.execute("SELECT pg_total_relation_size(to_regclass(%s))", (name,)).fetchone()
                 sizes[name] = int(row[0]) if row else 0
-            row = connection.execute("SELECT notes, current_user FROM library").fetchone()
+            row = connection.execute("SELECT vector_report FROM library").fetchone()
         documents, passages = self._journal.count()
         return LibraryInfo(
             path=self._database.address.public,
@@ -346,7 +344,7 @@ class PostgresqlLibrary(LibraryStore):
             documents=documents,
             passages=passages,
             exact=passages <= search.EXACT_PASSAGES,
-            index=None,
+            index=vector_index.read_report(row[0]) if row is not None else None,
             unindexed=0,
             sources=tuple(self._journal.sources()),
             bytes_on_disk=sizes,

@@ -1,0 +1,183 @@
+"""The index of vectors in PostgreSQL: its recall is measured, and an index of earlier versions is replaced."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from epicrisis.cli.app import app
+from epicrisis.library import index_recall
+from epicrisis.library.library import LibraryStore
+from epicrisis.library.postgresql import search, vector_index
+from epicrisis.library.postgresql.vector_index import GraphReport
+from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.testing.stores import build_stored_document
+from epicrisis.types import Scope
+from tests.postgresql.conftest import LibraryDatabase
+from tests.support.postgresql_server import OWNER, READER
+
+pytestmark = pytest.mark.postgresql
+DIMENSIONS, PASSAGES, K = 32, 3000, 16
+FEW_LINKS = "DROP INDEX passages_vector; CREATE INDEX passages_vector ON passages USING hnsw(vector halfvec_ip_ops)"
+"""As earlier versions built it. `WITH` follows, so that a few thousand passages are as hard to find as millions."""
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat a library of a few thousand passages as large."""
+    monkeypatch.setattr(search, "EXACT_PASSAGES", 100)
+    monkeypatch.setattr(index_recall, "QUERIES", 60)
+
+
+def make_vectors() -> Vectors:
+    """Return unit vectors around 60 centres, rounded to float16."""
+    dice = np.random.default_rng(1)
+    rows = 2 * dice.normal(size=(60, DIMENSIONS))[dice.integers(60, size=PASSAGES)]
+    rows += dice.normal(size=rows.shape)
+    half = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
+    return np.asarray(half, dtype=np.float32)
+
+
+VECTORS = make_vectors()
+
+
+def make_documents() -> list[StoredDocument]:
+    """Return documents of one passage each, with the dates of 30 years."""
+    documents = []
+    for number, vector in enumerate(VECTORS):
+        date = str(1990 + number % 30)
+        documents.append(build_stored_document(f"d{number}", "aspirin", vectors=[vector.tolist()], date=date))
+    return documents
+
+
+@pytest.fixture
+def library(database: LibraryDatabase) -> Iterator[LibraryStore]:
+    """A library with the passages and its index, open for writing."""
+    with database.create(dimensions=DIMENSIONS) as library:
+        library.prepare_bulk()
+        library.add(make_documents())
+        library.compact()
+        library.optimize()
+        yield library
+
+
+def measure_recall(library: LibraryStore, since: int | None = None) -> float:
+    """Compare searches for 200 passages with brute force, as a user of the library would."""
+    newer = np.array([since is None or 1990 + number % 30 >= since for number in range(PASSAGES)])
+    found = 0
+    for number in range(0, PASSAGES, PASSAGES // 200):
+        scores = VECTORS @ VECTORS[number]
+        scores[number] = -np.inf
+        scores[~newer] = -np.inf
+        expected = {f"d{row}#0" for row in np.argsort(-scores)[:K]}
+        scope = Scope(since=None if since is None else str(since))
+        found += len(expected & {hit.id for hit in library.search_vectors(VECTORS[number], K + 1, scope)})
+    return found / (200 * K)
+
+
+def count_index_links(database: LibraryDatabase) -> list[str]:
+    with database.server.connect(database.name) as connection:
+        row = connection.execute(
+            "SELECT coalesce(reloptions, '{}') FROM pg_class WHERE oid = 'epicrisis.passages_vector'::regclass"
+        ).fetchone()
+    assert row is not None
+    return list(row[0])
+
+
+def use_index_of_few_links(database: LibraryDatabase) -> None:
+    with database.server.connect(database.name) as connection:
+        connection.execute("SET search_path = epicrisis, public")
+        connection.execute(f"{FEW_LINKS} WITH (m = 2, ef_construction = 4)".encode())
+        connection.execute(f"ALTER INDEX passages_vector OWNER TO {OWNER}".encode())
+
+
+def test_optimize_measures_what_searches_find(library: LibraryStore, database: LibraryDatabase) -> None:
+    report = library.info().index
+    assert isinstance(report, GraphReport)
+    assert (report.passages, report.queries, report.asked) == (PASSAGES, 60, 0.95)
+    assert (report.m, report.ef_construction) == (32, 128)
+    assert report.filtered_recall is not None
+    assert report.recall == pytest.approx(measure_recall(library), abs=0.03)
+    assert report.filtered_recall == pytest.approx(measure_recall(library, 2017), abs=0.03)
+    assert report.good
+    with database.read() as reader:
+        assert reader.info().index == report
+
+
+def test_poor_recall_is_reported_and_searches_go_on(library: LibraryStore, database: LibraryDatabase) -> None:
+    use_index_of_few_links(database)
+    # A scan that goes on long enough finds the rest.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(search.INDEX_SETTINGS, "hnsw.ef_search", "1")
+        patch.setitem(search.INDEX_SETTINGS, "hnsw.iterative_scan", "strict_order")
+        report = library.optimize(1.0)
+        assert isinstance(report, GraphReport)
+        assert not report.good
+        assert report.recall < 0.95
+        assert report.recall == pytest.approx(measure_recall(library), abs=0.08)
+        assert (report.m, report.ef_construction) == (2, 4)
+        library.close()
+        result = CliRunner().invoke(app, ["library", "optimize", database.url(OWNER), "--recall", "1"])
+    assert result.exit_code == 2
+    assert "graph with m 2, ef_construction 4" in result.stdout
+    assert "the index does not reach recall 1.0, so searches may miss some of the nearest passages" in result.stderr
+    assert "graph with m 2" in CliRunner().invoke(app, ["library", "info", database.url(READER)]).stdout
+
+
+def test_index_of_earlier_versions_is_replaced_if_it_finds_too_little(
+    library: LibraryStore, database: LibraryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_index_of_few_links(database)
+    monkeypatch.setattr(vector_index, "_DEFAULTS", {"m": 2, "ef_construction": 4})
+    monkeypatch.setitem(search.INDEX_SETTINGS, "hnsw.ef_search", "1")
+    monkeypatch.setitem(search.INDEX_SETTINGS, "hnsw.iterative_scan", "strict_order")
+    steps: list[str] = []
+    report = library.optimize(on_step=steps.append)
+    assert isinstance(report, GraphReport)
+    assert any(step.startswith("building a vector index with more links, because") for step in steps)
+    assert (report.m, report.ef_construction) == (32, 128)
+    assert count_index_links(database) == ["m=32", "ef_construction=128"]
+
+
+def test_bulk_addition_forgets_the_measurement(library: LibraryStore) -> None:
+    assert library.info().index is not None
+    library.prepare_bulk()
+    assert library.info().index is None
+    library.compact()
+    assert library.info().index is None
+    assert library.optimize() is not None
+
+
+def test_small_library_is_not_measured(database: LibraryDatabase) -> None:
+    with database.create(dimensions=DIMENSIONS) as library:
+        library.add(make_documents()[:100])
+        assert library.optimize() is None
+        assert library.info().index is None
+
+
+def test_searches_go_on_while_the_index_is_replaced(library: LibraryStore, database: LibraryDatabase) -> None:
+    """A long read of the table keeps the old index in use; the new one waits for its end, and searches do not."""
+    with database.server.connect(database.name) as connection:
+        reading = connection.transaction()
+        reading.__enter__()
+        connection.execute("SELECT count(*) FROM epicrisis.passages")
+        done = threading.Event()
+
+        def rebuild() -> None:
+            library.optimize(rebuild=True)
+            done.set()
+
+        thread = threading.Thread(target=rebuild)
+        thread.start()
+        reader = database.read()
+        for _ in range(20):
+            assert len(reader.search_vectors(VECTORS[0], K, Scope())) == K
+            assert not done.wait(0.1)
+        reading.__exit__(None, None, None)
+        thread.join(60)
+        assert done.is_set()
+        reader.close()
