@@ -196,7 +196,8 @@ class DrawnEncoder(HashingEncoder):
         for row, (title, text) in zip(rows, texts, strict=True):
             digest = hashlib.blake2b(f"{title}\n{text}".encode(), digest_size=8).digest()
             row[:] = np.random.default_rng(int.from_bytes(digest, "big")).standard_normal(DIMENSIONS)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows
 
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
         return self.draw_vectors(texts)

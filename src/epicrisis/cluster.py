@@ -111,6 +111,8 @@ def _connect(address: ClusterAddress) -> Any:
 
     # Its lines name hosts and, in tracebacks, may quote arguments. Its import, and `init` by default, set the level.
     silence_dependency_logs()
+    # Ray's client advises larger tasks once 10 MB have been sent, which every long addition reaches.
+    warnings.filterwarnings("ignore", "More than 10MB of messages", UserWarning)
     for attempt in range(_FAILED_CONNECTIONS):
         try:
             with warnings.catch_warnings(action="ignore"):

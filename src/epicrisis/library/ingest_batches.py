@@ -26,6 +26,7 @@ from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import replace_marks
 from epicrisis.library.patients import PatientRegistration, read_document_patients
+from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
 from epicrisis.printable import count_noun, printable, shorten
@@ -421,7 +422,11 @@ class BatchWriter:
         self.commit()
         with uninterrupted():
             self.counts.marked = self.library.update_due_marks()
-        if self.counts.passages:
+        if is_in_database(self.library.path):
+            # Ctrl-C takes back what is not finished. The next addition then does it, even if it adds nothing.
+            self.library.compact(self._report_step)
+            self.counts.step = ""
+        elif self.counts.passages:
             with uninterrupted():
                 self.library.compact()
 

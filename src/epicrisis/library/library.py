@@ -310,10 +310,11 @@ class LibraryStore:
             self._settle()
             self._journal.add_source(source)
 
-    def compact(self) -> None:
+    def compact(self, on_step: Callable[[str], None] | None = None) -> None:
         """Join the small files of many commits, and index the filter columns of a large library.
 
-        This is optional and has no effect on a full disk. Raise LibraryError for a reader.
+        This is optional and has no effect on a full disk. A database also builds missing indexes, and tells `on_step`
+        how far it is. Raise LibraryError for a reader.
         """
         with self._thread_lock:
             self._settle()

@@ -27,6 +27,7 @@ from epicrisis.library.passage_table import ALL_COLUMNS, PassageTable, check_doc
 from epicrisis.library.postgresql import rewriting, search, vector_index
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql.database import Database
+from epicrisis.library.postgresql.index_build import build_vector_index
 from epicrisis.library.postgresql.journal import PostgresqlJournal, storable_ids
 from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
 from epicrisis.library.retraction_marking import find_changed_marks, find_documents
@@ -198,11 +199,11 @@ class PostgresqlLibrary(LibraryStore):
                 self._journal.clear_due(targets)
         return count
 
-    def compact(self) -> None:
+    def compact(self, on_step: Callable[[str], None] | None = None) -> None:
         """Build missing indexes, and that of words after large additions. Raise LibraryError for a reader."""
         with self._thread_lock:
             self._settle()
-            self._passages.compact()
+            self._passages.compact(on_step or (lambda step: None))
 
     def optimize(
         self, recall: float = DEFAULT_RECALL, *, rebuild: bool = False, on_step: Callable[[str], None] | None = None
@@ -220,13 +221,12 @@ class PostgresqlLibrary(LibraryStore):
                 ).fetchone() == (True,):
                     schemas.grant_access(connection, self._database.quoted_schema)
                     schemas.drop_invalid_indexes(connection)
-            report_step("building the word index")
-            self._passages.build_indexes("new_passages > 0")
+            if rebuild:
+                build_vector_index(self._database, report_step)
+            self._passages.build_indexes("new_passages > 0", report_step)
             report_step("reading statistics")
             self._passages.read_statistics()
-            return vector_index.refresh_index(
-                self._database, self._passages, recall, rebuild=rebuild, on_step=report_step
-            )
+            return vector_index.measure_index(self._database, self._passages, recall, report_step)
 
     def list_copies(self) -> tuple[str, ...]:
         """Return where copies of deleted documents stay after `purge`. Raise LibraryError without the right to it."""

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,8 @@ from epicrisis.library.passage_table import (
     sql_text,
 )
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.schema import MANY_NEW_WORDS, VECTOR_INDEX, WORDS_LOST
+from epicrisis.library.postgresql.index_build import build_vector_index, has_vector_index
+from epicrisis.library.postgresql.schema import MANY_NEW_WORDS, WORDS_LOST
 from epicrisis.library.word_index import analyze_words, round_length
 from epicrisis.privacy import open_private
 
@@ -184,18 +185,19 @@ class PostgresqlTable(PassageTable):
         with self._database.write() as connection:
             connection.execute(f"DELETE FROM passages WHERE {sql_in('document_id', document_ids)}".encode())
 
-    def compact(self) -> None:
+    def compact(self, on_step: Callable[[str], None] = lambda step: None) -> None:
         """Build missing indexes, and rebuild the word index after large additions.
 
         The server frees space by itself.
         """
-        if self.build_indexes(MANY_NEW_WORDS):
+        if self.build_indexes(MANY_NEW_WORDS, on_step):
             self.read_statistics()
 
-    def build_indexes(self, condition: str) -> bool:
+    def build_indexes(self, condition: str, on_step: Callable[[str], None]) -> bool:
         """Build missing indexes. Return whether the word index was built: also if `library` meets the condition."""
-        with self._database.write() as connection:
-            connection.execute("SELECT build_vector_index() WHERE to_regclass(%s) IS NULL", (VECTOR_INDEX,))
+        if not has_vector_index(self._database):
+            build_vector_index(self._database, on_step)
+        on_step("building the word index")
         return self._database.rebuild_words(f"{WORDS_LOST} OR {condition}")
 
     def read_statistics(self) -> None:

@@ -1,6 +1,6 @@
-"""The index of vectors of a library in PostgreSQL: build it, and measure its recall.
+"""The recall of the index of vectors of a library in PostgreSQL.
 
-    refresh_index(database, table, recall, rebuild=False, on_step=print)    # None if every search is exact
+    measure_index(database, table, recall, on_step)     # None if every search is exact
     read_report(text)
 
 Only literature is measured: a patient's record is nearly always small enough to be compared whole.
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from epicrisis.errors import LibraryBusy
 from epicrisis.library.index_recall import IndexReport, K, draw_sample, read_time
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.database import Database
+from epicrisis.library.postgresql.index_build import build_vector_index
 from epicrisis.library.postgresql.schema import VECTOR_INDEX
 from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
 from epicrisis.protocols import Vectors
@@ -66,22 +66,18 @@ def read_report(text: str | None) -> GraphReport | None:
         return None
 
 
-def refresh_index(
-    database: Database, table: PostgresqlTable, recall: float, *, rebuild: bool, on_step: Callable[[str], None]
+def measure_index(
+    database: Database, table: PostgresqlTable, recall: float, on_step: Callable[[str], None]
 ) -> GraphReport | None:
-    """Build the index if it is missing, measure and save its recall. Return None if every search is exact.
+    """Measure and save the recall of the index. Return None if every search is exact.
 
     An index of an earlier version that does not reach the recall is replaced. Raise LibraryBusy if a long read keeps it
     in use.
     """
-    if rebuild or not _read_options(database):
-        on_step("building the vector index")
-        _build(database)
     report = _measure(database, table, recall, on_step)
     # Earlier versions built with the defaults.
     if report is not None and not report.good and _read_options(database) == _DEFAULTS:
-        on_step(f"building a vector index with more links, because this one has recall {report.worst_recall:.3f}")
-        _build(database)
+        build_vector_index(database, on_step)
         report = _measure(database, table, recall, on_step)
     text = None if report is None else json.dumps(dataclasses.asdict(report))
     with database.write() as connection:
@@ -89,28 +85,13 @@ def refresh_index(
     return report
 
 
-def _build(database: Database) -> None:
-    from psycopg import errors
-
-    with database.write() as connection:
-        try:
-            connection.execute("SELECT build_vector_index()")
-        except errors.LockNotAvailable:
-            raise LibraryBusy(
-                f"{database.address.public}: a long read, such as an export, keeps the new vector index from replacing "
-                "the old one: run `epicrisis library optimize URL` when it has ended"
-            ) from None
-
-
 def _read_options(database: Database) -> dict[str, int]:
-    """Return the parameters of the index, none without an index."""
+    """Return the parameters of the index."""
+    options = dict(_DEFAULTS)
     # A transaction for writing reads the primary: a standby may not have a new index yet.
     with database.write() as connection:
         row = connection.execute(_OPTIONS, (VECTOR_INDEX,)).fetchone()
-    if row is None:
-        return {}
-    options = dict(_DEFAULTS)
-    for option in row[0] or ():
+    for option in (row and row[0]) or ():
         name, _, value = option.partition("=")
         options[name] = int(value)
     return options
