@@ -14,7 +14,6 @@ from epicrisis.errors import EpicrisisError, LibraryBusy
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.schema import VECTOR_INDEX
 
-STEP = "building the vector index"
 _LOOK_SECONDS = 2.0
 # The share is unknown at the beginning, and while the server writes the finished index.
 _SHARE = (
@@ -36,7 +35,7 @@ def build_vector_index(database: Database, on_step: Callable[[str], None]) -> No
     """
     from psycopg import errors
 
-    on_step(STEP)
+    on_step("building the vector index")
     with _report_progress(database, on_step), database.write() as connection:
         try:
             connection.execute("SELECT build_vector_index()")
@@ -57,7 +56,8 @@ def _report_progress(database: Database, on_step: Callable[[str], None]) -> Iter
             # The build goes on without a report.
             with suppress(EpicrisisError):
                 if rows := database.query(_SHARE):
-                    on_step(f"{STEP}: {rows[0][0]:.0%}")
+                    # The share is first, since a narrow terminal cuts the end off.
+                    on_step(f"{rows[0][0]:.0%} of the vector index")
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
