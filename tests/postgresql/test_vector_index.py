@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,7 +27,7 @@ from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import build_stored_document
 from epicrisis.types import Document, Scope
 from tests.postgresql.conftest import LibraryDatabase
-from tests.support.postgresql_server import OWNER, READER
+from tests.support.postgresql_server import OWNER, READER, WRITER
 
 pytestmark = pytest.mark.postgresql
 DIMENSIONS, PASSAGES, K = 32, 3000, 16
@@ -169,6 +174,67 @@ def test_build_reports_its_progress(library: LibraryStore, monkeypatch: pytest.M
     library.optimize(rebuild=True, on_step=steps.append)
     shares = [step for step in steps if re.fullmatch(r"\d+% of the vector index", step)]
     assert len(set(shares)) > 1
+
+
+def test_exception_of_the_progress_takes_the_build_back(
+    library: LibraryStore, database: LibraryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the page does when its user cancels."""
+    monkeypatch.setattr(index_build, "_LOOK_SECONDS", 0.001)
+    use_index_of_few_links(database)
+
+    def cancel(step: str) -> None:
+        if "%" in step:
+            raise ValueError("cancelled")
+
+    with pytest.raises(ValueError, match="cancelled"):
+        library.optimize(rebuild=True, on_step=cancel)
+    assert count_index_links(database) == ["m=2", "ef_construction=4"]
+    library.optimize(rebuild=True)
+    assert count_index_links(database) == ["m=32", "ef_construction=128"]
+
+
+def test_killed_command_does_not_keep_the_library_locked(library: LibraryStore, database: LibraryDatabase) -> None:
+    """The server notices that the client is gone, although its statement would go on for minutes."""
+    library.close()
+    command = [sys.executable, "-m", "epicrisis", "library", "optimize", "--rebuild", database.url(OWNER)]
+    with database.server.connect(database.name) as connection, connection.transaction():
+        connection.execute("SELECT count(*) FROM epicrisis.passages")
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query ~ 'build_vector_index'"
+        with database.server.connect(database.name) as looking:
+            while looking.execute(query).fetchone() == (0,):
+                assert process.poll() is None
+                time.sleep(0.05)
+            process.kill()
+            process.wait()
+            while looking.execute(query.replace("count(*)", "pid")).fetchone() is not None:
+                time.sleep(0.05)
+        LibraryStore.open(database.url(WRITER), write=True).close()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"recall": null}', "[" * 100_000])
+def test_damaged_report_counts_as_none(library: LibraryStore, database: LibraryDatabase, text: str) -> None:
+    saved = library.info().index
+    assert isinstance(saved, GraphReport)
+    texts = [text, json.dumps(dataclasses.asdict(saved) | {"recall": None})]
+    for damaged in texts:
+        with database.server.connect(database.name) as connection:
+            connection.execute("UPDATE epicrisis.library SET vector_report = %s", (damaged,))
+        assert library.info().index is None
+
+
+def test_dates_before_the_year_1000_are_measured(database: LibraryDatabase) -> None:
+    documents = []
+    for number, vector in enumerate(VECTORS):
+        date = f"{100 + number % 30:04d}-05-01"
+        documents.append(build_stored_document(f"d{number}", "aspirin", vectors=[vector.tolist()], date=date))
+    with database.create(dimensions=DIMENSIONS) as library:
+        library.add(documents)
+        report = library.optimize()
+    assert report is not None
+    assert report.filtered_recall is not None
+    assert report.filtered_recall > 0.95
 
 
 def test_repeated_addition_builds_the_indexes_of_an_interrupted_one(

@@ -7,10 +7,11 @@ passages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from epicrisis.protocols import Vectors
 
@@ -60,6 +61,25 @@ class IndexReport:
     def effect_below_recall(self) -> str:
         """What searches do if the index does not have the required recall."""
         raise NotImplementedError
+
+
+_Report = TypeVar("_Report", bound=IndexReport)
+_TYPES: Mapping[object, Callable[[object], bool]] = {
+    "int": lambda value: type(value) is int and value > 0,
+    "float": lambda value: type(value) in (int, float),
+    "float | None": lambda value: value is None or type(value) in (int, float),
+    "str": lambda value: isinstance(value, str),
+}
+
+
+def parse_report(kind: type[_Report], text: str | bytes) -> _Report | None:
+    """Return the report saved as JSON, or None if it is not a valid one of this kind."""
+    try:
+        report = kind(**json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    is_valid = all(_TYPES[field.type](getattr(report, field.name)) for field in fields(report))
+    return report if is_valid else None
 
 
 class MeasurableVectors(Protocol):

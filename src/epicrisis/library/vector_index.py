@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.index_recall import IndexReport, K, draw_sample, read_time
+from epicrisis.library.index_recall import IndexReport, K, draw_sample, parse_report, read_time
 from epicrisis.library.manifest import sync_path
 from epicrisis.library.vector_search import EXACT_LIMIT, MIN_INDEX_SHARE, IndexSearchParameters, VectorSearch
 from epicrisis.protocols import Vectors
@@ -41,15 +41,9 @@ class PartitionReport(IndexReport):
 def read_report(folder: Path) -> PartitionReport | None:
     """Return the report of the last `optimize`, or None without a valid report. Searches are then exact."""
     try:
-        report = PartitionReport(**json.loads((folder / NAME).read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError):
+        return parse_report(PartitionReport, (folder / NAME).read_bytes())
+    except OSError:
         return None
-    counts: tuple[object, ...] = (report.passages, report.partitions, report.probes, report.refine, report.queries)
-    filtered_recall = 1.0 if report.filtered_recall is None else report.filtered_recall
-    shares: tuple[object, ...] = (report.recall, report.asked, filtered_recall)
-    if not all(type(count) is int and count > 0 for count in counts):
-        return None
-    return report if all(type(share) in (int, float) for share in shares) else None
 
 
 def read_search_parameters(folder: Path) -> IndexSearchParameters | None:

@@ -11,7 +11,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
@@ -357,6 +357,9 @@ class Database:
             with translate_database_errors(self.address):
                 self._check_session(connection)
                 self._configure(connection, is_writer=True)
+                # Otherwise the server builds an index to its end, and the library is locked, after this process died.
+                with suppress(psycopg.Error):
+                    connection.execute("SET client_connection_check_interval = '1s'")
                 row = connection.execute(
                     "SELECT pg_try_advisory_lock(hashtextextended('epicrisis ' || %s, 0))", (self.schema,)
                 ).fetchone()

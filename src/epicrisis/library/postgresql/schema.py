@@ -130,7 +130,6 @@ GRANT MAINTAIN ON passages, documents TO {writer};
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {writer};
 """
 _WRITER_POLICY = """
-DROP POLICY IF EXISTS writers ON {table};
 CREATE POLICY writers ON {table} FOR ALL TO {writer} USING (true) WITH CHECK (true);
 """
 _WORD_INDEX_REBUILD = f"""
@@ -182,7 +181,8 @@ REVOKE ALL ON FUNCTION drop_word_index() FROM PUBLIC;
 MAX_NEW_PASSAGES = 2000
 """The most passages outside the word index after an addition. Their words are searched one by one, in `new_words`."""
 MANY_NEW_WORDS = (
-    f"(SELECT count(*) FROM passages WHERE build > word_build) > least({MAX_NEW_PASSAGES}, word_passages / 100)"
+    "CASE WHEN new_passages > 0 THEN (SELECT count(*) FROM passages WHERE build > word_build) "
+    f"> least({MAX_NEW_PASSAGES}, word_passages / 100) ELSE false END"
 )
 """The condition of the table `library` in which the word index should be built anew.
 
@@ -402,4 +402,7 @@ def grant_access(connection: Connection[object], schema: str) -> None:
     if WRITER in roles:
         connection.execute(_WRITER_ACCESS.format(**values).encode())
         for table in (*_VISIBLE, "new_words"):
-            connection.execute(_WRITER_POLICY.format(table=table, **values).encode())
+            # A change of a policy waits for long reads, and other reads wait behind it.
+            query = "SELECT 1 FROM pg_policy WHERE polrelid = to_regclass(%s) AND polname = 'writers'"
+            if connection.execute(query, (table,)).fetchone() is None:
+                connection.execute(_WRITER_POLICY.format(table=table, **values).encode())

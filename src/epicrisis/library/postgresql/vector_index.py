@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from epicrisis.library.index_recall import IndexReport, K, draw_sample, read_time
+from epicrisis.library.index_recall import IndexReport, K, draw_sample, parse_report, read_time
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.index_build import build_vector_index
@@ -60,10 +60,7 @@ class GraphReport(IndexReport):
 
 def read_report(text: str | None) -> GraphReport | None:
     """Return the saved measurement, or None without a valid one."""
-    try:
-        return GraphReport(**json.loads(text or ""))
-    except (ValueError, TypeError):
-        return None
+    return parse_report(GraphReport, text or "")
 
 
 def measure_index(
@@ -93,18 +90,21 @@ def _read_options(database: Database) -> dict[str, int]:
         row = connection.execute(_OPTIONS, (VECTOR_INDEX,)).fetchone()
     for option in (row and row[0]) or ():
         name, _, value = option.partition("=")
-        options[name] = int(value)
+        if name in options:
+            options[name] = int(value)
     return options
 
 
 def _measure(
     database: Database, table: PostgresqlTable, recall: float, on_step: Callable[[str], None]
 ) -> GraphReport | None:
-    passages = table.count(_LITERATURE)
-    if passages <= search.EXACT_PASSAGES:
-        return None
-    on_step("finding the exact neighbours of a sample")
-    sample = draw_sample(_Literature(database, table), passages, lambda rows: rows > search.EXACT_PASSAGES)
+    # A transaction for writing reads the primary, as the searches below do. A standby may be behind.
+    with database.write():
+        passages = table.count(_LITERATURE)
+        if passages <= search.EXACT_PASSAGES:
+            return None
+        on_step("finding the exact neighbours of a sample")
+        sample = draw_sample(_Literature(database, table), passages, lambda rows: rows > search.EXACT_PASSAGES)
     on_step("measuring the recall")
     found, filtered = sample.measure(partial(_search, database))
     return GraphReport(
@@ -119,7 +119,7 @@ def _measure(
 
 
 def _search(database: Database, vector: Vectors, since: int | None) -> list[tuple[str, float]]:
-    day = "" if since is None else str(since)
+    day = "" if since is None else f"{since:08d}"
     scope = Scope(since=f"{day[:4]}-{day[4:6]}-{day[6:]}") if day else Scope()
     with database.read_for(None, search.INDEX_SETTINGS, primary=True) as connection:
         return [(hit.id, hit.score) for hit in search.search_vectors(connection, vector, K + 1, scope)]
