@@ -340,7 +340,12 @@ def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_
 
     Without a library, one is created from the notes of the sets, next to the runs, for all experiments on these sets.
     """
-    from epicrisis.evaluation.experiments.record_cases import add_notes, load_record_sets, plan_record_experiment
+    from epicrisis.evaluation.experiments.record_cases import (
+        add_notes,
+        check_protocol,
+        load_record_sets,
+        plan_record_experiment,
+    )
     from epicrisis.evaluation.experiments.run_findings import read_findings
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
@@ -353,6 +358,7 @@ def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_
     manifests: dict[Path, RunManifest] = {}
     failed = 0
     for folder, settings in call.runs({**_RECORD_DEFAULTS, "strategy": experiment.strategy}, changes):
+        check_protocol(request, settings)
         path = call.library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
         with show_ingest("Reading the notes", quiet=call.json) as display:
             report = add_notes(path, sets, settings, chunk_tokens, display.show)

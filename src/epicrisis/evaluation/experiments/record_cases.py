@@ -80,6 +80,15 @@ def add_notes(
         return add_documents(library, notes, encoder, on_progress=on_progress)
 
 
+def check_protocol(request: Request, settings: Settings) -> None:
+    """Raise InputError if the prompts of the study cannot be used with these settings."""
+    if request.protocol == "published" and settings.citing == "numbers":
+        raise InputError(
+            "protocol published has the prompts of the study, which know no citing=numbers: leave the setting out, or "
+            "use --protocol corrected"
+        )
+
+
 async def plan_record_experiment(
     experiment: Experiment, request: Request, sets: Sequence[RecordSet], settings: Settings, pipeline: Pipeline
 ) -> tuple[RunPlan, tuple[Case, ...]]:
@@ -104,11 +113,6 @@ async def plan_record_experiment(
     # `published`: a short sentence; `corrected`: as in the settings, by default a span.
     extract = "sentence" if request.protocol == "published" else settings.extract
     prompts = EHR if request.protocol == "published" else None
-    if prompts is not None and settings.citing == "numbers":
-        raise InputError(
-            "protocol published has the prompts of the study, which know no citing=numbers: leave the setting out, or "
-            "use --protocol corrected"
-        )
     study = record_arms.RecordStudy(search, extract, request.repeats, settings.seed, settings.partition, prompts)
     arms = request.grid.arms or experiment.grid.arms
     cases: list[Case] = []
