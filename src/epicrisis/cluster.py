@@ -205,7 +205,7 @@ def _start_cluster(cores: int) -> Iterator[ClusterAddress]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the cluster's process, and with it those of Ray."""
+    """Stop the process of the cluster, which stops those of Ray."""
     import subprocess
 
     try:

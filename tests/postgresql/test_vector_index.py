@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -102,6 +102,15 @@ def use_index_of_few_links(database: LibraryDatabase) -> None:
         connection.execute("SET search_path = epicrisis, public")
         connection.execute(f"{FEW_LINKS} WITH (m = 2, ef_construction = 4)".encode())
         connection.execute(f"ALTER INDEX passages_vector OWNER TO {OWNER}".encode())
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """Wait, and fail after two minutes."""
+    for _ in range(2400):
+        if is_true():
+            return
+        time.sleep(0.05)
+    pytest.fail("it did not happen")
 
 
 def test_optimize_measures_what_searches_find(library: LibraryStore, database: LibraryDatabase) -> None:
@@ -203,13 +212,11 @@ def test_killed_command_does_not_keep_the_library_locked(library: LibraryStore, 
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query ~ 'build_vector_index'"
         with database.server.connect(database.name) as looking:
-            while looking.execute(query).fetchone() == (0,):
-                assert process.poll() is None
-                time.sleep(0.05)
+            wait_until(lambda: looking.execute(query).fetchone() == (1,))
             process.kill()
             process.wait()
-            while looking.execute(query.replace("count(*)", "pid")).fetchone() is not None:
-                time.sleep(0.05)
+            query = query.replace("wait_event = 'PgSleep'", "pid <> pg_backend_pid()")
+            wait_until(lambda: looking.execute(query).fetchone() == (0,))
         LibraryStore.open(database.url(WRITER), write=True).close()
 
 

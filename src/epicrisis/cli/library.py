@@ -218,8 +218,8 @@ def optimize(
         say(_index_line(report))
     if report is not None and not report.good:
         fail(
-            f"the index does not reach recall {report.asked}, so {report.effect_below_recall}: accept a lower recall "
-            "with --recall, or keep it so"
+            f"the index does not reach recall {report.asked}, so {report.effect_below_recall}: build it anew "
+            "with --rebuild, or accept a lower recall with --recall"
         )
 
 

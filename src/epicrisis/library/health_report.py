@@ -186,7 +186,7 @@ def find_notices(
     if library.index is not None and not library.index.good:
         yield (
             f"the index finds {_format_recall(library.index)}, less than the required {library.index.asked:.2f}, so "
-            f"{library.index.effect_below_recall}: run `epicrisis library optimize`"
+            f"{library.index.effect_below_recall}: run `epicrisis library optimize --rebuild`"
         )
     elif library.unindexed:
         passages = count_noun(library.unindexed, "passage")

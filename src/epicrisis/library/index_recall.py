@@ -8,6 +8,7 @@ passages.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -28,7 +29,7 @@ SampleSearch = Callable[[Vectors, int | None], Sequence[tuple[str, float]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexReport:
+class IndexReport(ABC):
     """The measurement of an index of vectors. Subclasses add its parameters."""
 
     passages: int
@@ -53,14 +54,14 @@ class IndexReport:
         return self.worst_recall >= self.asked
 
     @property
+    @abstractmethod
     def parameters(self) -> str:
         """The parameters of the index, for the reader."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def effect_below_recall(self) -> str:
         """What searches do if the index does not have the required recall."""
-        raise NotImplementedError
 
 
 _Report = TypeVar("_Report", bound=IndexReport)
@@ -86,7 +87,7 @@ class MeasurableVectors(Protocol):
     """The vectors of a library that has an index of them."""
 
     def draw(self, count: int) -> tuple[list[str], Vectors]:
-        """Return ids and vectors `(count, d)` of random passages, the same each time. Fewer if there are fewer."""
+        """Return ids and vectors `(count, d)` of random passages, the same each time. There are at least as many."""
 
     def newest(self, share: float) -> int | None:
         """Return the first day of about the newest `share` of the dated passages, or None if under half are dated."""
@@ -110,9 +111,7 @@ class RecallSample:
     newer_scores: Vectors
     """Of the nearest among the newest tenth."""
 
-    def measure(
-        self, search: Callable[[Vectors, int | None], Sequence[tuple[str, float]]]
-    ) -> tuple[float, float | None]:
+    def measure(self, search: SampleSearch) -> tuple[float, float | None]:
         """Return the recall among all passages, and among the newest tenth, or None if that cannot be measured."""
         newer = None if self.since is None else self._measure(search, self.since, self.newer_scores)
         return self._measure(search, None, self.scores), newer

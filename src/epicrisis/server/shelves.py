@@ -189,7 +189,7 @@ def find_quick_faults(info: LibraryInfo, free_bytes: int | None) -> list[str]:
     if info.index is not None and not info.index.good:
         faults.append(
             f"The index finds {info.index.recall:.3f} of the nearest 16, and {info.index.asked:.2f} are required, "
-            f"so {info.index.effect_below_recall}: run `epicrisis library optimize`."
+            f"so {info.index.effect_below_recall}: run `epicrisis library optimize --rebuild`."
         )
     elif info.unindexed:
         faults.append(

@@ -89,7 +89,7 @@ class SharedLibrary(LibraryStore):
         return tuple(copies)
 
     def prepare_bulk(self) -> None:
-        """Publish additions every few minutes, until `optimize`. They are durable on the server only then."""
+        """Publish additions every few minutes until `optimize`. They are durable on the server when published."""
         self._bulk_until = time.monotonic() + _BULK_SECONDS
 
     def optimize(
@@ -106,7 +106,7 @@ class SharedLibrary(LibraryStore):
         return dataclasses.replace(super().info(), path=self._replica.url)
 
     def close(self) -> None:
-        """Publish what is left, and release the lock. Further calls have no effect."""
+        """Publish the last changes and release the lock. Idempotent."""
         super().close()
         writer, self._writer = self._writer, None
         if writer is not None:

@@ -435,11 +435,15 @@ class Database:
             try:
                 self._writer.execute("SELECT rebuild_word_index()")
             except errors.LockNotAvailable:
-                raise LibraryBusy(
-                    f"{self.address.public}: a long read, such as an export, keeps the new word index from replacing "
-                    "the old one: run `epicrisis library optimize URL` when it has ended. Everything added is saved"
-                ) from None
+                raise self.explain_long_read("word") from None
             return True
+
+    def explain_long_read(self, index: str) -> LibraryBusy:
+        """Return the error for a new index of words or vectors that could not replace the old one."""
+        return LibraryBusy(
+            f"{self.address.public}: a long read, such as an export, keeps the new {index} index from replacing the "
+            "old one: run `epicrisis library optimize URL` when it has ended. Everything added is saved"
+        )
 
     def read_library(self) -> tuple[int, str]:
         """Return the version of the schema and the manifest. Raise LibraryMissing if there is no library."""

@@ -7,11 +7,11 @@ has_vector_index(database)
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.errors import EpicrisisError, LibraryBusy
+from epicrisis.errors import EpicrisisError
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.schema import VECTOR_INDEX
 
@@ -40,55 +40,39 @@ def build_vector_index(database: Database, on_step: Callable[[str], None]) -> No
     from psycopg import errors
 
     on_step("building the vector index")
-    with database.write() as connection, _report_progress(database, connection, on_step) as exceptions:
+    is_finished = threading.Event()
+    with database.write() as connection, ThreadPoolExecutor(1) as threads:
+        progress = threads.submit(_report_progress, database, connection, on_step, is_finished)
         try:
-            connection.execute("SELECT build_vector_index()")
+            try:
+                connection.execute("SELECT build_vector_index()")
+            finally:
+                is_finished.set()
         except errors.QueryCanceled:
-            if exceptions:
-                raise exceptions[0] from None
+            # Raises the exception for which the build was cancelled, if there is one.
+            progress.result()
             raise
         except errors.LockNotAvailable:
-            raise LibraryBusy(
-                f"{database.address.public}: a long read, such as an export, keeps the new vector index from replacing "
-                "the old one: run `epicrisis library optimize URL` when it has ended"
-            ) from None
-    if exceptions:
-        raise exceptions[0]
+            raise database.explain_long_read("vector") from None
+    progress.result()
 
 
-@contextmanager
 def _report_progress(
-    database: Database, builder: Connection[Any], on_step: Callable[[str], None]
-) -> Iterator[list[Exception]]:
-    """Report the share of the passages that the server has put into the index, from another thread.
-
-    The list receives an exception of `on_step`, which also cancels the statement of `builder`.
-    """
-    is_finished = threading.Event()
-    exceptions: list[Exception] = []
-
-    def look() -> None:
-        while not is_finished.wait(_LOOK_SECONDS):
-            try:
-                with database.read_for(None, primary=True) as connection:
-                    row = connection.execute(_SHARE.encode()).fetchone()
-            except EpicrisisError:
-                # The build goes on without a report.
-                continue
-            if row is None:
-                continue
-            try:
-                # The share is first, since a narrow terminal cuts the end off.
-                on_step(f"{row[0]:.0%} of the vector index")
-            except Exception as error:  # noqa: BLE001 - raised again in the thread of the caller
-                exceptions.append(error)
-                builder.cancel_safe()
-                return
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield exceptions
-    finally:
-        is_finished.set()
-        thread.join()
+    database: Database, builder: Connection[Any], on_step: Callable[[str], None], is_finished: threading.Event
+) -> None:
+    """Report the share of the passages that are in the index. An exception of `on_step` cancels the build."""
+    while not is_finished.wait(_LOOK_SECONDS):
+        try:
+            with database.read_for(None, primary=True) as connection:
+                row = connection.execute(_SHARE.encode()).fetchone()
+        except EpicrisisError:
+            # The build goes on without a report.
+            continue
+        if row is None:
+            continue
+        try:
+            # The share is first, since a narrow terminal cuts the end off.
+            on_step(f"{row[0]:.0%} of the vector index")
+        except BaseException:
+            builder.cancel_safe()
+            raise

@@ -132,6 +132,25 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {writer};
 _WRITER_POLICY = """
 CREATE POLICY writers ON {table} FOR ALL TO {writer} USING (true) WITH CHECK (true);
 """
+
+
+def _drop_in_use(index: str) -> str:
+    """Return statements of PL/pgSQL that drop an index that searches use, with a lock_timeout of half a second."""
+    return f"""    -- New readers would wait behind a DROP that waits for old ones.
+    FOR attempt IN 1..{{attempts}} LOOP
+        BEGIN
+            DROP INDEX IF EXISTS {index};
+            EXIT;
+        EXCEPTION WHEN lock_not_available THEN
+            IF attempt = {{attempts}} THEN
+                RAISE;
+            END IF;
+            PERFORM pg_sleep(1);
+        END;
+    END LOOP;
+"""
+
+
 _WORD_INDEX_REBUILD = f"""
 ALTER TABLE library ADD COLUMN words_file oid, ADD COLUMN words_timeline text;
 UPDATE library SET words_file = pg_relation_filenode('passages_words'), words_timeline = {_TIMELINE};
@@ -148,19 +167,7 @@ BEGIN
     IF place IS NOT NULL THEN
         ALTER INDEX passages_words_new SET TABLESPACE {WORD_TABLESPACE};
     END IF;
-    -- New readers would wait behind a DROP that waits for old ones.
-    FOR attempt IN 1..{{attempts}} LOOP
-        BEGIN
-            DROP INDEX IF EXISTS passages_words;
-            EXIT;
-        EXCEPTION WHEN lock_not_available THEN
-            IF attempt = {{attempts}} THEN
-                RAISE;
-            END IF;
-            PERFORM pg_sleep(1);
-        END;
-    END LOOP;
-    ALTER INDEX passages_words_new RENAME TO passages_words;
+{_drop_in_use("passages_words")}    ALTER INDEX passages_words_new RENAME TO passages_words;
     SELECT pg_relation_filenode(oid), reltablespace = place FROM pg_class WHERE oid = 'passages_words'::regclass
         INTO file, is_logged;
     UPDATE library SET words_changed = NULL, words_file = file,
@@ -253,19 +260,7 @@ BEGIN
     IF place IS NOT NULL THEN
         ALTER INDEX passages_words_new SET TABLESPACE {WORD_TABLESPACE};
     END IF;
-    -- New readers would wait behind a DROP that waits for old ones.
-    FOR attempt IN 1..{{attempts}} LOOP
-        BEGIN
-            DROP INDEX IF EXISTS passages_words;
-            EXIT;
-        EXCEPTION WHEN lock_not_available THEN
-            IF attempt = {{attempts}} THEN
-                RAISE;
-            END IF;
-            PERFORM pg_sleep(1);
-        END;
-    END LOOP;
-    ALTER INDEX passages_words_new RENAME TO passages_words;
+{_drop_in_use("passages_words")}    ALTER INDEX passages_words_new RENAME TO passages_words;
     DELETE FROM new_words;
     SELECT pg_relation_filenode(oid), reltablespace = place FROM pg_class WHERE oid = 'passages_words'::regclass
         INTO file, is_logged;
@@ -292,27 +287,15 @@ REVOKE ALL ON FUNCTION list_with_facets(text[], text[]) FROM PUBLIC;
 Under row-level security the server uses an index only for operators that are "leakproof", which `&&` is not. The owner,
 as which this function runs, sees all rows, so that it needs the condition of the rule itself.
 """
-_DENSE_GRAPH = """
+_DENSE_GRAPH = f"""
 ALTER TABLE library ADD COLUMN IF NOT EXISTS vector_report text;
 CREATE OR REPLACE FUNCTION build_vector_index() RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, {extensions}, pg_temp SET lock_timeout = '0' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = {{schema}}, {{extensions}}, pg_temp SET lock_timeout = '0' AS $$
 BEGIN
     CREATE INDEX passages_vector_new ON passages USING hnsw(vector halfvec_ip_ops)
         WITH (m = 32, ef_construction = 128);
-    -- New readers would wait behind a DROP that waits for old ones.
     PERFORM set_config('lock_timeout', '500ms', true);
-    FOR attempt IN 1..{attempts} LOOP
-        BEGIN
-            DROP INDEX IF EXISTS passages_vector;
-            EXIT;
-        EXCEPTION WHEN lock_not_available THEN
-            IF attempt = {attempts} THEN
-                RAISE;
-            END IF;
-            PERFORM pg_sleep(1);
-        END;
-    END LOOP;
-    ALTER INDEX passages_vector_new RENAME TO passages_vector;
+{_drop_in_use("passages_vector")}    ALTER INDEX passages_vector_new RENAME TO passages_vector;
     UPDATE library SET vector_report = NULL;
 END $$;
 """
@@ -335,7 +318,7 @@ MIGRATIONS: tuple[str, ...] = (
 
 
 def migrate(connection: Connection[object], schema: str, extensions: str, version: int, dimensions: int) -> int:
-    """Bring a schema from this version, 0 for an empty one, to the newest in the caller's transaction. Return that.
+    """Upgrade a schema from `version` (0: empty) in the caller's transaction. Return the newest version.
 
     `schema` and `extensions` are quoted names; the connection's search path begins with the schema.
     """
@@ -366,7 +349,7 @@ def find_open_index_functions(connection: Connection[object]) -> str:
 
 
 def close_index_functions(connection: Connection[object]) -> str:
-    """Revoke the functions of `find_open_index_functions`. Return the command if this user may not."""
+    """Revoke the functions of `find_open_index_functions`. Return the command for an administrator if this user may not."""
     import psycopg
 
     if not (names := find_open_index_functions(connection)):

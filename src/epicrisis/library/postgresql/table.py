@@ -201,7 +201,7 @@ class PostgresqlTable(PassageTable):
         return self._database.rebuild_words(f"{WORDS_LOST} OR {condition}")
 
     def read_statistics(self) -> None:
-        """Have the server count values of the columns, by which it plans searches. It does so by itself in time."""
+        """Renew the statistics by which the server plans searches. It also does so by itself, later."""
         with self._database.write() as connection:
             connection.execute("ANALYZE passages, documents")
 

@@ -1,6 +1,6 @@
 """The recall of the index of vectors of a library in PostgreSQL.
 
-    measure_index(database, table, recall, on_step)     # None if every search is exact
+    measure_index(database, table, min_recall, on_step)     # None if every search is exact
     read_report(text)
 
 Only literature is measured: a patient's record is nearly always small enough to be compared whole.
@@ -64,18 +64,18 @@ def read_report(text: str | None) -> GraphReport | None:
 
 
 def measure_index(
-    database: Database, table: PostgresqlTable, recall: float, on_step: Callable[[str], None]
+    database: Database, table: PostgresqlTable, min_recall: float, on_step: Callable[[str], None]
 ) -> GraphReport | None:
     """Measure and save the recall of the index. Return None if every search is exact.
 
     An index of an earlier version that does not reach the recall is replaced. Raise LibraryBusy if a long read keeps it
     in use.
     """
-    report = _measure(database, table, recall, on_step)
+    report = _measure(database, table, min_recall, on_step)
     # Earlier versions built with the defaults.
     if report is not None and not report.good and _read_options(database) == _DEFAULTS:
         build_vector_index(database, on_step)
-        report = _measure(database, table, recall, on_step)
+        report = _measure(database, table, min_recall, on_step)
     text = None if report is None else json.dumps(dataclasses.asdict(report))
     with database.write() as connection:
         connection.execute("UPDATE library SET vector_report = %s", (text,))
@@ -96,7 +96,7 @@ def _read_options(database: Database) -> dict[str, int]:
 
 
 def _measure(
-    database: Database, table: PostgresqlTable, recall: float, on_step: Callable[[str], None]
+    database: Database, table: PostgresqlTable, min_recall: float, on_step: Callable[[str], None]
 ) -> GraphReport | None:
     # A transaction for writing reads the primary, as the searches below do. A standby may be behind.
     with database.write():
@@ -106,13 +106,13 @@ def _measure(
         on_step("finding the exact neighbours of a sample")
         sample = draw_sample(_Literature(database, table), passages, lambda rows: rows > search.EXACT_PASSAGES)
     on_step("measuring the recall")
-    found, filtered = sample.measure(partial(_search, database))
+    recall, filtered_recall = sample.measure(partial(_search, database))
     return GraphReport(
         passages=passages,
-        recall=found,
-        filtered_recall=filtered,
+        recall=recall,
+        filtered_recall=filtered_recall,
         queries=len(sample.ids),
-        asked=recall,
+        asked=min_recall,
         measured=read_time(),
         **_read_options(database),
     )
