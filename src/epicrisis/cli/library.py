@@ -277,7 +277,7 @@ def repair(library: LibraryPath, json: Json = False) -> None:
 
 @command(examples=["epicrisis library forbid-remote ~/ward"])
 def forbid_remote(library: LibraryPath, json: Json = False) -> None:
-    """Forbid what --allow-remote allowed: notes of this library stay on this machine.
+    """Withdraw the permission of --allow-remote: notes of this library stay on this machine.
 
     The library keeps the record of what was allowed.
     """
