@@ -349,7 +349,7 @@ def find_open_index_functions(connection: Connection[object]) -> str:
 
 
 def close_index_functions(connection: Connection[object]) -> str:
-    """Revoke the functions of `find_open_index_functions`. If this user may not, return the command for those who may."""
+    """Revoke the functions of `find_open_index_functions`. Return the command if this user may not revoke them."""
     import psycopg
 
     if not (names := find_open_index_functions(connection)):
