@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
 import pytest
@@ -33,12 +33,26 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("no-clock", deadline=None)
 hypothesis.settings.load_profile("no-clock")
 
+_DATA = os.environ.get("EPICRISIS_DATA")
+DATA_FOLDER = Path(_DATA).resolve() if _DATA else None
+"""Tests get it from the fixture `data_folder`; the programs under test do not see the variable."""
+_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_HOME", "EPICRISIS_THREADS", "EPICRISIS_REQUIRE_ALL"}
+"""The user's other settings do not reach the tests."""
+for _name in [name for name in os.environ if name.startswith("EPICRISIS_") and name not in _VARIABLES]:
+    del os.environ[_name]
 
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with the mark of an environment of their own are skipped, saying so, where its packages are missing.
+    """Mark tests by what they need, and skip, saying so, those whose environment is missing.
 
     What needs models or data goes first: begun last, a slow file would leave all processes but one idle.
     """
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        for fixture, mark in (("data_folder", "data"), ("model_home", "models")):
+            if fixture in fixtures:
+                item.add_marker(mark)
     frameworks = ("langchain_core", "langchain_tests", "llama_index", "inspect_ai", "IPython")
     _skip_marked(items, "integrations", [name for name in frameworks if find_spec(name) is None])
     recognizers = ("faker", "presidio_analyzer")
@@ -58,7 +72,7 @@ def _skip_marked(items: list[pytest.Item], mark: str, missing: list[str]) -> Non
             item.add_marker(skip)
 
 
-def _missing(what: str) -> None:
+def _missing(what: str) -> NoReturn:
     """A skip that says so; a failure where the run requires everything (`EPICRISIS_REQUIRE_ALL=1`, as in `.ci/run`)."""
     if os.environ.get("EPICRISIS_REQUIRE_ALL") == "1":
         pytest.fail(f"this run requires {what}")
@@ -77,13 +91,18 @@ _NUMBERS = count()
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Tests and the processes they start have a home of their own, with links to the models and data sets."""
+    """Tests and the processes they start have a home of their own, with links to the models and data sets.
+
+    The user's settings file says where the models are, and nothing else of it reaches the tests.
+    """
     users, home = load_settings().home, tmp_path_factory.mktemp("home")
     for name in ("models", DATASETS):
         if (users / name).is_dir():
             (home / name).symlink_to(users / name, target_is_directory=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EPICRISIS_HOME", str(home))
+        patch.delenv("EPICRISIS_DATA", raising=False)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
         yield home
 
 
@@ -100,10 +119,9 @@ def _nothing_learned(
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of real data."""
-    named = os.environ.get("EPICRISIS_DATA")
-    if not named or not Path(named).is_dir():
+    if DATA_FOLDER is None or not DATA_FOLDER.is_dir():
         _missing("the real data: set EPICRISIS_DATA to its folder")
-    return Path(str(named)).resolve()
+    return DATA_FOLDER
 
 
 @pytest.fixture(scope="session")

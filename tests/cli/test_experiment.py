@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from tests.support.served_models import served
 
 pytestmark = pytest.mark.models
 
-MED_EVIDENCE = Path(os.environ.get("EPICRISIS_DATA", "")) / "med_evidence" / "development.jsonl.gz"
 N = 24
 TOPICS = ("gout", "asthma", "anaemia", "measles", "scurvy", "rickets", "eczema", "migraine")
 
@@ -437,10 +435,11 @@ def test_focused_without_library_refuses_sets_without_documents(
         assert server.ledger.calls == 0
 
 
-@pytest.mark.skipif(not MED_EVIDENCE.is_file(), reason="EPICRISIS_DATA has no MedEvidence")
-def test_focused_without_library_makes_one_of_the_documents_of_its_set(run: Run, tmp_path: Path) -> None:
+def test_focused_without_library_makes_one_of_the_documents_of_its_set(
+    run: Run, data_folder: Path, tmp_path: Path
+) -> None:
     with served(make_reader(u_curve())) as server:
-        options = ("--set", "med-evidence", "--data", MED_EVIDENCE.parents[1], "-n", 2)
+        options = ("--set", "med-evidence", "--data", data_folder, "-n", 2)
         result = run(*focused_command(tmp_path / "run", f"{server.url}#reader", *options))
         assert result.exit_code == 0, result.stderr
         (made,) = (tmp_path / "runs").iterdir()

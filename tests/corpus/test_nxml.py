@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import random
 import re
 from pathlib import Path
@@ -259,11 +258,8 @@ def test_jats_real_article_is_read(data_folder: Path) -> None:
     assert [each for each in paragraphs if each.strip() not in found.text] == []
 
 
-def test_article_number_and_abbreviated_journal_of_the_real_article_are_read() -> None:
-    path = Path(os.environ.get("EPICRISIS_DATA", ""), "pubmed_xml", "pone.0046493.nxml")
-    if not path.is_file():
-        pytest.skip("EPICRISIS_DATA has no pubmed_xml")
-    [article] = jats.read_articles(path, "a.nxml")
+def test_article_number_and_abbreviated_journal_of_the_real_article_are_read(data_folder: Path) -> None:
+    [article] = jats.read_articles(data_folder / "pubmed_xml" / "pone.0046493.nxml", "a.nxml")
     assert isinstance(article, Document)
     names = ("journal_abbreviation", "volume", "issue", "page_range", "issn", "publisher")
     values = [article.metadata[name] for name in names]

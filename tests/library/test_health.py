@@ -11,9 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import lancedb
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from epicrisis.errors import LibraryBusy, LibraryDamaged
@@ -67,6 +65,9 @@ def list_findings(report: HealthReport) -> dict[str, Finding | Pairs]:
 
 def change_rows(folder: Path, change: Callable[[Rows], Rows | None], *, mend: bool = True) -> HealthReport:
     """Change the rows of the table below the library. `mend` repairs the other parts afterwards."""
+    import lancedb
+    import pyarrow as pa
+
     table: Any = lancedb.connect(str(folder)).open_table("passages")
     rows: Rows = sorted(table.search().to_list(), key=lambda row: (row["document_id"], row["ordinal"]))
     changed = change(rows)

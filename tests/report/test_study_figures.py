@@ -84,8 +84,10 @@ def test_plots_of_each_table_are_expected() -> None:
     assert set(titles) == {findings.experiment for findings in finished_experiments.everything()}
 
 
-@pytest.mark.parametrize("found", finished_experiments.everything(), ids=lambda found: found.experiment)
-def test_plot_marks_match_figures_of_column(found: Findings) -> None:
+@pytest.mark.parametrize("name", finished_experiments.EXPERIMENTS)
+def test_plot_marks_match_figures_of_column(name: str) -> None:
+    found = finished_experiments.EXPERIMENTS[name]()
+    assert found.experiment == name
     for table in found.tables:
         for item in plot_figures(found.experiment, table):
             (column,) = [name for name in table.columns if name == item.value]

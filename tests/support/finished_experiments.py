@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -114,5 +114,13 @@ def by_drafts() -> Findings:
     return found(openmedprompt.NAME, cases, right, "medqa/open-test")
 
 
+EXPERIMENTS: Mapping[str, Callable[[], Findings]] = {
+    ensembles.NAME: by_votes,
+    medprompt.NAME: by_examples,
+    model_comparison.NAME: by_model,
+    openmedprompt.NAME: by_drafts,
+}
+
+
 def everything() -> tuple[Findings, ...]:
-    return by_votes(), by_examples(), by_model(), by_drafts()
+    return tuple(read() for read in EXPERIMENTS.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,6 @@ from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.datasets.trial_questions import read_evidence_inference, read_med_evidence
 from epicrisis.types import EvidenceSpan
 
-DATA = Path(os.environ.get("EPICRISIS_DATA", ""))
-needs_data = pytest.mark.skipif(
-    not (DATA / "evidence_inference").is_dir(), reason="EPICRISIS_DATA has no Evidence Inference"
-)
 TEXT = "TITLE: A trial.\nMortality fell from 10 % to 5 % (p = 0.01). Pain did not change.\nNothing else was found."
 
 
@@ -110,11 +105,10 @@ def test_pull_of_a_set_without_address_names_its_source(tmp_path: Path) -> None:
         load_dataset("med-evidence", tmp_path)
 
 
-@needs_data
-def test_real_evidence_is_where_the_annotators_marked_it(tmp_path: Path) -> None:
-    dataset = load_dataset("evidence-inference/validation", tmp_path, DATA)
+def test_real_evidence_is_where_the_annotators_marked_it(data_folder: Path, tmp_path: Path) -> None:
+    dataset = load_dataset("evidence-inference/validation", tmp_path, data_folder)
     marked: dict[str, set[str]] = {}
-    with gzip.open(DATA / "evidence_inference" / "validation.jsonl.gz", "rt", encoding="utf-8") as file:
+    with gzip.open(data_folder / "evidence_inference" / "validation.jsonl.gz", "rt", encoding="utf-8") as file:
         for row in map(json.loads, file):
             for entry in row["prompts"]:
                 marked[entry["id"]] = {row["text"][each["start"] : each["end"]] for each in entry["annotations"]} - {""}
@@ -125,10 +119,9 @@ def test_real_evidence_is_where_the_annotators_marked_it(tmp_path: Path) -> None
         assert texts
 
 
-@needs_data
-def test_real_sets_hold_every_gold_document(tmp_path: Path) -> None:
+def test_real_sets_hold_every_gold_document(data_folder: Path, tmp_path: Path) -> None:
     for name, n in (("evidence-inference/train", 1907), ("med-evidence", 132)):
-        dataset = load_dataset(name, tmp_path, DATA)
+        dataset = load_dataset(name, tmp_path, data_folder)
         assert len(dataset.questions) == n
         for question in dataset.questions:
             assert set(question.gold_documents) <= dataset.documents.keys()

@@ -62,6 +62,7 @@ def plan_experiment(
     Raises InputError for an unknown protocol, set or arm, too few questions, or a missing document or answer.
     """
     _check(experiment, request, pipeline)
+    grid = choose_grid(experiment, request)
     protocol = replace(find_protocol(request.protocol), gold=request.gold)
     _check_prompts(protocol, experiment, settings)
     names = request.sets or experiment.sets
@@ -70,7 +71,6 @@ def plan_experiment(
     samples = list(sets)
     if not whole_sets:
         samples = [protocol.draw_sample(dataset, request.draw, request.questions) for dataset in sets]
-    grid = choose_grid(experiment, request)
     with ExitStack() as stack:
         examples: Mapping[str, ExampleSearch] = {}
         if pipeline.search is not None:
