@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, ModelCalled, Notice, Retrieved
 from epicrisis.cli.event_display import EventDisplay
 from epicrisis.components import LibrarySearch
@@ -21,7 +22,7 @@ from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.pipeline import Pipeline
+from epicrisis.pipeline import STRATEGIES, Pipeline
 from epicrisis.plan.planning import plan_questions
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
@@ -171,6 +172,22 @@ def test_failed_repetition_is_failure(ward: LibrarySearch) -> None:
 
     answer, _ = ask(ward, script)
     assert (answer.state, answer.narrowing) == ("failed", "lifted")
+
+
+def test_repetition_keeps_deadline_of_first_attempt(ward: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
+    deadlines: list[float | None] = []
+    rag = STRATEGIES["rag"]
+
+    async def note_deadline(question: Question, context: Context) -> Answer:
+        deadlines.append(context.deadline)
+        return await rag(question, context)
+
+    monkeypatch.setitem(STRATEGIES, "rag", note_deadline)
+    answer, _ = ask(ward, lambda _: NOT_FOUND, deadline_seconds=60)
+    assert answer.narrowing == "lifted"
+    first, second = deadlines
+    assert first is not None
+    assert second == first
 
 
 def test_overrides_with_narrowed_and_complete_ranking_are_repeated(ward: LibrarySearch) -> None:

@@ -307,6 +307,8 @@ def test_documents_without_sentence_are_quoted() -> None:
         ((0, 1, 5, 3, 4, 2), [1, 2, 3], True),
         ((2, 0, 1, 3, 4, 5), [3, 1, 2], False),
         ((0, 3, 1, 2), [1, 2], True),
+        ((2, 0, 1, 3), [1, 2], True),
+        ((3, 0, 1, 2), [1, 2, 3], True),
         ((1, 0, 3, 2), [1, 2], False),
         ((0, 1, 2, 3), [1], False),
         ((), [1, 2], False),
@@ -402,6 +404,24 @@ def test_reduce_prompt_lists_findings_with_numbered_sentences() -> None:
     assert answer.text == f"{SECOND} [1] {FIRST} [2]"
     assert [citation.document_id for citation in answer.citations] == ["zinc", "aspirin"]
     check_citations(answer)
+
+
+def test_reduce_prompt_keeps_order_of_findings_and_of_their_sentences() -> None:
+    """Neither the order of the text nor the similarity to the question changes it."""
+
+    async def prefer_last(queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        return [[float(place) for place in range(len(texts))] for _ in queries]
+
+    def map_two(request: Any) -> str:
+        is_first = "heart attack" in request.messages[-1].content
+        return said(finding="So it is.", sentences=[3, 1] if is_first else [2], choice="A")
+
+    model = ScriptedModel(by_stage(map=map_two, reduce=claims((FIRST, [1, 3]), choice="A")))
+    answer = run(brief_context, numbered_world(model, partition=1, compare_texts=prefer_last))
+    (request,) = reduces(model)
+    order = [SENTENCES[2], SENTENCES[0], SENTENCES[4]]
+    assert labels_of(request.messages[-1].content) == list(enumerate(order, 1))
+    assert [citation.quotation for citation in answer.citations] == [order[0], order[2]]
 
 
 def test_reduce_claim_cannot_name_sentence_of_no_finding() -> None:

@@ -24,6 +24,7 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patient_identities import record_identities
 from epicrisis.record_access import SystemUser
+from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, Scope
 
@@ -128,11 +129,14 @@ def find_patients(folder: Path, patients: Sequence[str]) -> list[Path]:
 def test_forgotten_patients_are_in_no_file_and_others_are_unchanged(engine: str, tmp_path: Path) -> None:
     ward = build_ward(tmp_path / "ward", engine)
     places = write_places(tmp_path)
+    users = UserStore(ward / USERS_FILE)
+    users.add("nurse", "patient-reader", (FORGOTTEN[0], PATIENTS[5], FORGOTTEN[2]))
     before = read_others(ward)
     report = forget_patients(ward, FORGOTTEN, places, READER)
     assert (report.remaining, report.problems) == ((), ())
     assert report.documents == 6
     assert find_patients(tmp_path, FORGOTTEN) == []
+    assert users.users()["nurse"].patients == (PATIENTS[5],)
     assert read_others(ward) == before
     with LibraryStore.open(ward) as store:
         assert store.info().problems == ()

@@ -213,5 +213,11 @@ def test_passages_are_compared_if_all_documents_are_shared() -> None:
     assert (found.count, found.rankings_agree, found.value) == ("passages", False, 0.0)
     assert found.reason.endswith("(of passages, since so few documents are ranked)")
     assert compare_rankings(dense, dense).rankings_agree
+    # With exactly n documents, too, any overlap would include all of them.
+    three = [(f"{name}#{place}", 1.0 - place / 10) for place in range(2) for name in "abc"]
+    few = compare_rankings(three, three[::-1], rule=AgreementRule(n=3))
+    assert (few.count, few.rankings_agree, few.value) == ("passages", False, 0.0)
+    four = [*three, ("d#0", 0.1)]
+    assert compare_rankings(four, four[::-1], rule=AgreementRule(n=3)).count == "documents"
     notes = [("a#0", 0.9), ("b#0", 0.8), ("c#0", 0.7)]
     assert compare_rankings(notes, notes[::-1]).count == "documents"

@@ -328,6 +328,10 @@ def _filtered(store: PassageStore) -> None:
     sees(Scope(journals=frozenset({"bmj's", "nature"})), "review")
     sees(Scope(publication_types=frozenset({trial}), journals=frozenset({"BMJ's"})))
     sees(Scope(without_retracted=True), "trial", "review", "bare")
+    early = Scope(without_retracted=True, as_of="2017")
+    sees(early, "trial", "review")
+    for hits in (store.search_vectors(_axis(0), 1, early), store.search_words("aspirin", 1, early)):
+        require(_ids(hits) == ["review#0"], "an article that is left out takes no place among the best k")
     for hits in (store.search_vectors(_axis(0), 9, Scope()), store.search_words("aspirin", 9, Scope())):
         retracted = [hit.id for hit in hits if hit.is_retracted]
         require(retracted == ["gone#0"], "a search says which passages are of retracted articles")
