@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
+# Compiled modules are kept, whatever the user's shell says: without them every process compiles its 4,000 imports anew.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALLED := $(VENV)/.installed
 DEMO := build/demo-library
 # The demo's chat model (1.1 GB), chosen by measurement: benchmarks/RESULTS.md. `make demo MODEL=smollm2-135m` fetches 98 MB,
@@ -32,7 +34,7 @@ touch $@
 endef
 endif
 
-.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-deployment test-deidentification test-ray test-s3 test-wheel torch-wheel licences docs check fast-test models lock clean
+.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-deployment test-deidentification test-ray test-s3 test-wheel torch-wheel licences docs check fast-test slow-tests mutants models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 	$(environment)
@@ -61,13 +63,21 @@ check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Tests with environments of their own; what these folders need is not even imported.
+OWN_MARKS := not browser and not postgresql and not ray and not s3 and not deidentification
+OWN_FOLDERS := $(addprefix --ignore=tests/,browser deployment integrations)
 # Two processes, each with whole files of tests: what a file's tests share is made once. A thread each: with two, both
 # wait for one another.
-test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
-	EPICRISIS_THREADS=1 $(BIN)/python -m pytest -m "not browser and not postgresql and not ray and not s3 and not deidentification" -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := EPICRISIS_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(OWN_FOLDERS)
 
-fast-test: $(INSTALLED)  ## what needs neither models nor data
-	$(BIN)/python -m pytest -m "not models and not data and not browser and not postgresql and not ray and not s3 and not deidentification"
+test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
+	$(PYTEST) --no-loadscope-reorder -m "$(OWN_MARKS)"
+
+fast-test: $(INSTALLED)  ## in two minutes, what needs neither models nor data nor over 0.2 seconds of a processor
+	$(PYTEST) -m "$(OWN_MARKS) and not slow and not models and not data"
+
+slow-tests: $(INSTALLED)  ## the tests over 0.2 seconds of a processor that are not marked as slow
+	$(PYTEST) -q -p tests.support.processor_seconds -m "$(OWN_MARKS) and not slow"
 
 # Checks of accessibility, for the tests of the page alone.
 AXE_VERSION := 4.14.1

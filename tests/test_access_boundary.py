@@ -108,6 +108,7 @@ def seen(opened: LibrarySearch, patients: Sequence[int], **settings: Any) -> See
 # -- every way of asking --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "by", "unit"), WAYS)
 def test_strategies_send_no_text_of_other_patients(
     strategy: str, by: str, unit: str, plain: LibrarySearch, shown: ExampleSearch
@@ -118,6 +119,7 @@ def test_strategies_send_no_text_of_other_patients(
     assert found.own == (set(patients) if strategy in READING else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -136,6 +138,7 @@ def test_settings_do_not_admit_other_patients(strategy: str, settings: dict[str,
     assert (found.leaks, found.own) == ([], set(FEW))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["fused", "reranked", "beside"])
 def test_other_library_and_reranker_do_not_admit_other_patients(way: str, tmp_path: Path) -> None:
     with ward(tmp_path, **{way: True}) as opened:
@@ -144,6 +147,7 @@ def test_other_library_and_reranker_do_not_admit_other_patients(way: str, tmp_pa
             assert (found.leaks, found.own) == ([], set(FEW))
 
 
+@pytest.mark.slow
 def test_segmented_question_reads_only_its_patient(plain: LibrarySearch) -> None:
     model = recorder()
     long = [question(n, " " + "and the stroke of the patient. " * 30) for n in FEW]
@@ -171,6 +175,7 @@ def test_question_without_patient_reads_literature_and_no_notes(plain: LibrarySe
 # -- runs -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_concurrent_run_keeps_patients_apart(plain: LibrarySearch, tmp_path: Path) -> None:
     model = recorder()
     questions = [question(number, f" {turn}") for turn in range(2) for number in ALL]
@@ -194,6 +199,7 @@ def echo(request: ChatRequest) -> str:
     return json.dumps(fill(request.schema or {}, {"found": True, "quotes": []}, told))
 
 
+@pytest.mark.slow
 def test_cached_reply_is_not_reused_for_other_patient(plain: LibrarySearch, tmp_path: Path) -> None:
     """The same words are asked of all; the prompts differ by the notes, and so does where a reply is kept."""
     text = "Which drug was given for stroke, says the discharge summary?"

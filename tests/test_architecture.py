@@ -325,10 +325,12 @@ def loose_dataclasses(source: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_imports_run_one_way() -> None:
     assert import_faults(SOURCE) == []
 
 
+@pytest.mark.slow
 def test_imports_inside_evaluation_run_one_way() -> None:
     assert evaluation_faults(SOURCE) == []
 
@@ -341,14 +343,17 @@ def test_formatter_is_rarely_turned_off() -> None:
     assert format_skips(SOURCE) <= MAX_FORMAT_SKIPS
 
 
+@pytest.mark.slow
 def test_modules_have_no_import_cycles() -> None:
     assert cycles(SOURCE) == []
 
 
+@pytest.mark.slow
 def test_files_and_functions_are_short_and_quiet() -> None:
     assert shape_faults(SOURCE) == []
 
 
+@pytest.mark.slow
 def test_only_terminal_writes_to_the_screen(tmp_path: Path) -> None:
     assert loud_calls(SOURCE) == []
     plant(tmp_path, {"cli/a.py": "typer.echo('x')\nConsole(stderr=True)", "cli/terminal.py": "typer.echo('x')"})
@@ -359,10 +364,12 @@ def test_every_module_has_docstring() -> None:
     assert [name for name, tree in modules_of(SOURCE).items() if not ast.get_docstring(tree)] == []
 
 
+@pytest.mark.slow
 def test_dataclasses_are_frozen_and_slotted() -> None:
     assert loose_dataclasses(SOURCE) == []
 
 
+@pytest.mark.slow
 def test_imports_of_finds_real_imports() -> None:
     """An empty list of faults must not be the result of finding no import at all."""
     seen = {(row.importer, row.imported) for row in imports_of(modules_of(SOURCE))}
@@ -513,6 +520,7 @@ def test_planted_format_skips_are_counted(tmp_path: Path) -> None:
     assert format_skips(tmp_path) == 3
 
 
+@pytest.mark.slow
 def test_imported_names_exist() -> None:
     """An installed older version can hide a stale import inside a function from the type checker."""
     assert unresolved_imports(SOURCE) == []

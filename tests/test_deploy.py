@@ -95,6 +95,7 @@ def test_container_file_installs_with_hashes_and_runs_as_another_user() -> None:
             assert f"\n!{name}\n" in ignored
 
 
+@pytest.mark.slow
 def test_health_check_of_the_container_tells_a_running_server_from_none(tmp_path: Path) -> None:
     match = CHECK.search(CONTAINER)
     assert match is not None

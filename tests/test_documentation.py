@@ -142,6 +142,7 @@ def _is_module(parts: list[str]) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_documented_commands_exist() -> None:
     commands = [(page.name, command) for page in PAGES for command in commands_in(page.read_text(encoding="utf-8"))]
     problems = [(page, command, problem) for page, command in commands if (problem := problem_with(command))]

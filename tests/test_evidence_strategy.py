@@ -125,6 +125,7 @@ def test_retracted_document_is_left_out_unless_included_with_mark(tmp_path: Path
     assert marks == {"bad": ("retracted",), "no": ()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kinds", [{}, {"fused": True}, {"reranked": True}, {"beside": True}], ids=lambda kinds: next(iter(kinds), "plain")
 )

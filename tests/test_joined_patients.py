@@ -93,6 +93,7 @@ def test_later_fhir_export_has_the_id_of_the_library(tmp_path: Path, earlier: st
         assert Roster(store).ids_with_number("p1") == {CCDA_ID}
 
 
+@pytest.mark.slow
 def test_later_export_without_patient_resource_is_recognised_by_the_id_of_the_resource(tmp_path: Path) -> None:
     add(tmp_path, ccda())
     add(tmp_path, [patient(), note("n1")])
@@ -159,6 +160,7 @@ def test_second_resource_of_the_server_stays_apart(tmp_path: Path) -> None:
     assert list_notes(tmp_path) == {CCDA_ID: 2, "p9": 1}
 
 
+@pytest.mark.slow
 def test_patients_that_an_earlier_version_did_not_join_keep_their_ids(tmp_path: Path) -> None:
     """The number is that of both, and names one of them."""
     add(tmp_path, [patient(name=[], birthDate=None), note("n1")])

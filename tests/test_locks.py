@@ -89,6 +89,7 @@ def wheel(folder: Path) -> None:
         file.writestr("tiny-1.0.dist-info/RECORD", "")
 
 
+@pytest.mark.slow
 def test_installer_rejects_file_with_other_hash(tmp_path: Path) -> None:
     """With the options of the Makefile, on a package made here."""
     options = re.findall(r"(?m)^LOCKED := (.*)$", read("Makefile"))[0].split()

@@ -225,6 +225,7 @@ def test_longest_findings_bound_reduce_prompt() -> None:
 PROSE = st.text("abcdefgh .,;()0123456789", max_size=120).filter(lambda text: text.strip() != "")
 
 
+@pytest.mark.slow
 @given(
     texts=st.lists(st.tuples(PROSE, PROSE), min_size=1, max_size=9),
     k=st.integers(1, 9),
@@ -343,6 +344,7 @@ def spent_on(settings: Settings, store: MemoryStore, cases: Sequence[Case]) -> U
     return sum((answer.usage for answer in answers), Usage())
 
 
+@pytest.mark.slow
 def test_plan_of_cases_applies_overrides() -> None:
     settings, store = settings_of(strategy="medprompt"), store_of([])
     row, real = for_cases(settings, store, compared(6)), spent_on(settings, store, compared(6))
@@ -352,6 +354,7 @@ def test_plan_of_cases_applies_overrides() -> None:
     assert row.strategy == "zero-shot, self-consistency, medprompt"
 
 
+@pytest.mark.slow
 def test_sample_of_cases_is_stratified_by_arm() -> None:
     """The cases of a question follow each other, some of one call and some of twenty-five."""
     store, settings = store_of([]), settings_of(strategy="self-consistency")
@@ -392,6 +395,7 @@ def test_plan_computes_cost_from_price() -> None:
     assert row.usd.least < row.usd.expected < row.usd.most
 
 
+@pytest.mark.slow
 def test_unknown_price_gives_unknown_cost_and_local_model_is_free() -> None:
     store = store_of(papers(3))
     (unknown,) = planned_for(settings_of(models={"writer": {"name": REMOTE}}), store, QUESTIONS, "rag").strategies
@@ -468,6 +472,7 @@ def many(n: int) -> list[Question]:
     return [replace(QUESTIONS[i % 3], id=str(i), text=QUESTIONS[i % 3].text + " Why?" * (i % 7)) for i in range(n)]
 
 
+@pytest.mark.slow
 def test_sample_estimate_has_confidence_interval() -> None:
     settings, store, questions = settings_of(), store_of(papers(12)), many(90)
     whole = planned_for(settings, store, questions, "rag").strategies[0]
@@ -491,6 +496,7 @@ def test_sample_sum_matches_manual_example() -> None:
     assert extrapolate([(5, 3, 1)], 1) == CostRange(1, 3, 5), "ends out of order"
 
 
+@pytest.mark.slow
 def test_plan_samples_two_hundred_by_default() -> None:
     seen: list[int] = []
     made = planned_for(settings_of(), store_of([]), many(230), "closed-book", advance=seen.append)
@@ -587,6 +593,7 @@ def test_run_over_threshold_asks_for_confirmation(usd: CostRange | None, tokens:
         assert asked.endswith("Go on?")
 
 
+@pytest.mark.slow
 def test_run_estimate_uses_sample_of_questions() -> None:
     store, questions = store_of(papers(12)), many(60)
     price = {"input": 1.0, "output": 1.0}
@@ -598,6 +605,7 @@ def test_run_estimate_uses_sample_of_questions() -> None:
     assert "60 questions with rag" in asked
 
 
+@pytest.mark.slow
 def test_run_estimate_uses_sample_of_cases() -> None:
     """Those that are still to be asked; where all are as the settings say, they are planned as questions are."""
     cases, store = compared(60), store_of([])

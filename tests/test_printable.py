@@ -47,6 +47,7 @@ def test_split_lines_handles_all_line_breaks() -> None:
     assert split_printable_lines("a\u2028b\x85c\r\nd") == ["a", "b", "c", "d"]
 
 
+@pytest.mark.slow
 @given(ANY)
 def test_printable_text_has_no_unsafe_characters(text: str) -> None:
     assert not unsafe_in(printable(text))
@@ -55,6 +56,7 @@ def test_printable_text_has_no_unsafe_characters(text: str) -> None:
     assert printable(printable(text)) == printable(text)
 
 
+@pytest.mark.slow
 @given(st.recursive(ANY, lambda inner: st.lists(inner) | st.dictionaries(ANY, inner), max_leaves=5))
 def test_printable_json_keeps_data(value: object) -> None:
     text = printable_json(json.dumps(value, ensure_ascii=False, indent=2))

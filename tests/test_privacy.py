@@ -115,6 +115,7 @@ def run(code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_guard_permits_one_host_inside_its_block_only() -> None:
     out = run("""
         from epicrisis.privacy import permit_host
@@ -138,6 +139,7 @@ def test_guard_permits_one_host_inside_its_block_only() -> None:
     assert elsewhere == after == "refused 203.0.113.7"
 
 
+@pytest.mark.slow
 def test_guard_rejects_remote_hosts_for_all_clients() -> None:
     out = run("""
         set_local_only(True)
@@ -194,6 +196,7 @@ def test_guard_rejects_remote_hosts_for_all_clients() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_guard_applies_below_http_clients() -> None:
     """Mail, file transfer, HTTP, whatever stands on sockets."""
     out = run("""
@@ -213,6 +216,7 @@ def test_guard_applies_below_http_clients() -> None:
     assert out.splitlines() == ["refused 203.0.113.7"] * 4
 
 
+@pytest.mark.slow
 def test_guard_stays_after_second_caller_disables_it() -> None:
     """A pipeline opened without --local-only beside one with it."""
     out = run("""
@@ -228,6 +232,7 @@ def test_guard_stays_after_second_caller_disables_it() -> None:
     assert out.split() == ["refused", "203.0.113.7"]
 
 
+@pytest.mark.slow
 def test_guard_allows_local_connections() -> None:
     out = run("""
         class Handler(BaseHTTPRequestHandler):
@@ -256,6 +261,7 @@ def test_guard_allows_local_connections() -> None:
     assert out.split() == ["done", "done", "here", "pair", "pair"]
 
 
+@pytest.mark.slow
 def test_guard_allows_unix_sockets() -> None:
     out = run("""
         import os, tempfile
@@ -269,6 +275,7 @@ def test_guard_allows_unix_sockets() -> None:
     assert out.split() == ["done"]
 
 
+@pytest.mark.slow
 def test_connections_without_guard_are_not_rejected() -> None:
     """Whether a datagram gets anywhere is the machine's affair: only that we do not refuse it counts."""
     out = run("""
@@ -290,6 +297,7 @@ def test_connections_without_guard_are_not_rejected() -> None:
     assert [line.startswith("refused") for line in lines] == [False, False, True, False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["httpx2", "epicrisis.privacy"])
 def test_http_libraries_log_no_requests(first: str) -> None:
     code = f"""
@@ -326,6 +334,7 @@ def test_library_telemetry_is_disabled() -> None:
     assert done.stdout == "1\n"
 
 
+@pytest.mark.slow
 def test_modules_with_processes_and_loggers_are_listed() -> None:
     """Children do not pass the guard: pip, asked for its settings or refused, git, asked of the checkout, NVIDIA's
     driver, asked for its cards, and readers of files. A second logger would not pass the list of what may be logged:

@@ -118,11 +118,13 @@ def test_unescape_inverts_escape(text: str) -> None:
     assert unescape(escape(text)) == text
 
 
+@pytest.mark.slow
 @given(texts)
 def test_escaped_text_contains_no_marker(text: str) -> None:
     assert FORBIDDEN.search(escape(text)) is None
 
 
+@pytest.mark.slow
 @given(st.text(alphabet=st.characters(exclude_characters="<[")))
 def test_escape_keeps_text_without_openers(text: str) -> None:
     assert escape(text) == unescape(text) == text
@@ -152,6 +154,7 @@ def test_escape_inserts_backslash_after_first_character(text: str, escaped: str)
     assert escape(text) == escaped
 
 
+@pytest.mark.slow
 @given(st.lists(texts), st.sampled_from(["doc", "finding"]))
 @example(["a\n"], "doc")
 @example(["a\n", "\n"], "doc")
@@ -162,6 +165,7 @@ def test_unfence_inverts_fence(items: list[str], label: str) -> None:
     assert unfence(f"before\n{fence(items, label)}\nafter") == items
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(texts, st.sets(st.integers(0, 40)))))
 def test_unfence_numbers_inverts_fence(rows: list[tuple[str, set[int]]]) -> None:
     items = [text for text, _ in rows]
@@ -175,6 +179,7 @@ def test_unfence_numbers_inverts_fence(rows: list[tuple[str, set[int]]]) -> None
     assert unfence_numbers(prompt) == numbers
 
 
+@pytest.mark.slow
 @given(st.lists(texts, min_size=1))
 def test_fenced_text_cannot_close_fence(items: list[str]) -> None:
     fenced = fence(items)
@@ -184,6 +189,7 @@ def test_fenced_text_cannot_close_fence(items: list[str]) -> None:
     assert len(re.findall(r"(?m)\[(?:doc|finding) \d+\] ", fenced)) == len(items)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(texts, st.sets(st.sampled_from(list(MARK_LABELS)))), min_size=1))
 def test_label_mark_cannot_be_forged(items: list[tuple[str, set[ArticleMark]]]) -> None:
     marks = [[mark for mark in MARK_LABELS if mark in has] for _, has in items]
@@ -213,6 +219,7 @@ def test_labels_are_numbered_from_one() -> None:
     assert fence(["x"], label="finding") == "<documents>\n[finding 1] x\n</documents>"
 
 
+@pytest.mark.slow
 @given(st.lists(texts, min_size=1, max_size=4), st.data())
 def test_numbers_of_sentences_cannot_be_forged(items: list[str], data: st.DataObject) -> None:
     numbers: list[dict[int, int]] = []

@@ -38,6 +38,7 @@ def no_reply(request: ChatRequest) -> str:
     return '{"sentences": [], "claims": []}'
 
 
+@pytest.mark.slow
 def test_library_answers_questions_with_one_encoder_and_model(folder: Path) -> None:
     model = ScriptedModel(no_reply)
     cache = {"mode": "off"}
@@ -121,6 +122,7 @@ def test_closed_library_and_wrong_arguments_are_one_line(folder: Path, tmp_path:
             opened.search("zinc", kk=3)
 
 
+@pytest.mark.slow
 def test_notes_added_to_open_library_forbid_remote_models(folder: Path) -> None:
     remote: dict[str, Any] = {
         "models": {"writer": {"name": "http://example.org/v1#m"}},
@@ -188,6 +190,7 @@ def test_report_of_addition_is_one_short_line_with_the_first_reason(folder: Path
     assert "\n" not in repr(report)
 
 
+@pytest.mark.slow
 def test_values_draw_themselves_without_markup_of_documents(folder: Path) -> None:
     with Library.open(folder, encoder=HashingEncoder(64)) as library:
         values = (library.ask(QUESTION), library.search(QUESTION), library.evidence(QUESTION))

@@ -153,6 +153,7 @@ def test_local_only_overrides_permission(ward: Path) -> None:
         settings(LOCAL, local_only=True, allow_remote=True)
 
 
+@pytest.mark.slow
 def test_two_libraries_must_both_allow_remote(ward: Path, tmp_path: Path) -> None:
     with library(tmp_path / "second", notes()) as second:
         path = second.path

@@ -102,6 +102,7 @@ class Ward:
         return await self.send("POST", "/api/v1/ask", {"question": QUESTION, "patient": PATIENT, **more})
 
 
+@pytest.mark.slow
 def test_spans_of_questions_hold_no_text_id_user_or_path(tmp_path: Path, exporter: InMemorySpanExporter) -> None:
     with HostileServer(keep_bodies=True) as endpoint:
         ward = Ward(tmp_path, endpoint)
@@ -135,6 +136,7 @@ def test_spans_of_questions_hold_no_text_id_user_or_path(tmp_path: Path, exporte
     assert {recorded.context.trace_id for recorded in spans if recorded.context} == {int(TRACE, 16)}
 
 
+@pytest.mark.slow
 def test_spans_of_failures_hold_classes_of_errors_alone(
     tmp_path: Path, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +171,7 @@ def test_ingest_batch_is_measured_without_texts(tmp_path: Path, exporter: InMemo
     assert CANARY not in describe(exporter.get_finished_spans())
 
 
+@pytest.mark.slow
 def test_chat_call_follows_the_conventions_for_generative_ai(tmp_path: Path, exporter: InMemorySpanExporter) -> None:
     with HostileServer(keep_bodies=True) as endpoint:
         ward = Ward(tmp_path, endpoint)
@@ -283,6 +286,7 @@ def test_exporter_uses_no_proxy_for_this_machine_and_follows_no_redirect() -> No
     assert make_options("https://collector.test/v1/traces")["session"].trust_env
 
 
+@pytest.mark.slow
 def test_guard_of_the_network_sees_the_connections_of_the_exporter() -> None:
     code = """
         import os

@@ -62,6 +62,7 @@ def test_usage_sum_adds_all_fields() -> None:
     assert one + ten == Usage(11, 22, 33, 44, 55, 66, 77, 88.0, 99.0, 110, 121)
 
 
+@pytest.mark.slow
 @given(usages, usages)
 def test_usage_sum_with_unknown_cost_is_unknown(one: Usage, other: Usage) -> None:
     total = one + other

@@ -37,6 +37,7 @@ def test_written_unit_becomes_ucum_code_or_nothing(text: str, code: str) -> None
     assert to_ucum(text) == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "source", "target", "expected"),
     [

@@ -359,6 +359,7 @@ fragments = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(st.text() | json_values.map(json.dumps) | fragments.map("".join), st.sampled_from(FORMS))
 @example('{"a":' * 1_500, OPEN)
 @example("[" * 1_500, CHOICE)
@@ -494,6 +495,7 @@ real_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @given(real_text, real_text, st.booleans(), st.sampled_from(["", " ", "\n", "```json\n"]), st.lists(st.integers(0)))
 @example("\U0001f600x", "", True, "", list(range(200)))
 @example('a "b" \\ \n c', 'x "answer": "y', True, " ", list(range(200)))
@@ -509,6 +511,7 @@ def test_stream_yields_field_for_any_chunks(
     assert streamed("finding", split(whole, cuts)) == ""
 
 
+@pytest.mark.slow
 @given(real_text.filter(lambda text: not text.lstrip().startswith(("{", "`"))), st.lists(st.integers(0)))
 def test_stream_of_prose_is_unchanged(text: str, cuts: list[int]) -> None:
     assert streamed("answer", split(text, cuts)) == text.lstrip()

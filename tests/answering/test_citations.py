@@ -86,6 +86,7 @@ words = st.lists(st.text(st.characters(categories=["L", "N", "P", "S"]), min_siz
 gaps = st.sampled_from([" ", "\n", "  ", "\t", "\u00a0", " \r\n "])
 
 
+@pytest.mark.slow
 @given(words, st.lists(gaps, min_size=20, max_size=20), st.text(), st.integers(0, 50))
 def test_quotation_offsets_refer_to_document(tokens: list[str], blanks: list[str], before: str, cut: int) -> None:
     """However the model spaces and escapes what it copies, the place is the document's own."""

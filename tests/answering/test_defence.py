@@ -75,6 +75,7 @@ def fenced(*items: str) -> Prompt:
     return Prompt((Message("system", "s"), Message("user", "Question: a b\n\n" + fence(items))), "rag@0")
 
 
+@pytest.mark.slow
 @given(TEXTS)
 @example(f"10{DATAMARK}9 per l")
 @example(f"\\{DATAMARK} \\ \n")
@@ -82,6 +83,7 @@ def test_datamark_is_undone_for_every_text(text: str) -> None:
     assert remove_datamarks(datamark(text)) == text
 
 
+@pytest.mark.slow
 @given(TEXTS)
 def test_datamarked_text_has_no_space_and_marks_all_white_space(text: str) -> None:
     marked = datamark(text)
@@ -89,12 +91,14 @@ def test_datamarked_text_has_no_space_and_marks_all_white_space(text: str) -> No
     assert len(re.findall(r"\s", marked)) == len(re.findall(rf"{DATAMARK}\s", marked))
 
 
+@pytest.mark.slow
 @given(TEXTS, st.booleans())
 def test_datamark_is_undone_in_json(text: str, ascii_only: bool) -> None:
     reply = json.dumps({"quote": datamark(text)}, ensure_ascii=ascii_only)
     assert json.loads(remove_datamarks_from_json(reply)) == {"quote": text}
 
 
+@pytest.mark.slow
 @given(st.lists(TEXTS, min_size=1, max_size=3))
 @example([DATAMARK])
 def test_datamarked_and_repeated_fence_is_undone_for_every_text(items: list[str]) -> None:

@@ -169,6 +169,7 @@ def test_disagreeing_statements_are_no_choice(one: str, other: str) -> None:
     assert read_free_reply(f'{{"answer_choice": "{one}"}}\n{{"answer_choice": "{other}"}}', DRUGS) == expected
 
 
+@pytest.mark.slow
 @given(st.text(), st.dictionaries(LETTERS, st.text(min_size=1), min_size=2))
 def test_parsed_letter_occurs_in_reply(reply: str, options: dict[str, str]) -> None:
     read_as = read_free_reply(reply, options)
@@ -182,6 +183,7 @@ def test_parsed_letter_occurs_in_reply(reply: str, options: dict[str, str]) -> N
         assert any(letter in reply.casefold() for letter in (*stated, text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["the answer is ", '"choice": "', '"choice": [', "A.\n", "select ", "option ", '\\"', "*"]
 )

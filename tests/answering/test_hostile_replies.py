@@ -82,6 +82,7 @@ async def _answer(model: ChatModel, events: list[Event]) -> tuple[Answer, float]
     return answer, longest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_reply_gives_state_without_blocking_loop(name: str, tmp_path: Path) -> None:
     def run(events: list[Event]) -> tuple[Answer, float]:
@@ -126,6 +127,7 @@ def test_streamed_field_has_whole_characters_for_any_chunks(cut: int) -> None:
     assert shown == 'a "b" \\ \U0001f600 é � c �'
 
 
+@pytest.mark.slow
 def test_streamed_field_with_many_chunks_takes_linear_time() -> None:
     def seconds(size: int) -> float:
         stream, start = TextStream("answer"), time.thread_time()

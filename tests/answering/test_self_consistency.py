@@ -77,6 +77,7 @@ def test_constant_first_letter_with_shuffling_gives_tie(votes: int) -> None:
     assert unshuffled.choice == "A"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("votes", [1, 3, 5])
 def test_odd_vote_count_has_no_letter_bias(votes: int) -> None:
     """Which option stands first once more is drawn for each question, or one letter would gain in a whole study."""
@@ -237,6 +238,7 @@ def accuracy(asked: list[Question], model: ScriptedModel, voting: VotingOptions)
     ) / len(asked)
 
 
+@pytest.mark.slow
 def test_shuffling_removes_bias_to_first_option() -> None:
     """Half of the votes go to whatever stands first; the rest are right. Unshuffled, only where the first is right is
     the bias of no harm."""
@@ -252,6 +254,7 @@ def _right_first(question: Question) -> list[str]:
     return sorted(question.options.values(), key=lambda text: text != question.options[question.gold or ""])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 3, 5, 15])
 def test_accuracy_follows_plurality_of_vote_distribution(n: int) -> None:
     """A multinomial by simulation, ties being no choice; 3.3 standard errors."""

@@ -202,6 +202,7 @@ hostile = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @given(st.lists(hostile, min_size=1, max_size=3), st.data())
 @example(["He took aspirin [s3] at home. [s1] It helped him a lot."], None)
 def test_numbers_lead_to_exact_text_of_any_document(texts: list[str], data: st.DataObject | None) -> None:
@@ -548,6 +549,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1) | st.lists
 ).map("".join)
 
 
+@pytest.mark.slow
 @given(st.lists(texts, min_size=1, max_size=4), st.booleans(), st.lists(st.integers(0)))
 def test_stream_of_claims_is_same_for_any_chunks(rows: list[str], ascii_only: bool, cuts: list[int]) -> None:
     reply = {"result": {"found": True, "claims": [{"text": row, "sentences": [1]} for row in rows], "choice": "A"}}

@@ -219,6 +219,7 @@ def test_check_with_word_overlap_verifier_separates_claims() -> None:
     assert [claim.support for claim in answer.claims] == ["supported", "not-addressed"]
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=200))
 def test_claim_equal_to_its_sentence_is_never_doubted(text: str) -> None:
     citation = replace(CITATION, quotation=text)
@@ -226,6 +227,7 @@ def test_claim_equal_to_its_sentence_is_never_doubted(text: str) -> None:
     assert claim.support in ("supported", "not-checked")
 
 
+@pytest.mark.slow
 @given(st.integers(1, 400), st.integers(2, 9))
 def test_claim_with_another_number_is_always_contradicted(number: int, factor: int) -> None:
     sentence = f"Aspirin lowered the risk of stroke by {number} % in adults."

@@ -86,12 +86,14 @@ def test_find_directions_reads_no_difference_first(text: str, directions: set[st
     assert find_directions(text) == directions
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 def test_text_never_has_a_finding_against_itself(text: str) -> None:
     assert apply_rules(text, text, rules=ALL) == ()
     assert word_overlap(text, text) == 1
 
 
+@pytest.mark.slow
 @given(st.sampled_from(TEMPLATES), st.integers(1, 500), st.integers(2, 9))
 def test_sentence_with_another_number_is_always_found(template: str, number: int, factor: int) -> None:
     sentence = template.format(number)

@@ -55,6 +55,7 @@ def test_vote_spread_counts_only_stated_options() -> None:
     assert count_votes(votes("-!"), LETTERS).distribution == {}
 
 
+@pytest.mark.slow
 @given(st.text(alphabet=LETTERS + "-?!", min_size=1, max_size=25), st.randoms(use_true_random=False))
 def test_result_is_independent_of_vote_order(stated: str, random: Random) -> None:
     made = votes(stated)

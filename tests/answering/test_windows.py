@@ -66,6 +66,7 @@ def test_part_within_window_is_not_halved() -> None:
         assert [len(part) for part in parts_of(asked, passages(8, words=100))] == sizes
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.integers(1, 6))
 def test_any_window_keeps_all_passages(lengths: list[int], size: int) -> None:
     found = tuple(passages(i + 1, words)[i] for i, words in enumerate(lengths))

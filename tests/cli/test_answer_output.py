@@ -63,6 +63,7 @@ def test_ask_with_two_views_fails(trials: Path, run: Run) -> None:
     assert "different outputs" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["md", "html", "json", "HTML"])
 def test_ask_with_output_writes_answer_with_mark_for_owner_only(
     suffix: str, trials: Path, run: Run, tmp_path: Path
@@ -81,6 +82,7 @@ def test_ask_with_output_writes_answer_with_mark_for_owner_only(
         assert (citation["marks"], citation["reference"]["study"]["type"]) == (["retracted"], "randomised-trial")
 
 
+@pytest.mark.slow
 def test_ask_with_word_output_writes_answer_again_until_somebody_saves_it(
     trials: Path, run: Run, tmp_path: Path
 ) -> None:

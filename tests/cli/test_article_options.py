@@ -33,6 +33,7 @@ def options(services: LiteratureServices) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_says_whom_it_asks_adds_what_is_there_and_lists_the_rest(
     run: Run, tmp_path: Path, model_home: Path, monkeypatch: pytest.MonkeyPatch

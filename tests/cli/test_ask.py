@@ -109,6 +109,7 @@ class ReversedReplies:
         return self._next(path)
 
 
+@pytest.mark.slow
 def test_ask_file_with_answers_out_of_order_saves_them_in_question_order(
     run: Run, ask_command: tuple[Any, ...], endpoint: Endpoint, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_ask_file_with_answers_out_of_order_saves_them_in_question_order(
     }
 
 
+@pytest.mark.slow
 def test_ask_file_after_failure_keeps_failed_record_before_answer(
     run: Run, ask_command: tuple[Any, ...], endpoint: Endpoint, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def endpoint() -> Iterator[Endpoint]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BAD)
 def test_ask_with_failing_endpoint_reports_one_line_and_failed_state(
     kind: str, endpoint: Endpoint, small_library: Path, run: Run, monkeypatch: pytest.MonkeyPatch
@@ -55,6 +56,7 @@ def test_ask_with_failing_endpoint_reports_one_line_and_failed_state(
     assert answer["usage"]["failed_calls"] >= 1
 
 
+@pytest.mark.slow
 def test_ask_with_unreachable_endpoint_reports_one_line(small_library: Path, run: Run) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -63,6 +65,7 @@ def test_ask_with_unreachable_endpoint_reports_one_line(small_library: Path, run
     assert_one_line(result, f"127.0.0.1:{port}", "--model")
 
 
+@pytest.mark.slow
 def test_ask_with_reply_in_prose_reads_the_choice(endpoint: Endpoint, small_library: Path, run: Run) -> None:
     endpoint.script[CHAT] = [answer_with("The answer is B.")]
     result = run(
@@ -81,6 +84,7 @@ def test_ask_with_reply_in_prose_reads_the_choice(endpoint: Endpoint, small_libr
     assert (answer["state"], answer["choice"]) == ("answered", "B")
 
 
+@pytest.mark.slow
 def test_ask_file_after_failures_continues_and_repeats_only_failed_questions(
     endpoint: Endpoint, small_library: Path, tmp_path: Path, run: Run
 ) -> None:

@@ -42,6 +42,7 @@ BAD_SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BAD_SOURCES)
 def test_add_with_unreadable_source_reports_one_line_and_adds_nothing(
     kind: str, small_library: Path, papers: Path, tmp_path: Path, run: Run
@@ -58,6 +59,7 @@ def test_add_with_missing_source_creates_no_library(tmp_path: Path, run: Run, mo
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_add_with_some_broken_lines_warns_and_adds_the_others(small_library: Path, tmp_path: Path, run: Run) -> None:
     mixed = tmp_path / "mixed.jsonl"
     lines = [b'{"id": "x", "text": "A good line."}', b'{"id": "y", "text": ', b'{"id": "z", "text": "\xff\xfe"}']
@@ -87,6 +89,7 @@ def test_search_with_other_encoder_than_library_reports_one_line(tmp_path: Path,
     assert run("search", path, "aspirin", "--by", "bm25").exit_code == 0
 
 
+@pytest.mark.slow
 def test_search_with_changed_manifest_reports_one_line(small_library: Path, run: Run) -> None:
     manifest = small_library / "manifest.json"
     text = manifest.read_text(encoding="utf-8")
@@ -95,6 +98,7 @@ def test_search_with_changed_manifest_reports_one_line(small_library: Path, run:
     assert_one_line(run("search", small_library, "aspirin", "--by", "dense"), "manifest.json changed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["passages.sqlite", "words", "journal.sqlite"])
 def test_search_in_incomplete_copy_of_library_reports_one_line(
     part: str, small_library: Path, tmp_path: Path, run: Run
@@ -104,6 +108,7 @@ def test_search_in_incomplete_copy_of_library_reports_one_line(
     assert_one_line(run("search", copy, "aspirin", "--by", "bm25"), "copy")
 
 
+@pytest.mark.slow
 def test_ask_with_missing_model_reports_one_line(
     small_library: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +118,7 @@ def test_ask_with_missing_model_reports_one_line(
     assert_one_line(run("ask", small_library, "Why?", "--strategy", "closed-book"), "epicrisis models pull")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"not a model at all", b"GGUF" + b"\0" * 64])
 def test_ask_with_invalid_model_file_reports_one_line(
     content: bytes, small_library: Path, tmp_path: Path, run: Run
@@ -122,6 +128,7 @@ def test_ask_with_invalid_model_file_reports_one_line(
     assert_one_line(run("ask", small_library, "Why?", "--strategy", "closed-book", "--model", bad), "bad.gguf")
 
 
+@pytest.mark.slow
 def test_command_with_invalid_settings_reports_one_line(small_library: Path, tmp_path: Path, run: Run) -> None:
     config = tmp_path / "epicrisis.toml"
     config.write_text("[preflight]\ntreshold = 0.3\n", encoding="utf-8")
@@ -136,6 +143,7 @@ def test_command_with_invalid_settings_reports_one_line(small_library: Path, tmp
     assert_one_line(run("search", small_library, "aspirin", "--by", "bm25", "--as-of", "yesterday"), "YYYY")
 
 
+@pytest.mark.slow
 def test_ask_with_local_only_and_remote_model_reports_one_line(small_library: Path, run: Run) -> None:
     result = run("ask", small_library, "Why?", "--local-only", "--model", "http://203.0.113.7/v1#x", "-k", 2)
     assert_one_line(result, "--local-only")

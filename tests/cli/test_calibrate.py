@@ -83,6 +83,7 @@ def read_answers(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line)["answer"] for line in lines]
 
 
+@pytest.mark.slow
 def test_recorded_answers_have_confidence_of_their_votes(workspace: Workspace) -> None:
     for answer in read_answers(workspace.run):
         if answer["state"] == "answered":
@@ -137,6 +138,7 @@ def test_file_without_calibration_is_refused(workspace: Workspace, content: str)
     assert_one_line(invoke(*arguments, "--setting", f"calibration={damaged}"), "calibrate confidence", "leave it out")
 
 
+@pytest.mark.slow
 def test_report_shows_risk_coverage_curve(workspace: Workspace) -> None:
     page = workspace.folder / "report.html"
     result = invoke("report", workspace.run, "-o", page)
@@ -147,6 +149,7 @@ def test_report_shows_risk_coverage_curve(workspace: Workspace) -> None:
     assert "Risk-coverage curve" in text.text()
 
 
+@pytest.mark.slow
 def test_few_answers_are_refused_and_nothing_is_written(workspace: Workspace, tmp_path: Path) -> None:
     questions = write_questions(tmp_path / "few.jsonl", range(12))
     run = tmp_path / "run"

@@ -127,6 +127,7 @@ def test_confidence_has_the_share_of_supported_claims() -> None:
     assert (answer.confidence.components, answer.confidence.value) == ({"claims": 0.5}, 0.5)
 
 
+@pytest.mark.slow
 def test_ask_shows_the_share_of_supported_claims_as_confidence(run: Run, trials: Path) -> None:
     answer = ask(run, trials, WRONG)
     assert answer["confidence"] == {"value": 0.0, "components": {"claims": 0.0}, "calibrated": None}

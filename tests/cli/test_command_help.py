@@ -58,6 +58,7 @@ def test_command_tree_has_the_documented_commands() -> None:
     assert {f"grade {name}" for name in ("run", "calibrate", "pairs", "preference", "verdicts", "correctness")} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_command_help_shows_purpose_and_examples_and_json(path: Path, run: Run) -> None:
     result = run(*path, "--help")
@@ -177,6 +178,7 @@ def test_usage_error_reports_one_line(arguments: tuple[str, ...], message: str, 
     assert result.stderr.rstrip("\n").isprintable()
 
 
+@pytest.mark.slow
 def test_help_of_all_commands_imports_no_heavy_module() -> None:
     script = (
         "import sys\n"

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Run
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_again_adds_nothing_and_replaces_changed_documents(small_library: Path, papers: Path, run: Run) -> None:
     again = run("library", "add", small_library, papers, "--json")
@@ -22,6 +23,7 @@ def test_add_again_adds_nothing_and_replaces_changed_documents(small_library: Pa
     assert (info["documents"], info["problems"]) == (3, [])
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
 def test_search_ranks_matching_document_first_and_hides_newer_ones(by: str, small_library: Path, run: Run) -> None:
@@ -32,6 +34,7 @@ def test_search_ranks_matching_document_first_and_hides_newer_ones(by: str, smal
     assert "a" not in {hit["passage"]["document_id"] for hit in json.loads(older.stdout)["hits"]}
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_ask_verbose_shows_search_preflight_and_usage(small_library: Path, run: Run) -> None:
     question = ("Does aspirin lower the risk of pre-eclampsia?", "--options", "yes,no")
@@ -43,6 +46,7 @@ def test_ask_verbose_shows_search_preflight_and_usage(small_library: Path, run: 
     assert result.exit_code in (0, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_ask_json_has_answer_with_trace(small_library: Path, run: Run) -> None:
     result = run(
@@ -70,6 +74,7 @@ def test_ask_json_has_answer_with_trace(small_library: Path, run: Run) -> None:
         assert isinstance(citation["verified"], bool)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_ask_file_resumed_repeats_no_finished_question(small_library: Path, tmp_path: Path, run: Run) -> None:
     questions = tmp_path / "questions.jsonl"
@@ -94,6 +99,7 @@ def test_ask_file_resumed_repeats_no_finished_question(small_library: Path, tmp_
     assert "made with other settings (library, settings.strategy)" in conflicting.stderr
 
 
+@pytest.mark.slow
 def test_doctor_lists_hosts_that_would_be_contacted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "https://models.example.org/v1")
     monkeypatch.setenv("EPICRISIS_RERANK__NAME", "https://rerank.example.org")

@@ -30,6 +30,7 @@ from tests.support.damage import damage
 DEEP = 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_commands_on_damaged_library_end_without_traceback(
     program: Program, small_library: Path, papers: Path, tmp_path: Path
@@ -118,6 +119,7 @@ def test_deeply_nested_manifest_is_damaged(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_manifest_of_other_dimensions_is_damaged(run: Run, small_library: Path) -> None:
     path = small_library / "manifest.json"
@@ -127,6 +129,7 @@ def test_manifest_of_other_dimensions_is_damaged(run: Run, small_library: Path) 
     assert "manifest.json" in result.stderr or "dimensions" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_with_overlap_longer_than_passages_is_refused(
     run: Run, papers: Path, tmp_path: Path, model_home: Path
@@ -226,6 +229,7 @@ sys.stdout.write(json.dumps([(result.exit_code, result.stdout, result.stderr) fo
 """
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_library_on_read_only_media_is_readable_and_refuses_changes(small_library: Path, papers: Path) -> None:
     if not _read_only_command():

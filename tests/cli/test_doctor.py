@@ -34,6 +34,7 @@ def write_settings(path: Path, text: str) -> None:
     (path / "epicrisis.toml").write_text(text, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_doctor_with_default_settings_contacts_no_host(run: Run) -> None:
     report = read_report(run)
     assert report["contacts"] == []
@@ -43,6 +44,7 @@ def test_doctor_with_default_settings_contacts_no_host(run: Run) -> None:
     assert "hosts that would be contacted: none but this machine" in run("doctor").stdout
 
 
+@pytest.mark.slow
 def test_doctor_shows_reason_key_encryption_and_proxy_of_every_host(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +88,7 @@ def test_doctor_shows_reason_key_encryption_and_proxy_of_every_host(
     assert SECRET not in result.stdout + text.stdout
 
 
+@pytest.mark.slow
 def test_doctor_says_that_ask_calls_no_model_unless_one_is_named(run: Run, tmp_path: Path) -> None:
     line = "`ask` calls none of these under these settings"
     assert line in run("doctor").stdout
@@ -96,6 +99,7 @@ def test_doctor_says_that_ask_calls_no_model_unless_one_is_named(run: Run, tmp_p
         assert read_report(run)["ask_calls_model"] is True
 
 
+@pytest.mark.slow
 def test_doctor_with_shared_model_shows_one_line_for_all_roles(run: Run, tmp_path: Path) -> None:
     write_settings(tmp_path, '[models.writer]\nname = "https://one.example.org/v1"\n')
     rows = read_report(run)["contacts"]
@@ -104,6 +108,7 @@ def test_doctor_with_shared_model_shows_one_line_for_all_roles(run: Run, tmp_pat
     ]
 
 
+@pytest.mark.slow
 def test_doctor_shows_every_endpoint_of_a_pool(run: Run, tmp_path: Path) -> None:
     pool = "http://127.0.0.1:8000/v1,https://two.example.org/v1,http://three.example.org/v1#m"
     write_settings(tmp_path, f'[models.writer]\nname = "{pool}"\n')
@@ -114,6 +119,7 @@ def test_doctor_shows_every_endpoint_of_a_pool(run: Run, tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.slow
 def test_doctor_shows_download_hosts_without_secrets(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", f"https://user:{SECRET}@index.example.org/simple")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://a.example.org/simple https://b.example.org/simple")
@@ -131,6 +137,7 @@ def test_doctor_shows_download_hosts_without_secrets(run: Run, monkeypatch: pyte
     assert {row["host"] for row in read_report(run)["pulls"][:4]} == {"pip's default index", *hosts[1:]}
 
 
+@pytest.mark.slow
 def test_doctor_shows_written_files_with_permissions(run: Run, tmp_path: Path) -> None:
     (tmp_path / "calls.jsonl").write_text("")
     (tmp_path / "calls.jsonl").chmod(0o640)
@@ -145,6 +152,7 @@ def test_doctor_shows_written_files_with_permissions(run: Run, tmp_path: Path) -
     assert "files written: only the requested answers" in run("doctor").stdout
 
 
+@pytest.mark.slow
 def test_doctor_with_local_only_shows_refused_hosts_and_fails(run: Run, tmp_path: Path) -> None:
     write_settings(
         tmp_path, '[models.writer]\nname = "https://one.example.org/v1"\n[rerank]\nname = "https://r.example.org"\n'

@@ -28,6 +28,7 @@ def encoder_only(tmp_path: Path, small_library: Path, model_home: Path, monkeypa
     return small_library
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_ask_without_model_shows_sentences_and_opens_no_chat_model(
     encoder_only: Path, run: Run, monkeypatch: pytest.MonkeyPatch
@@ -49,6 +50,7 @@ def test_ask_without_model_shows_sentences_and_opens_no_chat_model(
     assert answer["citations"][0]["document_id"] == "a"
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_ask_without_model_abstains_from_choosing(encoder_only: Path, run: Run) -> None:
     result = run("ask", encoder_only, QUESTION, "--options", "yes,no", "--json")
@@ -57,6 +59,7 @@ def test_ask_without_model_abstains_from_choosing(encoder_only: Path, run: Run) 
     assert answer["claims"][0]["text"] == SENTENCE
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_ask_file_without_model_saves_sentences(encoder_only: Path, run: Run, tmp_path: Path) -> None:
     questions, output = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
@@ -76,6 +79,7 @@ def test_ask_file_without_model_saves_sentences(encoder_only: Path, run: Run, tm
     assert "made with other settings" in conflicting.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize("by", ["hybrid", "bm25"])
 def test_ask_without_encoder_names_the_cure_in_one_line(
@@ -89,12 +93,14 @@ def test_ask_without_encoder_names_the_cure_in_one_line(
     assert "Traceback" not in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_ask_by_bm25_ranks_sentences_with_the_encoder(encoder_only: Path, run: Run) -> None:
     answer = json.loads(run("ask", encoder_only, QUESTION, "--by", "bm25", "--json").stdout)
     assert answer["claims"][0]["text"] == SENTENCE
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_plan_of_evidence_has_no_calls(encoder_only: Path, run: Run) -> None:
     result = run("plan", encoder_only, QUESTION, "--strategy", "evidence")
@@ -104,6 +110,7 @@ def test_plan_of_evidence_has_no_calls(encoder_only: Path, run: Run) -> None:
     assert plan["strategies"][0]["calls"]["most"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_python_ask_without_model_returns_claims(encoder_only: Path) -> None:
     answer = epicrisis.ask(encoder_only, QUESTION)

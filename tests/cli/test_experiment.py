@@ -77,6 +77,7 @@ def table_rows(findings: list[dict[str, Any]], title: str) -> list[dict[str, Any
     return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
 
 
+@pytest.mark.slow
 def test_positions_shows_accuracy_by_place_and_repeats_no_call(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_positions_shows_accuracy_by_place_and_repeats_no_call(
         assert first["tables"] == second["tables"]
 
 
+@pytest.mark.slow
 def test_attention_bias_shows_tables_and_folder_of_the_run(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -153,6 +155,7 @@ def test_attention_bias_shows_tables_and_folder_of_the_run(
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_probe_answers_both_questions(run: Run, library: Path, question_file: Path, tmp_path: Path) -> None:
     with served(make_reader(lambda place, documents: float(documents <= 4 or place in (0, documents - 1)))) as server:
         result = run(
@@ -174,6 +177,7 @@ def test_probe_answers_both_questions(run: Run, library: Path, question_file: Pa
     assert "Yes, it answers better" in " ".join(result.stdout.split())
 
 
+@pytest.mark.slow
 def test_evaluate_scores_set_and_leak_guard_hides_source_documents(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -199,6 +203,7 @@ def test_evaluate_scores_set_and_leak_guard_hides_source_documents(
     assert "holds another run, which differs in arguments (guard)" in other_guard.stderr
 
 
+@pytest.mark.slow
 def test_experiment_with_invalid_arguments_reports_one_line(run: Run, library: Path, question_file: Path) -> None:
     common = ("--library", library, "--set", question_file, "--model", "http://127.0.0.1:9/v1#m", "--yes")
     for arguments, message in (
@@ -242,6 +247,7 @@ def test_experiment_with_unused_options_is_refused(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_evaluate_with_empty_library_reports_one_line(run: Run, question_file: Path, tmp_path: Path) -> None:
     document = tmp_path / "papers.jsonl"
     document.write_text(json.dumps({"id": "d0", "text": document_text(0)}) + "\n", encoding="utf-8")
@@ -251,6 +257,7 @@ def test_evaluate_with_empty_library_reports_one_line(run: Run, question_file: P
     assert_one_line(refused, "empty contains no document: add some with `epicrisis library add")
 
 
+@pytest.mark.slow
 def test_preflight_experiment_repeated_continues_in_its_folder(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -270,6 +277,7 @@ def test_preflight_experiment_repeated_continues_in_its_folder(
     assert json.loads(first.stdout) == json.loads(again.stdout)
 
 
+@pytest.mark.slow
 def test_evaluate_without_confirmation_creates_no_folder(
     run: Run, library: Path, question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,6 +302,7 @@ def test_evaluate_without_confirmation_creates_no_folder(
         assert_one_line(run(*common, "-o", tmp_path / "run", "-k", 8, "--yes"), "holds another run")
 
 
+@pytest.mark.slow
 def test_cost_experiment_ignores_cached_replies(
     run: Run, library: Path, question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +321,7 @@ def test_cost_experiment_ignores_cached_replies(
     assert "gold" not in shown["manifest"]["plan"]["arguments"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [("evaluate",), ("experiment",), ("probe",), ("preflight", "calibrate")],
@@ -324,6 +334,7 @@ def test_help_has_an_example_with_a_library(command: tuple[str, ...], run: Run) 
     assert "--library ~/lib" in shown.rpartition("Example")[2]
 
 
+@pytest.mark.slow
 def test_positions_with_missing_gold_document_fails_before_first_call(run: Run, library: Path, tmp_path: Path) -> None:
     path = tmp_path / "strange.jsonl"
     path.write_text(json.dumps({**question_row(0), "gold_documents": ["nowhere"]}) + "\n", encoding="utf-8")
@@ -336,6 +347,7 @@ def test_positions_with_missing_gold_document_fails_before_first_call(run: Run, 
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_open_ended_experiment_refuses_protocol_and_k(run: Run, library: Path, tmp_path: Path) -> None:
     path = tmp_path / "open.jsonl"
     rows = [{"id": str(i), "text": question_row(i)["text"], "gold": "It does."} for i in range(3)]
@@ -355,6 +367,7 @@ def test_open_ended_experiment_refuses_protocol_and_k(run: Run, library: Path, t
     assert "leave -k out" in by_k.stderr
 
 
+@pytest.mark.slow
 def test_ensembles_with_two_models_share_tables(run: Run, question_file: Path, tmp_path: Path) -> None:
     """The experiment `ensembles` needs no library."""
     with served(make_reader(u_curve())) as first, served(make_reader(u_curve())) as second:
@@ -397,6 +410,7 @@ def focused_command(folder: Path, model: str, *options: object) -> tuple[object,
     return ("experiment", "focused", *arms, *fixed, *options)
 
 
+@pytest.mark.slow
 def test_focused_compares_arms_at_equal_tokens_and_repeats_no_call(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -421,6 +435,7 @@ def test_focused_compares_arms_at_equal_tokens_and_repeats_no_call(
     assert shown["findings"][0]["tables"] == json.loads(again.stdout)["findings"][0]["tables"]
 
 
+@pytest.mark.slow
 def test_focused_without_library_refuses_sets_without_documents(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -435,6 +450,7 @@ def test_focused_without_library_refuses_sets_without_documents(
         assert server.ledger.calls == 0
 
 
+@pytest.mark.slow
 def test_focused_without_library_makes_one_of_the_documents_of_its_set(
     run: Run, data_folder: Path, tmp_path: Path
 ) -> None:

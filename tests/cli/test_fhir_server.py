@@ -23,6 +23,7 @@ def write_credentials(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_records_of_a_server_are_notes_and_leave_no_files(tmp_path: Path, run: Run, model_home: Path) -> None:
     """Under --local-only too, because the server is this machine."""

@@ -59,6 +59,7 @@ def test_grade_pairs_help_shows_example(command: tuple[str, ...], run: Run) -> N
     assert f"epicrisis {' '.join(command)}" in result.stdout
 
 
+@pytest.mark.slow
 def test_grade_pairs_preference_and_verdicts_of_run(medq: Path, tmp_path: Path, run: Run) -> None:
     folder, judged = tmp_path / "judging", tmp_path / "judged.jsonl"
     result_of_pairs = run("grade", "pairs", medq, "-o", folder)
@@ -140,6 +141,7 @@ def test_preference_of_patient_answers_is_not_cached(medq: Path, tmp_path: Path,
     assert (refused_grading.exit_code, "give --allow-remote once" in refused_grading.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_correctness_repeated_calls_judge_once(medq: Path, run: Run) -> None:
     with HostileServer(mark_parts_correct) as server:
         for _ in range(2):
@@ -163,6 +165,7 @@ def test_correctness_repeated_calls_judge_once(medq: Path, run: Run) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_correctness_failed_call_is_repeated(medq: Path, tmp_path: Path, run: Run) -> None:
     config = tmp_path / "once.toml"
     config.write_text("[models.writer]\ntries = 1\n")

@@ -53,6 +53,7 @@ def test_grade_help_shows_example(run: Run) -> None:
         assert f"epicrisis {' '.join(command)}" in result.stdout
 
 
+@pytest.mark.slow
 def test_grade_run_repeated_calls_judge_once(tmp_path: Path, run: Run) -> None:
     folder = write_run(tmp_path / "ehr")
     with served(ScriptedModel(reply_by_length)) as server:
@@ -72,6 +73,7 @@ def test_grade_run_repeated_calls_judge_once(tmp_path: Path, run: Run) -> None:
     assert len(list((folder / MEASURES).glob("judge*.jsonl"))) == 1
 
 
+@pytest.mark.slow
 def test_grade_run_two_judges_without_model_name_have_separate_grades(tmp_path: Path, run: Run) -> None:
     folder = write_run(tmp_path / "ehr")
 
@@ -119,6 +121,7 @@ def test_grade_run_patient_answers_need_local_judge_and_no_shared_cache(tmp_path
     assert not list(home.rglob("*")), "no cache of replies"
 
 
+@pytest.mark.slow
 def test_grade_run_expensive_judge_needs_confirmation(tmp_path: Path, run: Run) -> None:
     folder = write_run(tmp_path / "ehr")
     config = tmp_path / "dear.toml"
@@ -136,6 +139,7 @@ def test_grade_run_expensive_judge_needs_confirmation(tmp_path: Path, run: Run) 
         assert server.ledger.calls == 3
 
 
+@pytest.mark.slow
 def test_grade_run_cost_estimate_includes_notes(tmp_path: Path, run: Run) -> None:
     """At $100 per million tokens three answers cost cents, and their notes of 40,000 characters a dollar each."""
     long_note = note("anna", "He had 40 mg of furosemide. " * 1500)
@@ -203,6 +207,7 @@ def write_human_scores(folder: Path, summaries: int = 12, pairs: int = 6) -> Pat
     return folder.parent
 
 
+@pytest.mark.slow
 def test_calibrate_agreement_appears_in_grade_run(tmp_path: Path, run: Run, home: Path) -> None:
     data = write_human_scores(tmp_path / "data" / "judge")
     with served(ScriptedModel(reply_by_length)) as server:

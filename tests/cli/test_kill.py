@@ -54,6 +54,7 @@ def test_rollback_journal_of_killed_creation_is_removed(tmp_path: Path) -> None:
     assert not beside.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["table-deleted", "words-committed"])
 def test_delete_killed_after_commit_completes_when_repeated(
     moment: str, program: Program, killer: Killer, small_library: Path
@@ -69,6 +70,7 @@ def test_delete_killed_after_commit_completes_when_repeated(
     assert (info.documents, info.open_batches, info.problems) == (2, 0, ())
 
 
+@pytest.mark.slow
 def test_temporary_files_of_killed_writer_are_removed(program: Program, papers: Path, small_library: Path) -> None:
     (small_library / "passages.lance").mkdir()
     leftovers = [small_library / "passages.lance" / ".tmpAbC123", small_library / "words" / ".tmpXyZ789"]

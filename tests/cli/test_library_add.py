@@ -16,6 +16,7 @@ def write_file(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_with_repeated_file_names_and_ids_keeps_documents_apart(tmp_path: Path, run: Run, model_home: Path) -> None:
     library = tmp_path / "library"
@@ -43,6 +44,7 @@ def test_add_with_repeated_file_names_and_ids_keeps_documents_apart(tmp_path: Pa
     assert len(ids) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_with_unreadable_page_warns_and_adds_the_others(tmp_path: Path, run: Run, model_home: Path) -> None:
     write_file(tmp_path / "data/good.html", "<p>Aspirin.")
@@ -54,6 +56,7 @@ def test_add_with_unreadable_page_warns_and_adds_the_others(tmp_path: Path, run:
     assert "warning: 1 item was skipped; " in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_with_only_broken_lines_fails_after_warnings(small_library: Path, tmp_path: Path, run: Run) -> None:
     broken = write_file(tmp_path / "broken.jsonl", '{"id": "x"\n[]\n')
@@ -66,6 +69,7 @@ def test_add_with_only_broken_lines_fails_after_warnings(small_library: Path, tm
     assert last == "epicrisis: nothing was added: all that was read was skipped, for the reasons above"
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_with_many_unreadable_files_says_one_line_for_each_reason(
     tmp_path: Path, run: Run, model_home: Path

@@ -55,6 +55,7 @@ def literature(tmp_path: Path, run: Run, model_home: Path) -> Path:
     return tmp_path / "library"
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
 def test_search_with_scope_settings_filters_articles(literature: Path, run: Run, by: str) -> None:
@@ -84,6 +85,7 @@ def test_search_with_scope_settings_filters_articles(literature: Path, run: Run,
         assert search_ids(run, literature, "--by", by, *options) == {f"pubmed:{pmid}" for pmid in pmids}, options
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_update_files_in_any_order_keeps_latest_revision(literature: Path, tmp_path: Path, run: Run) -> None:
     newer = pubmed(tmp_path / "pubmed26n1400.xml.gz", citation(1, 2025, "Aspirin, revised twice."), deleted=[2])
@@ -103,6 +105,7 @@ def test_add_update_files_in_any_order_keeps_latest_revision(literature: Path, t
     assert info["problems"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_delete_removes_documents_and_names_unknown_ids(literature: Path, run: Run) -> None:
     output = run("library", "delete", literature, "pubmed:1", "pubmed:99", "--json")
@@ -117,12 +120,14 @@ def test_delete_removes_documents_and_names_unknown_ids(literature: Path, run: R
     assert "pubmed26n0001.xml.gz" in health.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_optimize_small_library_builds_no_index(literature: Path, run: Run) -> None:
     assert json.loads(run("library", "optimize", literature, "--json").stdout) == {"index": None, "good": True}
     assert "small enough for exact search: no index needed" in run("library", "optimize", literature).stdout
 
 
+@pytest.mark.slow
 def test_purge_of_a_library_of_lance_leaves_nothing_of_a_deleted_document(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "large"
     library = LibraryStore.create(
@@ -150,6 +155,7 @@ def test_purge_of_a_database_names_its_command(run: Run) -> None:
     assert "VACUUM FULL" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_search_fuses_libraries_and_reports_long_question(literature: Path, run: Run) -> None:
     question = "Does aspirin prevent stroke? " * 80
@@ -173,6 +179,7 @@ def test_search_fuses_libraries_and_reports_long_question(literature: Path, run:
     assert "tokens not seen by dense search" in cut["notes"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_with_other_splitter_is_refused(tmp_path: Path, run: Run, model_home: Path) -> None:
     book = tmp_path / "book.txt"
@@ -196,6 +203,7 @@ def chunk(folder: Path, articles: dict[str, tuple[str, str]]) -> np.ndarray[Any,
     return vectors
 
 
+@pytest.mark.slow
 def test_add_precomputed_vectors_needs_no_encoder(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_HOME", str(tmp_path / "no models"))
     library = tmp_path / "library"

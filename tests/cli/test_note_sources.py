@@ -179,6 +179,7 @@ def test_documents_that_replace_each_other_are_all_added(ids: tuple[str, ...], t
         assert set(library.content_hashes([*remaining, "note:old"])) == remaining
 
 
+@pytest.mark.slow
 def test_ask_by_record_number_names_patient(tmp_path: Path, run: Run) -> None:
     ward = tmp_path / "ward"
     add(ward, bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")))

@@ -25,6 +25,7 @@ def write_notes(path: Path, *rows: tuple[object, ...]) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_notes_with_boilerplate_counts_and_logs_removed_text(tmp_path: Path, run: Run, model_home: Path) -> None:
     library = tmp_path / "ward"
@@ -59,6 +60,7 @@ def test_add_notes_with_boilerplate_counts_and_logs_removed_text(tmp_path: Path,
     assert list(library.glob("removed.jsonl.*")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.data
 def test_add_real_visit_notes_are_searchable_by_patient(
@@ -79,6 +81,7 @@ def test_add_real_visit_notes_are_searchable_by_patient(
     assert any("section" in passage["metadata"] for passage in passages)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_notes_with_invalid_row_adds_other_rows(tmp_path: Path, run: Run, model_home: Path) -> None:
     path = write_notes(tmp_path / "notes.csv", ("", "2150", "round", "A secret."), (1, "03/04/2150", "round", "Good."))
@@ -115,6 +118,7 @@ def test_add_notes_with_invalid_columns_reports_one_line(
     assert not (tmp_path / "ward").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_notes_duplicates_do_not_mention_keep_boilerplate(tmp_path: Path, run: Run, model_home: Path) -> None:
     path = write_notes(tmp_path / "notes.csv", *[(1, "2150-03-04", "round", "No change.")] * 2)
@@ -136,6 +140,7 @@ def test_add_notes_with_invalid_time_format_reports_one_line(
     assert not (tmp_path / "ward").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_notes_with_too_long_passages_creates_no_library(tmp_path: Path, run: Run, model_home: Path) -> None:
     rows = [(n, "2150", "round", "Short.") for n in range(40)]

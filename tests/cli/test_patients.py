@@ -94,6 +94,7 @@ def test_question_without_matching_patient_is_refused_without_search(
         assert reason in result.stderr
 
 
+@pytest.mark.slow
 def test_closed_book_with_unknown_patient_is_refused(ward: Path, tmp_path: Path, run: Run) -> None:
     with library(tmp_path / "papers", [Document("p:1", "Aspirin was given.")]) as papers:
         path = papers.path
@@ -162,6 +163,7 @@ def test_ask_file_with_unknown_patient_makes_no_call(ward: Path, tmp_path: Path,
     assert len(answers.read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_remote_model_needs_permission_that_can_be_withdrawn(ward: Path, run: Run) -> None:
     remote = ("--strategy", "rag", "--by", "bm25", "--model", "http://models.invalid/v1#m", "--patient", ANNA)
     refused = run("ask", ward, "What drug was given?", *remote)

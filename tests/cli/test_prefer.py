@@ -38,6 +38,7 @@ def ids(stdout: str) -> list[str]:
     return [hit["passage"]["document_id"] for hit in json.loads(stdout)["hits"]]
 
 
+@pytest.mark.slow
 def test_search_with_prefer_moves_the_study_type_forward(run: Run, studies: Path) -> None:
     plain = run("search", studies, QUESTION, "-k", 20, "--json")
     preferred = run("search", studies, QUESTION, "-k", 20, "--json", "--prefer", "randomised-trial")
@@ -46,6 +47,7 @@ def test_search_with_prefer_moves_the_study_type_forward(run: Run, studies: Path
     assert sorted(ids(plain.stdout)) == sorted(ids(preferred.stdout))
 
 
+@pytest.mark.slow
 def test_search_with_filter_returns_preferred_types_only(run: Run, studies: Path) -> None:
     options = ("--prefer", "randomised-trial", "--prefer", "cohort", "--setting", "prefer_mode=only")
     result = run("search", studies, QUESTION, "-k", 20, "--json", *options)
@@ -53,12 +55,14 @@ def test_search_with_filter_returns_preferred_types_only(run: Run, studies: Path
     assert "the others are left out" in run("search", studies, QUESTION, "-k", 20, *options).stdout
 
 
+@pytest.mark.slow
 def test_evidence_of_preferred_types_only_cites_the_trial(run: Run, studies: Path) -> None:
     options = ("--strategy", "evidence", "--prefer", "randomised-trial", "--setting", "prefer_mode=only", "--json")
     answer = json.loads(run("ask", studies, QUESTION, *options).stdout)
     assert {citation["document_id"] for citation in answer["citations"]} == {"trial"}
 
 
+@pytest.mark.slow
 def test_unknown_study_type_is_one_line_that_lists_the_known_ones(run: Run, studies: Path) -> None:
     result = run("search", studies, QUESTION, "--prefer", "rct")
     assert_one_line(result)

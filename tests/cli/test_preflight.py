@@ -90,6 +90,7 @@ def calibration_files(tmp_path_factory: pytest.TempPathFactory, library: Path, m
     return file, rankings
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_calibrate_prints_lines_for_settings_file(
     calibration_files: tuple[Path, Path], library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -113,6 +114,7 @@ def test_calibrate_prints_lines_for_settings_file(
     assert load_settings(config=config).preflight.model_dump(exclude={"enabled", "rule"}) == check
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_calibrate_json_reports_errors_and_savings(calibration_files: tuple[Path, Path], library: Path) -> None:
     file, rankings = calibration_files
@@ -160,6 +162,7 @@ def test_calibrate_json_reports_errors_and_savings(calibration_files: tuple[Path
     assert fitted_row["US dollars saved"] == pytest.approx(always[dollars] - fitted_row[dollars])
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_calibrate_with_unreachable_recall_disables_check(
     calibration_files: tuple[Path, Path], library: Path, tmp_path: Path
@@ -180,6 +183,7 @@ def test_calibrate_with_unreachable_recall_disables_check(
     assert output["rule"]["threshold"] >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_calibrate_with_guard_reports_rules_without_fitting(
     calibration_files: tuple[Path, Path], library: Path
@@ -197,6 +201,7 @@ def test_calibrate_with_guard_reports_rules_without_fitting(
     assert len(hidden.read_text(encoding="utf-8").splitlines()) == N
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_calibrate_without_gold_documents_reports_one_line(library: Path, tmp_path: Path) -> None:
     file = write_questions(tmp_path / "own.jsonl", 6, gold_documents=["absent"])

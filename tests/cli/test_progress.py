@@ -90,6 +90,7 @@ def test_times_are_rounded_as_a_person_says_them() -> None:
     assert [format_seconds(seconds) for seconds in (0.4, 89, 200, 9000)] == ["0 s", "89 s", "3 min", "2.5 h"]
 
 
+@pytest.mark.slow
 def test_reading_progress_counts_files_and_bytes(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("Aspirin. " * 100)
@@ -118,6 +119,7 @@ def test_ingest_display_with_hostile_file_name_is_printable(monkeypatch: pytest.
     assert line.startswith("Adding: 1 of 1 file, ")
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_in_a_terminal_of_80_columns_shows_file_count_and_rate(tmp_path: Path, model_home: Path) -> None:
     import pty
@@ -148,6 +150,7 @@ def test_add_in_a_terminal_of_80_columns_shows_file_count_and_rate(tmp_path: Pat
     assert max(map(len, drawn)) <= 80
 
 
+@pytest.mark.slow
 def test_sigterm_ends_like_ctrl_c_with_code_143(tmp_path: Path) -> None:
     """The command has begun when its first line of progress appears."""
     code = FAST_LINES + (
@@ -178,6 +181,7 @@ def test_sigterm_ends_like_ctrl_c_with_code_143(tmp_path: Path) -> None:
         assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_add_ended_by_sigterm_keeps_its_work_and_continues(tmp_path: Path, model_home: Path) -> None:
     source = tmp_path / "many.jsonl"

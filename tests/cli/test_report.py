@@ -37,6 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     )
 
 
+@pytest.mark.slow
 def test_report_of_runs_writes_one_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     result = run("report", *runs, "-o", page, "--title", "Mine")
@@ -66,6 +67,7 @@ def test_report_overwrites_only_its_own_page(runs: tuple[Path, ...], run: Run, t
     assert records.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_report_as_json_has_findings(runs: tuple[Path, ...], run: Run) -> None:
     result = run("report", runs[2], "--json")
     assert result.exit_code == 0, result.stderr

@@ -51,6 +51,7 @@ def retracted(request: pytest.FixtureRequest, library: Path, tmp_path: Path, run
     return library
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("retracted", "by"), [("list", "dense"), ("list", "bm25"), ("update file", "hybrid")], indirect=["retracted"]
 )
@@ -69,6 +70,7 @@ def test_search_leaves_out_retracted_article_with_note(retracted: Path, run: Run
     assert any("retracted" in note and "left out" in note for note in early["notes"])
 
 
+@pytest.mark.slow
 def test_search_including_retracted_marks_article(retracted: Path, run: Run) -> None:
     command = ("search", retracted, "aspirin prevents stroke", "--by", "dense", "--setting", "scope.include=retracted")
     hits = {hit["passage"]["document_id"]: hit for hit in json.loads(run(*command, "--json").stdout)["hits"]}
@@ -98,6 +100,7 @@ def read_prompts(server: HostileServer) -> list[str]:
     return [content_text(body["messages"][-1]["content"]) for body in bodies]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("retracted", "strategy"), [("update file", "rag"), ("list", "brief-context")], indirect=["retracted"]
 )
@@ -143,6 +146,7 @@ def test_ask_including_retracted_marks_prompt_and_answer(
         assert any("[finding 1: RETRACTED]" in prompt for prompt in prompts)
 
 
+@pytest.mark.slow
 def test_search_finds_reinstated_article(retracted: Path, run: Run, tmp_path: Path) -> None:
     reinstatement = watch(tmp_path / "newer.csv", entry(70, "Reinstatement", "12/31/2030 0:00", pmid=1))
     assert run("library", "add", retracted, reinstatement).exit_code == 0
@@ -150,6 +154,7 @@ def test_search_finds_reinstated_article(retracted: Path, run: Run, tmp_path: Pa
     assert "pubmed:1" in {hit["passage"]["document_id"] for hit in ranking["hits"]}
 
 
+@pytest.mark.slow
 def test_add_retraction_list_reports_counts(library: Path, run: Run, tmp_path: Path) -> None:
     report = run(
         "library", "add", library, watch(tmp_path / "l.csv", entry(1, "Retraction", pmid=1), entry(2, "Retraction"))

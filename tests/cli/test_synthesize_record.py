@@ -64,6 +64,7 @@ def test_synthesize_record_with_invalid_options_reports_one_line(
     assert "Traceback" not in result.output
 
 
+@pytest.mark.slow
 def test_synthesize_record_refused_leaves_no_files(run: Run, tmp_path: Path) -> None:
     """The second length is refused at once, the second stays only while the second record is written."""
     arguments = ("synthesize-record", "-o", tmp_path / "a", "--patients", 2, "--questions-each", 1)
@@ -77,6 +78,7 @@ def test_synthesize_record_refused_leaves_no_files(run: Run, tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+@pytest.mark.slow
 def test_synthesize_record_shortest_length_matches_help_and_documentation(run: Run) -> None:
     output = f"from {SHORTEST:,}"
     assert output in " ".join(run("synthesize-record", "--help").output.split())

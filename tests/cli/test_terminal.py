@@ -93,6 +93,7 @@ def model_options(endpoint: Endpoint) -> tuple[str, ...]:
     )
 
 
+@pytest.mark.slow
 def test_library_commands_show_hostile_documents_safely(run: Run, tmp_path: Path) -> None:
     library = evil_library(tmp_path / f"my [red]library\u202e\u200b {FAKE}")
     check_safe(run("search", library, "aspirin", "--by", "bm25"), succeeded=True)
@@ -106,6 +107,7 @@ def test_library_commands_show_hostile_documents_safely(run: Run, tmp_path: Path
     check_safe(run("library", "repair", library))
 
 
+@pytest.mark.slow
 def test_library_patients_shows_hostile_ids_on_one_line_each(run: Run, tmp_path: Path) -> None:
     ward = evil_library(tmp_path / "ward", patient=f"p{EVIL}")
     result_as_json = run("library", "patients", ward)
@@ -117,6 +119,7 @@ def test_library_patients_shows_hostile_ids_on_one_line_each(run: Run, tmp_path:
     check_safe(run("ask", ward, f"aspirin {ENCODED}", "--by", "bm25"), succeeded=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_json", [False, True])
 def test_ask_shows_hostile_replies_safely(
     by_json: bool, run: Run, tmp_path: Path, endpoint: Endpoint, model_options: tuple[str, ...]
@@ -141,6 +144,7 @@ def test_ask_shows_hostile_replies_safely(
     check_safe(run("ask", library, QUESTION, *model_options, *more))
 
 
+@pytest.mark.slow
 def test_errors_with_hostile_arguments_are_printable(run: Run, tmp_path: Path) -> None:
     library = evil_library(tmp_path / "library")
     for arguments in (
@@ -192,6 +196,7 @@ def test_add_hostile_files_names_them_safely(run: Run, tmp_path: Path, model_hom
     check_safe(run("library", "add", tmp_path / "made", folder / f"c{NAME}.xyz"), succeeded=False)
 
 
+@pytest.mark.slow
 def test_ask_file_with_hostile_questions_is_safe(
     run: Run, tmp_path: Path, endpoint: Endpoint, model_options: tuple[str, ...]
 ) -> None:
@@ -232,6 +237,7 @@ def test_ask_file_with_hostile_questions_is_safe(
     assert not page.exists() or unsafe_in(page.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.slow
 def test_evaluate_report_and_compare_with_hostile_names_are_safe(
     run: Run, tmp_path: Path, endpoint: Endpoint, model_options: tuple[str, ...]
 ) -> None:

@@ -50,6 +50,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_addition_without_on_does_not_import_ray() -> None:
     imported = list_imported("epicrisis.additions, epicrisis.cli.library_add", ["epicrisis", "ray", "grpc"])
     assert imported == ["epicrisis"]
@@ -104,6 +105,7 @@ def test_documents_with_vectors_refuse_cluster(tmp_path: Path) -> None:
         add_files(Settings(), tmp_path / "library", [tmp_path], AddOptions(format="medcpt", cluster=REMOTE))
 
 
+@pytest.mark.slow
 def test_watching_refuses_cluster(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "epicrisis", "library", "add"]
     command = [*program, str(tmp_path / "lib"), "--watch", str(tmp_path), "--on", "local"]

@@ -72,6 +72,7 @@ def spec(library: Path) -> Iterator[NodeLibrary]:
 # -- without Ray ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_questions_without_on_do_not_import_ray() -> None:
     imported = list_imported("epicrisis.cli.ask, epicrisis.cluster_search", ["epicrisis", "ray", "grpc"])
     assert imported == ["epicrisis"]
@@ -200,6 +201,7 @@ def test_strategy_without_search_refuses_cluster(library: Path) -> None:
         refuse(BY_WORDS.model_copy(update={"strategy": "full-context"}), library)
 
 
+@pytest.mark.slow
 def test_single_question_refuses_cluster(library: Path) -> None:
     command = [sys.executable, "-m", "epicrisis", "ask", str(library), "Does aspirin help?", "--on", "local"]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)

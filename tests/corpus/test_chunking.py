@@ -56,6 +56,7 @@ TEXTS = st.text(max_size=300) | st.lists(
 ).map(" ".join)
 
 
+@pytest.mark.slow
 @given(TEXTS, st.integers(1, 12), st.data())
 def test_chunking_keeps_every_word_in_passages_within_limit(text: str, max_tokens: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, max_tokens - 1))
@@ -74,6 +75,7 @@ def test_chunking_keeps_every_word_in_passages_within_limit(text: str, max_token
         assert [passage.text for passage in passages] == ([text.strip()] if text.strip() else [])
 
 
+@pytest.mark.slow
 @given(TEXTS, st.integers(3, 12), st.data())
 def test_chunking_handles_tokens_with_spaces_and_shared_characters(
     text: str, max_tokens: int, data: st.DataObject
@@ -191,6 +193,7 @@ def test_split_sentences_ends_sentence_at_line_break() -> None:
     assert [text[start:end] for start, end in find_sentences(text)] == ["Plan", "- aspirin, e.g.", "- rest", "home"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("unit", ["x", ".", '."', ". ", " ", "\n", "a.b"])
 def test_chunking_large_note_takes_linear_time(unit: str) -> None:
@@ -201,6 +204,7 @@ def test_chunking_large_note_takes_linear_time(unit: str) -> None:
     assert max(passage.end - passage.start for passage in passages) <= 256
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_chunking_real_abstracts_keeps_invariants(data_folder: Path) -> None:
     passages = 0

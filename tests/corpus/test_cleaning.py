@@ -39,6 +39,7 @@ def test_clean_text_normalizes_line_breaks_control_characters_and_blanks() -> No
     assert clean_text(dirty) == "  Name: [**Known**] ___\nBP\t120/80\nPlan\nHome\n\nEnd"
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="aB1 \t\r\n\f\v\x00\x85\u2028\ufeff.:", max_size=60))
 def test_clean_text_is_idempotent_and_keeps_letters(text: str) -> None:
     once = clean_text(text)

@@ -106,6 +106,7 @@ def test_note_with_encounter_of_another_patient_has_no_stay(tmp_path: Path) -> N
     assert not {"encounter", "visit", "admitted", "discharged"} & set(note.metadata)
 
 
+@pytest.mark.slow
 def test_reading_a_folder_again_gives_the_same_documents(tmp_path: Path) -> None:
     first = read_notes(tmp_path, "many_binaries")
     assert read_notes(tmp_path, "many_binaries") == first

@@ -163,6 +163,7 @@ def _checksum(packed: bytes) -> bytes:
     return packed[:-8] + b"\0" * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [_cut, _checksum])
 def test_truncated_gzip_gives_lines_before_damage(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     lines = [json.dumps({"id": i, "text": f"{i * 7919 % 1009} {i * 104729 % 4001}"}) for i in range(20_000)]
@@ -176,6 +177,7 @@ def test_truncated_gzip_gives_lines_before_damage(tmp_path: Path, damage: Callab
     assert last.reason.endswith("fetch it again or recreate it")
 
 
+@pytest.mark.slow
 def test_corrupt_gzip_is_reported_as_incomplete(tmp_path: Path) -> None:
     packed = gzip.compress(b"".join(b'{"id": %d, "text": "%d"}\n' % (i, i * 7919 % 1009) for i in range(20_000)))
     half = len(packed) // 2
@@ -192,6 +194,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_JSON)
 def test_valid_values_can_be_written_as_strict_json(value: object) -> None:
     try:
@@ -202,6 +205,7 @@ def test_valid_values_can_be_written_as_strict_json(value: object) -> None:
         assert (find_json_fault(value) is None) == (b"\\u0000" not in strict.replace(b"\\\\", b""))
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_real_abstracts_are_all_read(data_folder: Path) -> None:
     items = list(jsonl.read_documents(data_folder / "bioasq" / "passages.jsonl.gz"))

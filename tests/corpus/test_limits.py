@@ -27,6 +27,7 @@ def packed_zeros(size: int, repeated: bytes = b"0") -> bytes:
     return piece * (size // 2**20)
 
 
+@pytest.mark.slow
 def test_line_over_length_limit_is_skipped_and_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 1024 * 1024)
     path = tmp_path / "lines.jsonl.gz"
@@ -60,6 +61,7 @@ def test_line_with_too_many_values_is_skipped(tmp_path: Path, monkeypatch: pytes
     assert isinstance(good, Document)
 
 
+@pytest.mark.slow
 def test_gzip_over_expansion_limit_ends_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_base, "UNPACK_ALLOWANCE", 8 * 2**20)
     path = tmp_path / "lines.jsonl.gz"
@@ -74,6 +76,7 @@ def test_gzip_over_expansion_limit_ends_reading(tmp_path: Path, monkeypatch: pyt
         list(read_records(path, ("x",)))
 
 
+@pytest.mark.slow
 def test_gzip_of_ordinary_text_is_read_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_base, "UNPACK_ALLOWANCE", 0)
     path = tmp_path / "lines.jsonl.gz"

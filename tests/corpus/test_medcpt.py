@@ -76,6 +76,7 @@ def test_chunks_are_ordered_by_number_with_own_vectors(tmp_path: Path) -> None:
         assert all(vectors[f"pubmed:{1000 * number + n}"][0] == np.float32(n + number / 10) for n in range(1000))
 
 
+@pytest.mark.slow
 def test_text_file_larger_than_buffer_is_read(tmp_path: Path) -> None:
     texts = {str(n): {"t": f"T{n}", "a": f"{n} " + "naïve β-cells " * 150} for n in range(2500)}
     write(tmp_path, 0, texts)
@@ -219,6 +220,7 @@ def test_empty_chunk_gives_no_items(tmp_path: Path) -> None:
     assert found(tmp_path) == ({}, [])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")
 @given(st.binary(max_size=40), st.integers(0, 2), st.integers(0, 400))
 def test_corrupted_bytes_are_rejected_or_reported(

@@ -196,6 +196,7 @@ def test_jats_of_maximum_depth_is_read(tmp_path: Path) -> None:
     assert marked.text == "Text\ndeep"
 
 
+@pytest.mark.slow
 def test_jats_with_random_mutations_never_raises(tmp_path: Path) -> None:
     dice = random.Random(7)
     whole = article_xml(
@@ -223,6 +224,7 @@ def test_jats_with_random_mutations_never_raises(tmp_path: Path) -> None:
 NAMES = st.text("abcdefgh", min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(

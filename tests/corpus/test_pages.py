@@ -135,6 +135,7 @@ def test_pdf_over_page_limit_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
     assert reason(tmp_path / "a.pdf", made_pdf([["x"]])).startswith("larger than 0 MB")
 
 
+@pytest.mark.slow
 def test_pdf_with_random_mutations_never_raises(tmp_path: Path) -> None:
     whole = made_pdf([[f"Line {n} of the first page." for n in range(20)], ["Second (page)."]], "T")
     dice = random.Random(7)
@@ -215,6 +216,7 @@ def test_html_encodings_are_detected(tmp_path: Path, data: bytes) -> None:
     assert html_document(tmp_path / "a.html", data).text == "naïve"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "says"),
     [
@@ -251,6 +253,7 @@ def test_html_title_is_chosen(tmp_path: Path) -> None:
     assert html_document(path, "<svg><title>drawing</title></svg>x").title == "stem"
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["<p>", "</p>", "<td>", "<tr>", "<table>", "</table>", "<pre>", "<sup>", "a", " 1", "\n"]))
 )
@@ -263,6 +266,7 @@ def test_html_text_is_kept_exactly(tmp_path_factory: pytest.TempPathFactory, par
     assert sorted(found.replace("|", "").replace("^", "").replace(" ", "").replace("\n", "")) == sorted(letters)
 
 
+@pytest.mark.slow
 def test_html_with_random_mutations_never_raises(tmp_path: Path) -> None:
     whole = (
         "<html><head><meta charset=utf-8><title>T</title></head><body><h1>Ä</h1><table><tr><td>1<td>2</table>"

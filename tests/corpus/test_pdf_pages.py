@@ -79,11 +79,13 @@ def check_every_sentence(path: Path, sha256: str) -> int:
     return compared
 
 
+@pytest.mark.slow
 def test_boxes_cover_exactly_each_sentence_of_one_column(tmp_path: Path) -> None:
     path, sha256 = put(tmp_path, [[(72, 750, "The Trial Journal 377"), *column(TRIAL, 72, 700, 90), (300, 30, "7")]])
     assert check_every_sentence(path, sha256) >= 7
 
 
+@pytest.mark.slow
 def test_boxes_cover_exactly_each_sentence_of_two_columns(tmp_path: Path) -> None:
     # The sentence that ends the left column begins the right one.
     left = column(f"{TRIAL} Of {OTHER}", 60, 700, 44)
@@ -101,6 +103,7 @@ def test_text_in_each_box_is_a_line_of_the_sentence(tmp_path: Path) -> None:
     assert read_boxed_text(path, page) == ["Adherence was good;", "the con-", "trol group took placebo."]
 
 
+@pytest.mark.slow
 def test_place_across_two_pages_is_on_both(tmp_path: Path) -> None:
     path, sha256 = put(tmp_path, [[(72, 60, "In 1,776 women aspirin")], [(72, 700, "lowered the risk. It was safe.")]])
     document, passage = read(path)
@@ -160,6 +163,7 @@ def _ink(image: Image.Image) -> bytes:
     return image.point(lambda grey: 0 if grey < 128 else 255).tobytes()
 
 
+@pytest.mark.slow
 def test_image_of_page_is_limited_in_size(tmp_path: Path) -> None:
     path, sha256 = put(tmp_path, [[(72, 700, "x")]])
     usual = Image.open(io.BytesIO(sandbox.render_page(path, sha256, 1)))
@@ -170,6 +174,7 @@ def test_image_of_page_is_limited_in_size(tmp_path: Path) -> None:
         assert drawn.size == pytest.approx(size, abs=2)
 
 
+@pytest.mark.slow
 def test_changed_missing_and_wrong_files_are_refused_with_reason(tmp_path: Path) -> None:
     path, sha256 = put(tmp_path, [[(72, 700, "x")]])
     with pytest.raises(ValueError, match="has no page 2"):
@@ -190,6 +195,7 @@ def test_changed_missing_and_wrong_files_are_refused_with_reason(tmp_path: Path)
         sandbox.render_page(path, sha256, 1)
 
 
+@pytest.mark.slow
 def test_slow_and_large_pages_are_stopped_and_next_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes
 ) -> None:
@@ -210,6 +216,7 @@ def test_slow_and_large_pages_are_stopped_and_next_is_drawn(
     assert sandbox.render_page(path, sha256, 1)
 
 
+@pytest.mark.slow
 def test_pages_are_drawn_while_a_file_is_read(tmp_path: Path, slow_pdf: bytes) -> None:
     path, sha256 = put(tmp_path, [[(72, 700, "x")]])
     slow = tmp_path / "slow.pdf"

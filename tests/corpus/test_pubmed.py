@@ -212,6 +212,7 @@ def test_date_range_gives_its_end(printed: str, date: str | None) -> None:
     assert parse_printed_date(printed) == date
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="0123456789- JanFebWinterSpQu/.", max_size=30))
 def test_any_date_text_gives_date_or_none(printed: str) -> None:
     date = parse_printed_date(printed)
@@ -483,6 +484,7 @@ class Peak:
         return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", ["<a/>", "<a>" * 3000, "x" * 1000])
 def test_endless_element_is_abandoned_in_bounded_memory(tmp_path: Path, inner: str) -> None:
     path = tmp_path / "pubmed26n0001.xml.gz"
@@ -497,6 +499,7 @@ def test_endless_element_is_abandoned_in_bounded_memory(tmp_path: Path, inner: s
     assert peak.grown < 700
 
 
+@pytest.mark.slow
 def test_memory_is_independent_of_file_size(tmp_path: Path) -> None:
     path = tmp_path / "pubmed26n0001.xml.gz"
     write_realistic(path, 1500)
@@ -534,6 +537,7 @@ def mutated(content: bytes, dice: random.Random) -> bytes:
     return bytes(out)
 
 
+@pytest.mark.slow
 def test_pubmed_with_random_mutations_never_raises(tmp_path: Path) -> None:
     dice = random.Random(20240131)
     path = tmp_path / NAME
@@ -581,6 +585,7 @@ def marked_up(draw: st.DrawFn, depth: int = 0) -> tuple[str, str]:
     return xml, "".join(said.split())
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(marked_up(), marked_up())
 def test_inline_markup_keeps_every_character(
@@ -596,6 +601,7 @@ def test_inline_markup_keeps_every_character(
     assert without_marks(found.title) == without_marks(title[1]) or title[1].startswith("[NotAvailable]")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
@@ -636,6 +642,7 @@ def files(folder: Path, count: int, size: int = 40) -> list[Path]:
     return paths
 
 
+@pytest.mark.slow
 def test_parallel_reading_gives_same_items_in_order(tmp_path: Path) -> None:
     paths = files(tmp_path, 3)
     paths[1].write_bytes(paths[1].read_bytes()[:-2000])
@@ -654,6 +661,7 @@ def files_with_one_that_never_comes(folder: Path) -> list[Path]:
     return paths
 
 
+@pytest.mark.slow
 def test_killed_process_raises_error_with_file_name(tmp_path: Path) -> None:
     reading = pubmed.read_files(files_with_one_that_never_comes(tmp_path), workers=2)
     assert isinstance(next(reading), Document)
@@ -664,6 +672,7 @@ def test_killed_process_raises_error_with_file_name(tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_closing_reader_ends_processes_and_removes_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spools = tmp_path / "spools"
     spools.mkdir()
@@ -691,6 +700,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_reader_ends_its_processes(tmp_path: Path, sent: signal.Signals) -> None:
     script = tmp_path / "script.py"

@@ -98,6 +98,7 @@ def test_text_check_accepts_any_text(text: str) -> None:
     assert has_markup(text + "<sup>2</sup>")
 
 
+@pytest.mark.slow
 def test_text_check_of_long_hostile_text_takes_linear_time() -> None:
     for piece in ("<a ", "&amp;", "&", "<", "\\text", "<a <a b"):
         assert has_markup(piece * 50_000) == (piece == "&amp;")
@@ -121,6 +122,7 @@ def test_texts_without_words_form_no_pairs() -> None:
     assert pairs("", "...", "", "a") == []
 
 
+@pytest.mark.slow
 def test_near_copies_are_detected() -> None:
     dice = random.Random(3)
     found = NearDuplicateFinder()
@@ -159,6 +161,7 @@ def test_texts_can_be_added_after_query() -> None:
     assert list(found.pairs()) == [("a", "b")]
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_real_abstracts_are_not_flagged(data_folder: Path) -> None:
     with gzip.open(data_folder / "abstracts" / "abstracts.jsonl.gz", "rt") as file:

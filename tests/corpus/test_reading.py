@@ -248,6 +248,7 @@ JATS = (
 )
 
 
+@pytest.mark.slow
 def test_xml_kind_is_detected_by_content(tmp_path: Path) -> None:
     _put(tmp_path, "a.xml.gz", gzip.compress(PUBMED.format(pmid=1).encode()))
     _put(tmp_path, "b.xml", PUBMED.format(pmid=2))

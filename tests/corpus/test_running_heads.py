@@ -126,6 +126,7 @@ def test_page_without_text_names_the_cure(tmp_path: Path, monkeypatch: pytest.Mo
     assert others == [FileRemark("a.pdf", "page", f"without text: {ocr.INSTALL}", 2)]
 
 
+@pytest.mark.slow
 def test_page_read_by_ocr_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ocr, "list_languages", lambda: ("eng",))
     monkeypatch.setattr(ocr, "read_image", lambda image: f"Read from {image.width} pixels." if image else "")

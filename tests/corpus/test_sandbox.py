@@ -90,6 +90,7 @@ def while_it_reads(act: Callable[[int], None]) -> threading.Thread:
     return thread
 
 
+@pytest.mark.slow
 def test_child_process_returns_same_items_as_reader(tmp_path: Path) -> None:
     paper = put(tmp_path, "a.pdf", made_pdf([["Café – one."], ["Two."]], "The title"))
     page = put(tmp_path, "b.html", "<title>T</title><p>10<sup>9</sup> naïve \U0001f600".encode())
@@ -103,6 +104,7 @@ def test_child_process_returns_same_items_as_reader(tmp_path: Path) -> None:
         sandbox.page_text(b"<meta charset=klingon>x")
 
 
+@pytest.mark.slow
 def test_one_child_process_reads_all_files(tmp_path: Path) -> None:
     path = put(tmp_path, "a.html", b"<p>x")
     # The parent may be large: that is no reason to replace the child.
@@ -115,6 +117,7 @@ def test_one_child_process_reads_all_files(tmp_path: Path) -> None:
     assert sandbox._CHILD._process.pid == first
 
 
+@pytest.mark.slow
 def test_file_over_time_limit_is_skipped_and_rest_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes
 ) -> None:
@@ -130,6 +133,7 @@ def test_file_over_time_limit_is_skipped_and_rest_is_read(
     assert skipped.reason == ("its parser took longer than 1 s and was stopped; split the file, or save it as text")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS does not limit the address space")
 def test_file_over_memory_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes) -> None:
     page = put(tmp_path, "a.html", b"<p>text</p>\n" * 1_000_000)
@@ -143,6 +147,7 @@ def test_file_over_memory_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.M
     assert isinstance(item, Document)
 
 
+@pytest.mark.slow
 def test_file_with_growing_nested_headings_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each section repeats the titles around it: 14 MB of XML are 1.7 GB of text."""
     monkeypatch.setattr(sandbox, "MEMORY", GIB)
@@ -151,6 +156,7 @@ def test_file_with_growing_nested_headings_is_skipped(tmp_path: Path, monkeypatc
     assert "memory" in reason_of("nxml", put(tmp_path, "a.nxml", article))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
 def test_crash_of_parser_skips_one_file(tmp_path: Path, sent: signal.Signals, slow_pdf: bytes) -> None:
     slow = put(tmp_path, "a.pdf", slow_pdf)
@@ -162,6 +168,7 @@ def test_crash_of_parser_skips_one_file(tmp_path: Path, sent: signal.Signals, sl
     assert isinstance(item, Document)
 
 
+@pytest.mark.slow
 def test_dead_child_process_is_restarted(tmp_path: Path) -> None:
     path = put(tmp_path, "a.html", b"<p>x")
     list(sandbox.read_file("html", path, "a.html"))
@@ -172,12 +179,14 @@ def test_dead_child_process_is_restarted(tmp_path: Path) -> None:
     assert isinstance(item, Document)
 
 
+@pytest.mark.slow
 def test_pdf_with_repeated_page_references_is_skipped(tmp_path: Path) -> None:
     path = put(tmp_path, "a.pdf", pdf_of_repeated_pages(6))
     assert path.stat().st_size < 1100
     assert reason_of("pdf", path) == "1,000,000 pages, and the limit is 100,000; split it"
 
 
+@pytest.mark.slow
 def test_interrupt_ends_reading_and_child_process(tmp_path: Path, slow_pdf: bytes) -> None:
     path = put(tmp_path, "a.pdf", slow_pdf)
     code = (
@@ -198,6 +207,7 @@ def test_interrupt_ends_reading_and_child_process(tmp_path: Path, slow_pdf: byte
         os.kill(child, 0)
 
 
+@pytest.mark.slow
 def test_child_process_has_no_api_keys_and_no_local_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "selectolax.py", b"raise SystemExit(9)")
     monkeypatch.chdir(tmp_path)

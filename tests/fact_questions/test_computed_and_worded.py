@@ -73,6 +73,7 @@ def test_abstaining_model_beside_computed_answer_is_answered(tmp_path: Path) -> 
     assert answer.confidence is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reply", [NOTHING, claims("The creatinine was measured."), claims(STATEMENT, "She slept well.")]
 )

@@ -299,6 +299,7 @@ def test_prompt_has_the_computed_statement_and_its_lines(tmp_path: Path) -> None
     assert answer.computed.result == "1.9 mg/dL"
 
 
+@pytest.mark.slow
 def test_focused_prompt_has_the_lines_of_the_computed_answer(tmp_path: Path) -> None:
     prompts: list[str] = []
 
@@ -356,6 +357,7 @@ def shown_texts(answer: Answer) -> Sequence[str]:
     return console.getvalue(), to_markdown(content), to_html(content), json.dumps(to_json(answer), ensure_ascii=False)
 
 
+@pytest.mark.slow
 def test_every_form_of_the_answer_shows_the_values(tmp_path: Path) -> None:
     answer = answer_of(tmp_path, COURSE, "creatinine trend")
     screen, markdown, page, data = shown_texts(answer)

@@ -79,6 +79,7 @@ def test_expired_token_is_fetched_again(tmp_path: Path, service: FhirService) ->
     assert service.tokens == 2
 
 
+@pytest.mark.slow
 def test_interrupted_export_continues_without_a_second_kick_off(tmp_path: Path, service: FhirService) -> None:
     """Killed while polling, then after the first file."""
     signing = read_credentials(write_credentials(tmp_path))

@@ -125,6 +125,7 @@ def find_patients(folder: Path, patients: Sequence[str]) -> list[Path]:
     return paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sqlite", "lance"])
 def test_forgotten_patients_are_in_no_file_and_others_are_unchanged(engine: str, tmp_path: Path) -> None:
     ward = build_ward(tmp_path / "ward", engine)
@@ -182,6 +183,7 @@ forgetting.forget_patients(folder / "ward", FORGOTTEN, places, READER)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "when"),
     [
@@ -216,6 +218,7 @@ def ward_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_quotation_that_is_left_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ward = build_ward(tmp_path / "ward")
     (tmp_path / "notes").mkdir()

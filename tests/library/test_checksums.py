@@ -53,6 +53,7 @@ def list_data_files(folder: Path) -> Iterator[Path]:
     return iter(sorted((folder / "passages.lance" / "data").glob("*.lance")))
 
 
+@pytest.mark.slow
 def test_checksums_every_batch_records_its_files(folder: Path) -> None:
     with LibraryStore.open(folder, write=True) as library:
         for step in (lambda: add(library, 1, COUNT), lambda: library.delete(["doc:1"]), library.optimize):
@@ -103,6 +104,7 @@ def test_check_health_flipped_vector_bit_is_problem(folder: Path, large: None) -
     assert report.rows.no_vector.count == 0
 
 
+@pytest.mark.slow
 def test_check_health_damaged_earlier_version_is_notice_and_is_removed(folder: Path) -> None:
     """Nothing reads it but Lance's own clearing of old versions, which would fail for good."""
     oldest = max((folder / "passages.lance" / "_versions").glob("*.manifest"))
@@ -116,6 +118,7 @@ def test_check_health_damaged_earlier_version_is_notice_and_is_removed(folder: P
     assert run_check(folder).problems == ()
 
 
+@pytest.mark.slow
 def test_check_health_flipped_word_index_bit_is_problem(folder: Path) -> None:
     path = next((folder / "words").glob("*.pos"))
     flip_bit(path, 0)
@@ -146,6 +149,7 @@ def test_repair_damaged_library_keeps_checksums(folder: Path, large: None) -> No
     assert after[name] == before[name]
 
 
+@pytest.mark.slow
 def test_checksums_earlier_library_is_recorded_by_optimize(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as database:
         database.execute("DROP TABLE data_files")

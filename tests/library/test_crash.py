@@ -43,6 +43,7 @@ def expected_contents(bases: Callable[[TableEngine], Path], tmp_path_factory: py
         return contents(library)
 
 
+@pytest.mark.slow
 @BOTH_ENGINES
 @pytest.mark.parametrize("moment", PHASES)
 def test_add_killed_at_named_step_loses_nothing(
@@ -63,6 +64,7 @@ def test_add_killed_at_named_step_loses_nothing(
         assert discrepancies(library, acknowledged(folder)) == []
 
 
+@pytest.mark.slow
 @BOTH_ENGINES
 def test_add_killed_repeatedly_is_settled_by_next_writer(
     killer: Killer, folder: Path, expected_contents: Contents
@@ -76,6 +78,7 @@ def test_add_killed_repeatedly_is_settled_by_next_writer(
         assert contents(library) == expected_contents
 
 
+@pytest.mark.slow
 @BOTH_ENGINES
 def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> None:
     kills = 0
@@ -94,6 +97,7 @@ def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> Non
     assert len(promised) > COUNT // 2, "no batch was acknowledged before the kills: the test shows nothing"
 
 
+@pytest.mark.slow
 @BOTH_ENGINES
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_compact_killed_loses_nothing(killer: Killer, seed: int, folder: Path, expected_contents: Contents) -> None:
@@ -181,6 +185,7 @@ def _read_hashes(folder: Path) -> dict[str, str | None]:
         return dict(contents(library).hashes)
 
 
+@pytest.mark.slow
 @BOTH_ENGINES
 @pytest.mark.parametrize("moment", ["deletion-remembered", "journal-begun", "table-written", "words-added"])
 def test_revise_killed_at_named_step_loses_nothing(
@@ -203,6 +208,7 @@ def test_revise_killed_at_named_step_loses_nothing(
 # -- the move to the other engine --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", WITHIN_MOVE)
 def test_move_killed_loses_nothing(killer: Killer, moment: str, folder: Path, large: None) -> None:
     with LibraryStore.open(folder) as library:
@@ -256,6 +262,7 @@ def check_unchanged(folder: Path, before: Contents) -> None:
         assert contents(library) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [*WITH_OLD_REPORT, *WITHOUT_REPORT, *WITH_NEW_REPORT])
 def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: str, optimized: Path) -> None:
     with LibraryStore.open(optimized) as library:
@@ -275,6 +282,7 @@ def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: st
         assert library.info().unindexed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", WITHIN_OPTIMIZE)
 def test_optimize_killed_within_phase_loses_nothing(killer: Killer, moment: str, folder: Path, large: None) -> None:
     """A library without an index, killed and killed again."""
@@ -292,6 +300,7 @@ def test_optimize_killed_within_phase_loses_nothing(killer: Killer, moment: str,
         assert contents(library) == before
 
 
+@pytest.mark.slow
 def test_discrepancies_unfinished_optimize_is_reported(
     killer: Killer, optimized: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +312,7 @@ def test_discrepancies_unfinished_optimize_is_reported(
             assert discrepancies(library, {}) == ["1 batches are still open"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["table-written", "words-added"])
 def test_broken_promises_of_revisions_are_reported(
     killer: Killer, moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -331,6 +341,7 @@ def test_broken_promises_of_revisions_are_reported(
         assert any(entry.startswith("v1-2 is remembered as added") for entry in wrong)
 
 
+@pytest.mark.slow
 def test_revise_and_optimize_killed_at_random_match_undisturbed_library(
     killer: Killer, folder: Path, undisturbed: LibraryStore, large: None
 ) -> None:

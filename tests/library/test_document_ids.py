@@ -179,6 +179,7 @@ def test_add_articles_of_one_file_share_id_prefix(tmp_path: Path, library: Libra
     assert (report.already_there, len(report.remarks)) == (2, 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

@@ -90,6 +90,7 @@ def rewrite(row: dict[str, Any], text: str) -> None:
 # -- a library that is well -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_check_health_sound_library_has_no_findings(folder: Path) -> None:
     progress: list[tuple[int, int]] = []
     with LibraryStore.open(folder) as library:
@@ -119,6 +120,7 @@ def test_check_health_empty_library_has_no_findings(tmp_path: Path) -> None:
     assert "0 documents, 0 passages" in "\n".join(format_report(report))
 
 
+@pytest.mark.slow
 def test_health_report_contains_no_texts_or_patients(folder: Path) -> None:
     def change(rows: Rows) -> None:
         rows[0]["vector"] = [0.0] * 16
@@ -140,6 +142,7 @@ def test_health_report_contains_no_texts_or_patients(folder: Path) -> None:
     assert checked_again.rows == report.rows
 
 
+@pytest.mark.slow
 def test_format_report_removes_control_characters_from_ids(folder: Path) -> None:
     def change(rows: Rows) -> None:
         rows[0]["id"] = "\x1b[2Jdoc"
@@ -204,6 +207,7 @@ def _markup_in_title(rows: Rows) -> None:
         row["title"] = "H<sub>2</sub>O"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "name", "first"),
     [
@@ -231,6 +235,7 @@ def test_check_health_single_fault_gives_single_finding(
     assert bool(report.problems) == (messages is report.problems)
 
 
+@pytest.mark.slow
 def test_check_health_passages_of_two_versions_are_broken(folder: Path) -> None:
     def change(rows: Rows) -> None:
         of(rows, "doc:2")[-1]["content_hash"] = b"x" * 16
@@ -240,6 +245,7 @@ def test_check_health_passages_of_two_versions_are_broken(folder: Path) -> None:
     assert {name for name in list_findings(report) if not name.endswith("in_journal")} == {"broken"}
 
 
+@pytest.mark.slow
 def test_check_health_many_faults_names_first_five(folder: Path) -> None:
     def change(rows: Rows) -> None:
         for row in rows:
@@ -264,6 +270,7 @@ def _copy_document(rows: Rows, text: str) -> Rows:
     return [*rows, *copies]
 
 
+@pytest.mark.slow
 def test_check_health_identical_passages_are_repeated(folder: Path) -> None:
     report = change_rows(folder, lambda rows: _copy_document(rows, LONG))
     pair = report.texts.repeated.first[0]
@@ -273,12 +280,14 @@ def test_check_health_identical_passages_are_repeated(folder: Path) -> None:
     assert sum("copy:1#0" in notice for notice in report.notices) == 2
 
 
+@pytest.mark.slow
 def test_check_health_similar_passages_are_near(folder: Path) -> None:
     report = change_rows(folder, lambda rows: _copy_document(rows, LONG.replace("observation79", "nothing")))
     assert set(list_findings(report)) == {"near"}
     assert sorted(report.texts.near.first[0]) == ["copy:1#0", "doc:1#0"]
 
 
+@pytest.mark.slow
 def test_check_health_identical_texts_with_other_titles_are_near(folder: Path) -> None:
     def change(rows: Rows) -> Rows:
         rows = _copy_document(rows, LONG)
@@ -290,6 +299,7 @@ def test_check_health_identical_texts_with_other_titles_are_near(folder: Path) -
     assert set(list_findings(change_rows(folder, change))) == {"near"}
 
 
+@pytest.mark.slow
 def test_check_health_repeats_within_document_are_ignored(folder: Path) -> None:
     def change(rows: Rows) -> None:
         for row in of(rows, "doc:2"):
@@ -300,6 +310,7 @@ def test_check_health_repeats_within_document_are_ignored(folder: Path) -> None:
     assert list_findings(change_rows(folder, change)) == {}
 
 
+@pytest.mark.slow
 def test_check_health_large_library_reports_sample(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passages = run_check(folder).contents.passages
     monkeypatch.setattr(health, "NEAR_LIMIT", passages // 2)
@@ -341,6 +352,7 @@ def make_passage(id: str, digest: str = "00" * 16) -> StoredPassage:
     return StoredPassage(Passage(id, document, int(ordinal), 0, 7, "aspirin"), digest)
 
 
+@pytest.mark.slow
 def test_check_health_word_entry_without_passage_is_found_and_repaired(folder: Path) -> None:
     report = replace_words(folder, [], [make_passage("nobody#0")])
     assert list_findings(report) == {"only_in_words": Finding(1, ("nobody#0",))}
@@ -381,6 +393,7 @@ def test_check_health_equal_counts_with_other_entries_are_found(folder: Path) ->
     }
 
 
+@pytest.mark.slow
 def test_check_health_outdated_and_repeated_entries_are_found(folder: Path) -> None:
     with LibraryStore.open(folder) as library:
         stored = {passage.passage.id: passage for passage in library.open_table().passages_of(["doc:2"])}
@@ -456,6 +469,7 @@ def test_check_health_concurrent_write_skips_comparison(folder: Path) -> None:
     assert report.problems == ()
 
 
+@pytest.mark.slow
 def test_check_health_files_removed_by_writer_raises_library_busy(folder: Path) -> None:
     def spoil(read: int, passages: int) -> None:
         for path in (folder / "passages.lance" / "data").iterdir():

@@ -28,6 +28,7 @@ def get_counts(report: IngestReport) -> tuple[int, int, int, int]:
     return report.added, report.replaced, report.unchanged, report.skipped
 
 
+@pytest.mark.slow
 def test_add_documents_counts_new_unchanged_and_changed(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         first = add_documents(library, documents(0, 30), encoder())
@@ -143,6 +144,7 @@ class _Slow(HashingEncoder):
         return super().encode_passages(texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.3, 0.05, 0.001])
 def test_add_documents_slow_encoder_commits_regularly(
     seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -216,6 +218,7 @@ def test_add_documents_withdrawn_note_is_deleted_only_for_its_patient(tmp_path: 
         assert discrepancies(library, {}) == []
 
 
+@pytest.mark.slow
 def test_add_documents_looks_many_documents_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lookups = []
     revisions = LibraryStore.revisions

@@ -96,6 +96,7 @@ def test_closed_library_write_raises_library_error(folder: Path) -> None:
         library.delete(["doc:1"])
 
 
+@pytest.mark.slow
 def test_reader_searches_during_concurrent_write(killer: Killer, folder: Path) -> None:
     question = np.asarray(encoder().encode_queries(["aspirin and stroke"])[0])
     with ThreadPoolExecutor(1) as pool, LibraryStore.open(folder) as reader:
@@ -281,6 +282,7 @@ def test_open_half_copied_library_is_refused(
         LibraryStore.open(folder, write=write)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if "words" in name or "journal" in name])
 def test_repair_rebuilds_words_and_journal(damage: str, base: Path, folder: Path) -> None:
     DAMAGES[damage](folder)
@@ -412,6 +414,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path | None]]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kilobytes", [900, 1100, 1700, 2300])
 def test_add_full_disk_keeps_acknowledged_documents(
     kilobytes: int, base: Path, small_disk: Callable[[int], Path | None]
@@ -434,6 +437,7 @@ def check_whole_again(folder: Path, promised: dict[str, str], version: int) -> N
         assert library.count()[0] == LARGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [5_000, 45_000])
 def test_add_file_size_limit_keeps_acknowledged_documents(limit: int, folder: Path) -> None:
     """The limit is set in a process of its own; the smaller it is, the earlier a part is refused."""

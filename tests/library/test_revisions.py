@@ -96,6 +96,7 @@ def _histories(draw: st.DrawFn) -> list[list[ReaderItem]]:
     return [items[start:end] for start, end in itertools.pairwise([0, *cuts, len(items)])]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(history=_histories())
 def test_add_revisions_in_any_order_keeps_latest(shared_library: LibraryStore, history: list[list[ReaderItem]]) -> None:
@@ -307,6 +308,7 @@ def list_sources(library: LibraryStore) -> list[str]:
     return [source.name for source in library.sources()]
 
 
+@pytest.mark.slow
 def test_add_file_is_recorded_after_its_documents(library: LibraryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (3, 20, 0, 40, 1)
     before: list[int] = []
@@ -337,6 +339,7 @@ def test_add_reading_error_leaves_file_unrecorded(library: LibraryStore) -> None
     assert (list_sources(library), library.count()[0]) == (["part-0", "part-1"], 43)
 
 
+@pytest.mark.slow
 def test_add_encoding_error_leaves_file_unrecorded(library: LibraryStore) -> None:
     class Broken(RecordingEncoder):
         def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:

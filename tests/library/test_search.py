@@ -53,6 +53,7 @@ SCOPES = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     vector=st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.25, 1.0]), min_size=DIMENSIONS, max_size=DIMENSIONS),
@@ -67,6 +68,7 @@ def test_search_vectors_matches_brute_force(
     assert library.search_vectors(query, k, scope) == memory.search_vectors(query, k, scope)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     words=st.lists(st.sampled_from(["aspirin", "stroke", "liver", "fever", "the"]), max_size=4),
@@ -108,6 +110,7 @@ def test_search_words_scores_match_bm25_formula(tmp_path: Path) -> None:
     assert {hit.id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: bool(text.strip())),
@@ -128,6 +131,7 @@ def test_fetch_returns_passages_unchanged(
         library.delete([document.id])
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_search_words_pubmedqa_questions_find_their_abstracts(data_folder: Path, tmp_path: Path) -> None:
     """The 1,000 abstracts of PubMedQA by their context alone; an own index of the same analyzer finds 0.964."""

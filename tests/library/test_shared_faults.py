@@ -112,6 +112,7 @@ def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryObjects:
     return memory
 
 
+@pytest.mark.slow
 def test_writer_suspended_before_the_removal_removes_nothing_of_a_later_writer(
     objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +142,7 @@ def test_full_disk_in_a_download_is_one_line(
         assert reader.count() == (1, 1)
 
 
+@pytest.mark.slow
 def test_full_disk_leaves_an_open_reader_at_work_and_is_logged(
     objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,6 +193,7 @@ def test_file_that_a_writer_replaces_during_a_refresh_is_the_published_one(
     writer.close()
 
 
+@pytest.mark.slow
 def test_addition_after_a_lost_reply_to_a_commit_goes_on_from_it(
     objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +210,7 @@ def test_addition_after_a_lost_reply_to_a_commit_goes_on_from_it(
         assert reader.info().problems == ()
 
 
+@pytest.mark.slow
 def test_lost_reply_to_a_commit_does_not_hide_another_writer(
     objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +227,7 @@ def test_lost_reply_to_a_commit_does_not_hide_another_writer(
     library.close()
 
 
+@pytest.mark.slow
 def test_refused_removal_of_old_objects_is_announced_once_and_tried_again(
     objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +247,7 @@ def test_refused_removal_of_old_objects_is_announced_once_and_tried_again(
         assert set(objects.list_names("files")) == keys
 
 
+@pytest.mark.slow
 def test_object_that_the_server_does_not_delete_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("boto3")
     store = _connect(monkeypatch)
@@ -259,6 +265,7 @@ def test_object_that_the_server_does_not_delete_is_an_error(monkeypatch: pytest.
     store.delete(["b"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["http://me:pa55word@bad host/", "me:pa55word@host", "http://me:pa55word@[::1"])
 def test_password_in_the_address_of_the_server_is_not_shown(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("boto3")
@@ -323,6 +330,7 @@ def find_other_files(folder: Path, names: Collection[str]) -> list[str]:
     return files
 
 
+@pytest.mark.slow
 def test_download_that_is_slower_than_a_writer_ends_with_the_newest_version(
     objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +361,7 @@ def test_lost_object_ends_a_download(objects: MemoryObjects, tmp_path: Path, mon
         LibraryStore.open(library_folder(URL))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_new_tag", [True, False])
 def test_blocks_of_a_killed_refresh_are_compared_again(
     objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_new_tag: bool
@@ -385,6 +394,7 @@ def test_blocks_of_a_killed_refresh_are_compared_again(
     writer.close()
 
 
+@pytest.mark.slow
 def test_snapshot_stays_as_it_is_while_a_writer_publishes(objects: MemoryObjects) -> None:
     folder = library_folder(URL)
     with open_snapshot(folder) as snapshot:
@@ -401,6 +411,7 @@ def test_snapshot_stays_as_it_is_while_a_writer_publishes(objects: MemoryObjects
     assert not (folder / "snapshot").exists()
 
 
+@pytest.mark.slow
 def test_purge_leaves_nothing_of_deleted_documents_in_the_bucket(
     objects: MemoryObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,6 +440,7 @@ def find_in_objects(objects: MemoryObjects, text: bytes) -> list[str]:
     return [name for name, (data, _) in objects.objects.items() if text in data]
 
 
+@pytest.mark.slow
 def test_many_additions_are_published_together(objects: MemoryObjects) -> None:
     def number() -> int:
         return parse_version(objects.objects[NAME][0], URL).number

@@ -36,6 +36,7 @@ def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the same with both engines ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_both_engines_hold_the_same(tmp_path: Path) -> None:
     with create(tmp_path / "small") as small, create(tmp_path / "large", "lance") as large:
         for version in (0, 1):
@@ -66,6 +67,7 @@ def read_all(folder: Path) -> Contents:
         return contents(library)
 
 
+@pytest.mark.slow
 def test_flipped_bits_are_never_read_as_passages(folder: Path) -> None:
     """Each of 60 flipped bits is refused, or lies where nothing is stored."""
     before = read_all(folder)
@@ -122,6 +124,7 @@ def write_notes(library: LibraryStore, secret: str) -> None:
     add_documents(library, documents, encoder(), passages_per_batch=40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["delete", "replace"])
 def test_removed_text_is_in_no_file_once_writer_closes(change: str, tmp_path: Path) -> None:
     folder = tmp_path / "library"
@@ -137,6 +140,7 @@ def test_removed_text_is_in_no_file_once_writer_closes(change: str, tmp_path: Pa
         assert library.info().problems == ()
 
 
+@pytest.mark.slow
 def test_removed_text_of_killed_writer_is_gone_after_next_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +195,7 @@ def steps() -> list[str]:
     return []
 
 
+@pytest.mark.slow
 def test_add_moves_library_that_has_grown(folder: Path, small_limit: None, steps: list[str]) -> None:
     with LibraryStore.open(folder, write=True) as library, LibraryStore.open(folder) as reader:
         before = contents(reader)

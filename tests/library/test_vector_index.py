@@ -192,6 +192,7 @@ def matches_exact(library: LibraryStore, scope: Scope = ANNA, exact: Exact = EXA
 # -- it says of itself what is so --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_optimize_small_library_builds_no_index(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         library.add(DOCUMENTS[:LIMIT])
@@ -204,6 +205,7 @@ def test_optimize_small_library_builds_no_index(tmp_path: Path) -> None:
         assert library.optimize() is not None
 
 
+@pytest.mark.slow
 def test_optimize_reports_index_and_uses_it(plain: Path, tmp_path: Path, ways: Ways) -> None:
     steps: list[str] = []
     with LibraryStore.open(shutil.copytree(plain, tmp_path / "l"), write=True) as library:
@@ -226,6 +228,7 @@ def test_optimize_reports_index_and_uses_it(plain: Path, tmp_path: Path, ways: W
     assert steps[-1] == f"measuring {report.probes} probes"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [0.5, 0.8])
 def test_optimize_reported_recall_matches_search(
     target: float, folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
@@ -246,6 +249,7 @@ def test_optimize_reported_recall_matches_search(
         assert ways.only == "approximate"
 
 
+@pytest.mark.slow
 def test_optimize_equal_passages_have_full_recall(tmp_path: Path) -> None:
     """Of twenty equal neighbours any sixteen are the nearest."""
     rows = np.repeat(vectors(30, 3), 20, axis=0)
@@ -256,6 +260,7 @@ def test_optimize_equal_passages_have_full_recall(tmp_path: Path) -> None:
         assert report.recall == 1.0
 
 
+@pytest.mark.slow
 def test_optimize_recall_below_target_searches_exactly(
     folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
 ) -> None:
@@ -300,6 +305,7 @@ def _change_report(report: PartitionReport, **changes: Any) -> PartitionReport:
     return dataclasses.replace(report, **changes)
 
 
+@pytest.mark.slow
 def test_optimize_undated_documents_have_no_filtered_recall(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         undated = [document(40 * number + 3, vector) for number, vector in enumerate(vectors(LIMIT + 20, 0))]
@@ -310,6 +316,7 @@ def test_optimize_undated_documents_have_no_filtered_recall(tmp_path: Path) -> N
         assert report.filtered_recall is None
 
 
+@pytest.mark.slow
 def test_optimize_grown_library_rebuilds_index(folder: Path) -> None:
     def steps(library: LibraryStore, **how: Any) -> set[str]:
         messages: list[str] = []
@@ -332,6 +339,7 @@ def test_optimize_grown_library_rebuilds_index(folder: Path) -> None:
 # -- what changes afterwards -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_indexed_library_finds_added_and_omits_deleted_documents(folder: Path, ways: Ways) -> None:
     fresh = vectors(40, 11)
     more = [document(COUNT + number, vector) for number, vector in enumerate(fresh[:30])]
@@ -361,6 +369,7 @@ def test_indexed_library_finds_added_and_omits_deleted_documents(folder: Path, w
             assert library.info().unindexed == 0
 
 
+@pytest.mark.slow
 def test_open_reader_uses_index_built_later(plain: Path, tmp_path: Path, ways: Ways) -> None:
     folder = Path(shutil.copytree(plain, tmp_path / "l"))
     with LibraryStore.open(folder) as reader:
@@ -379,6 +388,7 @@ def test_open_reader_uses_index_built_later(plain: Path, tmp_path: Path, ways: W
 # -- filters ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scope",
     [
@@ -404,6 +414,7 @@ def test_search_vectors_broad_filter_keeps_recall(scope: Scope, indexed: Path, w
             assert len(library.fetch(list_ids(hits), scope)) == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scope", "few"),
     [
@@ -477,6 +488,7 @@ def test_search_vectors_invalid_index_report_is_exact(
         assert (library.info().exact, library.info().index) == (True, None)
 
 
+@pytest.mark.slow
 def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
     (folder / "index.json").write_text("{")
     messages: list[str] = []
@@ -486,6 +498,7 @@ def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
         assert read_report(folder) == report
 
 
+@pytest.mark.slow
 def test_search_vectors_missing_index_is_exact(folder: Path) -> None:
     """As of a folder that was copied with the report of another one."""
     with LibraryStore.open(folder, write=True) as library:
@@ -531,6 +544,7 @@ class Indexed(LibraryStore):
         return super().search_vectors(self._padded(vector), k, scope)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", [0, 4])
 def test_indexed_library_satisfies_store_contract(
     wide: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways

@@ -89,6 +89,7 @@ def test_real_record_is_read_as_from_a_file(
     assert agent.startswith("epicrisis/")
 
 
+@pytest.mark.slow
 def test_unknown_numbers_and_dois_are_skipped_with_a_cure_and_the_rest_is_taken(
     services: LiteratureServices, settings: Settings
 ) -> None:
@@ -118,6 +119,7 @@ def test_doi_of_a_journal_article_is_taken_from_pubmed_and_of_a_preprint_from_eu
     assert preprint.metadata["publication_types"] == ["Preprint"]
 
 
+@pytest.mark.slow
 def test_search_with_more_results_than_the_limit_says_how_many(
     services: LiteratureServices, settings: Settings
 ) -> None:
@@ -164,6 +166,7 @@ def test_full_text_replaces_the_abstract_and_keeps_what_pubmed_says(
     assert len(services.asked) == count, "texts, and the lack of one, are in the cache"
 
 
+@pytest.mark.slow
 def test_second_request_within_days_asks_nobody_and_a_later_one_asks_again(
     services: LiteratureServices, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +193,7 @@ def test_second_request_within_days_asks_nobody_and_a_later_one_asks_again(
     assert len(services.asked) == 6
 
 
+@pytest.mark.slow
 def test_service_that_stays_busy_leaves_named_gaps_that_the_same_command_fills(
     services: LiteratureServices, settings: Settings
 ) -> None:

@@ -64,6 +64,7 @@ calls = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(planned=calls, limit=st.integers(1, 3000), in_dollars=st.booleans())
 def test_budget_any_calls_is_not_overspent_and_refuses_only_calls_that_cannot_fit(
     planned: list[Planned], limit: int, in_dollars: bool

@@ -66,6 +66,7 @@ def test_caller_that_changes_vectors_changes_no_later_ones() -> None:
     assert np.array_equal(cached.encode_passages(TEXTS), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_real_encoder_with_a_memory_fulfils_the_contract(encoder: Encoder, model_home: object) -> None:
     from epicrisis.configuration import load_settings

@@ -126,6 +126,7 @@ def reorder(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+@pytest.mark.slow
 @given(requests, requests)
 def test_reply_key_is_equal_exactly_for_equal_requests(one: ChatRequest, other: ChatRequest) -> None:
     same = replace(one, temperature=reorder(one.temperature), extra=reorder(one.extra))

@@ -53,6 +53,7 @@ def run_with_model(
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_embedded_model_satisfies_contract_and_prints_nothing(
     model_home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,6 +61,7 @@ def test_embedded_model_satisfies_contract_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_embedded_model_counts_prompt_tokens_and_streams_reply(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         pieces: list[str | None] = []
@@ -78,6 +80,7 @@ def test_embedded_model_counts_prompt_tokens_and_streams_reply(model_home: Path)
     run_with_model(model_home, work)
 
 
+@pytest.mark.slow
 def test_embedded_model_context_is_limited_to_trained_window(model_home: Path) -> None:
     async def window(model: EmbeddedModel) -> int | None:
         return (await model.capabilities()).context_tokens
@@ -85,6 +88,7 @@ def test_embedded_model_context_is_limited_to_trained_window(model_home: Path) -
     assert run_with_model(model_home, window, 100_000) == 8192
 
 
+@pytest.mark.slow
 def test_embedded_model_oversized_prompt_raises_context_overflow(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> ChatReply:
         return await model.complete(ChatRequest((Message("user", "word " * 2000),), 5))
@@ -112,6 +116,7 @@ SCHEMAS: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
 }
 
 
+@pytest.mark.slow
 def test_embedded_model_reply_conforms_to_json_schema(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> dict[str, Any]:
         replies = {}
@@ -125,6 +130,7 @@ def test_embedded_model_reply_conforms_to_json_schema(model_home: Path) -> None:
         assert SCHEMAS[name][1](value["x"]), f"{name}: {value}"
 
 
+@pytest.mark.slow
 def test_embedded_server_without_key_returns_401(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         await model.capabilities()
@@ -136,6 +142,7 @@ def test_embedded_server_without_key_returns_401(model_home: Path) -> None:
     run_with_model(model_home, work)
 
 
+@pytest.mark.slow
 def test_embedded_model_after_aclose_frees_port_and_restarts(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         await model.capabilities()
@@ -149,6 +156,7 @@ def test_embedded_model_after_aclose_frees_port_and_restarts(model_home: Path) -
     run_with_model(model_home, work)
 
 
+@pytest.mark.slow
 def test_embedded_model_concurrent_calls_all_return(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> list[ChatReply]:
         requests = [ChatRequest((Message("user", f"Count from {number}"),), 5) for number in range(4)]
@@ -183,6 +191,7 @@ async def ask_about(model: EmbeddedModel, *documents: str) -> list[Usage]:
     return [(await model.complete(make_request(document))).usage for document in documents]
 
 
+@pytest.mark.slow
 def test_prefix_cache_repeated_prompt_computes_one_token(model_home: Path) -> None:
     first, *others, again, at_once = run_with_model(
         model_home, lambda model: ask_about(model, "aspirin", "digoxin", "zinc", *["aspirin"] * 2)
@@ -193,6 +202,7 @@ def test_prefix_cache_repeated_prompt_computes_one_token(model_home: Path) -> No
     assert [usage.prompt_tokens - usage.cached_tokens for usage in (again, at_once)] == [1, 1]
 
 
+@pytest.mark.slow
 def test_prefix_cache_disabled_computes_every_prompt(model_home: Path) -> None:
     usages = run_with_model(
         model_home, lambda model: ask_about(model, "aspirin", "aspirin", "zinc"), prefix_cache=False
@@ -231,6 +241,7 @@ LONG_REPLY = ChatRequest((Message("user", "Count up for ever."),), 1500, extra={
 LONG_PROMPT = ChatRequest((Message("user", "word " * 4000),), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_", "on_delta", "steps"),
     [(LONG_REPLY, None, 1500), (LONG_REPLY, lambda _: None, 1500), (LONG_PROMPT, None, 4000 // BATCH_TOKENS)],
@@ -257,6 +268,7 @@ def test_embedded_model_cancelled_call_ends_at_server(
 # -- start and stop -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_embedded_model_aclose_during_start_stops_server_and_allows_restart(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         call = asyncio.create_task(model.complete(ChatRequest(MESSAGES, 3)))
@@ -304,6 +316,7 @@ asyncio.run(idle() if what == "idle" else busy())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["idle", "left in a call"])
 def test_embedded_model_unclosed_process_exits_cleanly(model_home: Path, what: str) -> None:
     command = [sys.executable, "-c", CHILD, str(weights_path(model_home)), what]
@@ -311,6 +324,7 @@ def test_embedded_model_unclosed_process_exits_cleanly(model_home: Path, what: s
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal to one process there")
 def test_embedded_model_interrupt_during_call_ends_process(model_home: Path) -> None:
     command = [sys.executable, "-c", CHILD, str(weights_path(model_home)), "busy"]

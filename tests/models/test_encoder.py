@@ -29,6 +29,7 @@ def folder(model_home: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_minilm_satisfies_encoder_contract(model_home: Path) -> None:
     encoder = load_encoder("minilm", model_home)
@@ -37,6 +38,7 @@ def test_minilm_satisfies_encoder_contract(model_home: Path) -> None:
     assert np.allclose(np.linalg.norm(encoder.encode_queries(["Aspirin"]), axis=1), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_minilm_related_passage_scores_higher(model_home: Path) -> None:
     encoder = load_encoder("minilm", model_home, threads=1)
@@ -46,6 +48,7 @@ def test_minilm_related_passage_scores_higher(model_home: Path) -> None:
     assert near > far + 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_encoder_text_beyond_window_is_ignored_but_has_token_spans(model_home: Path) -> None:
     encoder = load_encoder("minilm", model_home)
@@ -54,6 +57,7 @@ def test_encoder_text_beyond_window_is_ignored_but_has_token_spans(model_home: P
     assert np.array_equal(encoder.encode_queries([long]), encoder.encode_queries([long + "aspirin"]))
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 3000), max_size=60), st.integers(1, 9), st.integers(1, 5000))
 def test_split_batches_covers_each_text_once_within_token_limit(lengths: list[int], size: int, tokens: int) -> None:
     encodings = [SimpleNamespace(ids=[0] * length) for length in lengths]
@@ -64,12 +68,14 @@ def test_split_batches_covers_each_text_once_within_token_limit(lengths: list[in
         assert len(batch) == 1 or len(batch) * max(lengths[number] for number in batch) <= tokens
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_load_encoder_folder_gives_same_vectors_as_name(model_home: Path, folder: Path) -> None:
     by_name, by_path = load_encoder("minilm", model_home), load_encoder(str(folder), model_home)
     assert np.array_equal(by_name.encode_queries(["Aspirin"]), by_path.encode_queries(["Aspirin"]))
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_encoder_fingerprint_changes_with_pooling(model_home: Path, folder: Path) -> None:
     before = load_encoder(str(folder), model_home).fingerprint
@@ -108,6 +114,7 @@ def test_load_encoder_folder_without_valid_settings_is_refused(model_home: Path,
         load_encoder(str(folder), model_home)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_encoder_query_and_article_networks_match_onnxruntime(model_home: Path, folder: Path) -> None:
     """MedCPT's layout, with MiniLM in both places, against tokenizers and onnxruntime used directly."""
@@ -143,6 +150,7 @@ def test_encoder_query_and_article_networks_match_onnxruntime(model_home: Path, 
     assert not np.allclose(ours.encode_passages(pairs[:1])[0], joined, atol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_load_encoder_reads_prompts_and_onnx_folder_of_sentence_transformers(model_home: Path, folder: Path) -> None:
     plain = load_encoder(str(folder), model_home)
@@ -193,6 +201,7 @@ def test_load_encoder_missing_model_names_pull_command(tmp_path: Path) -> None:
         load_encoder(str(tmp_path), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.data
 def test_minilm_pubmedqa_questions_find_their_abstracts(model_home: Path, data_folder: Path) -> None:

@@ -75,6 +75,7 @@ def test_rejected_parameters_are_omitted_and_noted() -> None:
     )
 
 
+@pytest.mark.slow
 def test_rejected_parameters_are_remembered_across_concurrent_calls() -> None:
     with HostileServer(write_json, refuses={"max_tokens", "seed"}, delay=0.02) as server:
 
@@ -367,6 +368,7 @@ def signature(endpoint: Endpoint, raw: bytes) -> str:
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("aws")
 def test_bedrock_request_is_signed_with_aws_credentials(endpoint: Endpoint) -> None:
     if find_spec("botocore") is None:

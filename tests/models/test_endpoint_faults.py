@@ -102,6 +102,7 @@ def test_complete_fault_raises_expected_error_and_retry_after(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", [False, True])
 def test_complete_truncated_or_endless_body_raises_error(streams: bool) -> None:
     cut, endless = (ReplyInvalid, ReplyInvalid) if streams else (EndpointUnreachable, EndpointTimeout)

@@ -130,6 +130,7 @@ def test_gguf_header_impossible_value_raises_model_file_invalid(
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(cut=st.integers(0, len(gguf(SMALL)) - 1))
 def test_gguf_header_truncated_file_raises_model_file_invalid(
@@ -141,6 +142,7 @@ def test_gguf_header_truncated_file_raises_model_file_invalid(
         read_gguf_header(path)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(flips=st.lists(st.integers(0, 8 * len(gguf(SMALL | VOCABULARY)) - 1), min_size=1, max_size=4, unique=True))
 def test_gguf_header_flipped_bits_are_read_or_refused(

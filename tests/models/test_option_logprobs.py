@@ -57,6 +57,7 @@ def test_option_logprobs_options_without_tokens_are_missing() -> None:
     assert compute_option_logprobs(LETTERS, [("A", -9999.0), ("B", -math.inf), ("C", math.nan)]).missing == LETTERS
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(LETTERS), st.floats(-30, -1.5), min_size=1))
 def test_option_logprobs_probabilities_sum_to_one(tokens: dict[str, float]) -> None:
     logprobs = compute_option_logprobs(LETTERS, tokens.items())
@@ -199,6 +200,7 @@ def test_chat_request_with_options_and_schema_raises_value_error() -> None:
 WHICH = "Which drug is an antiplatelet?\nA. Aspirin\nB. Insulin\nC. Penicillin\nD. Codeine\nAnswer with a letter."
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_embedded_model_option_logprobs_ignore_sampler_settings(model_home: Path) -> None:
     samplers: list[dict[str, Any]] = [{}, {"temperature": 0.0, "top_k": 1, "top_p": 0.05}, {"temperature": 2.0}]
@@ -220,6 +222,7 @@ def test_embedded_model_option_logprobs_ignore_sampler_settings(model_home: Path
     assert sum(math.exp(value) for value in first.values.values()) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_embedded_model_option_logprobs_match_raw_completion(model_home: Path) -> None:
     """llama.cpp's own path tells as many tokens as are wanted, and no template is between."""

@@ -304,6 +304,7 @@ def test_reply_cache_read_only_folder_raises_storage_error_on_open(
 # -- full disk --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reply_cache_full_disk_returns_replies_with_note(tmp_path: Path) -> None:
     """Files that may not grow beyond a limit stand for a full disk."""
     path = tmp_path / "replies.sqlite"
@@ -320,6 +321,7 @@ def test_reply_cache_full_disk_returns_replies_with_note(tmp_path: Path) -> None
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reply_cache_four_processes_share_replies(tmp_path: Path) -> None:
     path, count = tmp_path / "replies.sqlite", 100
     child = run_child("share", path, 4, count)
@@ -386,6 +388,7 @@ def run_counting_server() -> Iterator[tuple[str, Counter[str]]]:
         yield url, counts
 
 
+@pytest.mark.slow
 def test_reply_cache_killed_process_repeats_no_completed_call(tmp_path: Path) -> None:
     """Whatever came back is never asked for again; asked twice is at most what was on its way at a kill."""
     chance, acknowledged = random.Random(9), tmp_path / "acknowledged"

@@ -47,6 +47,7 @@ def test_split_thinking_expected_end_tag_without_start_ends_thinking() -> None:
     assert split_thinking("hi", expected=True) == ("hi", "")
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["<think>", "</think>", "<reasoning>", "</reasoning>", "<", "k>", " ", "word", "é"])),
     st.booleans(),

@@ -158,6 +158,7 @@ def test_torch_encoder_sharded_and_pickled_weights_are_read(bert: Path, tmp_path
         load_encoder(str(parts), parts)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_torch_encoder_without_torch_names_extra(model_home: Path, tmp_path: Path) -> None:
     """In a process that cannot import torch, whether it is installed here or not."""

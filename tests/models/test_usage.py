@@ -189,6 +189,7 @@ json_values = st.recursive(
 NAMES = ["prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details"]
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(NAMES), json_values | st.integers(-5, 500)), st.booleans())
 def test_read_reported_usage_any_json_is_plausible_or_none(raw: dict[str, Any], has_text: bool) -> None:
     usage = read_reported_usage(json.loads(json.dumps(raw)), REQUEST, has_text)

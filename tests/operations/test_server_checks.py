@@ -33,6 +33,7 @@ def find(checks: Sequence[ClusterCheck], topic: str) -> tuple[str, str]:
     return next((row.state, row.message) for row in reversed(checks) if row.topic == topic)
 
 
+@pytest.mark.slow
 def test_servers_of_one_library_agree(tmp_path: Path) -> None:
     async def run() -> list[ClusterCheck]:
         first = create_app(open_resources(open_library(tmp_path / "lib", by="bm25")))
@@ -46,6 +47,7 @@ def test_servers_of_one_library_agree(tmp_path: Path) -> None:
     assert find(checks, "versions")[1].startswith("all run epicrisis ")
 
 
+@pytest.mark.slow
 def test_server_with_another_state_of_the_library_is_named(tmp_path: Path) -> None:
     async def run() -> list[ClusterCheck]:
         first = create_app(open_resources(open_library(tmp_path / "a" / "lib", by="bm25")))
@@ -58,6 +60,7 @@ def test_server_with_another_state_of_the_library_is_named(tmp_path: Path) -> No
     assert (state, "different versions" in message) == ("problem", True)
 
 
+@pytest.mark.slow
 def test_server_with_users_needs_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "server").mkdir()
     users = UserStore(tmp_path / "server" / "users.json")
@@ -95,6 +98,7 @@ def test_server_that_is_down_stopping_or_something_else_is_a_problem(tmp_path: P
         assert find(check(other.url.removesuffix("/v1")), "server")[0] == "problem"
 
 
+@pytest.mark.slow
 def test_clock_that_differs_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_checks, "read_clock", lambda: datetime.now(UTC) - timedelta(seconds=60))
 
@@ -107,6 +111,7 @@ def test_clock_that_differs_is_a_problem(tmp_path: Path, monkeypatch: pytest.Mon
     assert (state, "differs from this machine by" in message) == ("problem", True)
 
 
+@pytest.mark.slow
 def test_models_that_answer_and_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with HostileServer(model="qwen", api_key="k") as server:
         monkeypatch.setenv("EPICRISIS_API_KEY", "k")

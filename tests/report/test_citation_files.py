@@ -114,6 +114,7 @@ def test_hostile_title_adds_no_entry_and_no_field() -> None:
         assert not {"\x1b", "\u202e"} & set(text)
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=40), max_size=4), st.text(max_size=60))
 def test_any_text_is_one_entry(names: list[str], text: str) -> None:
     publication = Publication(type="article-journal", journal=text, volume=text, page_range=text)

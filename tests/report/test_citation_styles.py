@@ -83,6 +83,7 @@ def test_reference_list_marks_retracted_article(style: CitationStyle) -> None:
     assert write_reference_list([replace(source, marks=("retracted",))], style).endswith(" [RETRACTED]\n")
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.text(max_size=40), st.sampled_from(list(STYLE_NAMES)))
 def test_any_text_is_one_line_for_each_source(text: str, style: CitationStyle) -> None:

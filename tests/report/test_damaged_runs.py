@@ -241,6 +241,7 @@ def test_damaged_rankings_and_measures_are_refused_with_one_line(
     assert run(*reading).exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "said"), [("magic", "does not know: update it"), ("conflicts", "")])
 def test_records_under_manifest_of_other_experiment_raise_no_traceback(
     name: str, said: str, undamaged_runs: Path, tmp_path: Path
@@ -310,6 +311,7 @@ def damage_randomly(path: Path, dice: random.Random) -> None:
         path.write_text("\n".join(lines) + "\n", "utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_randomly_damaged_run_raises_no_traceback(seed: int, undamaged_runs: Path, tmp_path: Path) -> None:
     dice = random.Random(seed)

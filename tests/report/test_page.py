@@ -65,6 +65,7 @@ def read_policy(tree: LexborHTMLParser) -> str:
     return policy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("html", [render_with_plots, render_tables])
 def test_page_loads_no_external_resource(html: object) -> None:
     tree = parse_page(html())  # type: ignore[operator]
@@ -163,6 +164,7 @@ def test_page_headings_and_links_are_consistent() -> None:
     assert {"experiment-1", "table-1-1", "runs-7"} <= set(links)
 
 
+@pytest.mark.slow
 def test_page_begins_with_finding_source_and_plot() -> None:
     source = RunSummary(
         "run",
@@ -380,6 +382,7 @@ def test_page_plots_are_visible_without_scripts_and_named() -> None:
     assert ["win", "tie", "lose"] in legends
 
 
+@pytest.mark.slow
 def test_page_is_deterministic_and_small() -> None:
     assert (
         render_page((report_findings.by_position(), report_findings.in_conflict()), f"Report {report_findings.HOSTILE}")

@@ -61,6 +61,7 @@ def test_documents_are_ranked_by_best_passage(ranked: str, k: int, read: str) ->
     assert [hit.rank for hit in found.hits] == list(range(len(found.hits)))
 
 
+@pytest.mark.slow
 @given(ids, st.integers(1, 9))
 def test_document_count_reads_at_least_as_many_passages(listed: list[tuple[str, int]], k: int) -> None:
     ranking = ranking_of(" ".join(f"{name}{number}" for name, number in listed))

@@ -62,6 +62,7 @@ def test_question_similarity_threshold_decides_equality(changed: str, leaks: boo
     assert is_same_question(Question(STEM), changed, "", 0.8) == leaks
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_similarity_is_symmetric_and_one_for_equal_texts(one: str, other: str) -> None:
     assert shingle_similarity(one, one) == 1

@@ -30,6 +30,7 @@ def scored(names: Sequence[str]) -> ScoredIds:
     return [(name, 1 / rank) for rank, name in enumerate(names, 1)]
 
 
+@pytest.mark.slow
 @given(rankings, rankings)
 def test_overlap_at_three_has_four_values(dense: list[str], bm25: list[str]) -> None:
     """Errata B2: 0, 1, 2 or 3 shared of 3 and 3."""
@@ -42,6 +43,7 @@ def test_overlap_with_short_sparse_list_has_two_more_values(found: str, overlap:
     assert compare_rankings(scored("abc"), scored(found)).value == pytest.approx(overlap)
 
 
+@pytest.mark.slow
 @given(rankings, rankings)
 def test_paper_and_code_thresholds_agree_at_three(dense: list[str], bm25: list[str]) -> None:
     verdicts = [
@@ -91,6 +93,7 @@ def test_verdict_uses_top_ranks_and_reports_lists() -> None:
     assert verdict.value == pytest.approx(1 / 3)
 
 
+@pytest.mark.slow
 @given(ids, ids, st.integers(1, 6), st.floats(0, 0.99))
 def test_verdict_follows_overlap_and_is_symmetric(dense: list[str], bm25: list[str], n: int, threshold: float) -> None:
     one, other = (

@@ -74,6 +74,7 @@ def test_segment_with_long_sentence_is_split_between_words() -> None:
     assert split_segments("a b-c-d-e f", reading(3), find_sentences) == ("a", "b-c-d-e", "f")
 
 
+@pytest.mark.slow
 @given(VIGNETTES, st.integers(1, 20))
 def test_segments_keep_all_text_and_fit(text: str, window: int) -> None:
     encoder = reading(window)
@@ -82,6 +83,7 @@ def test_segments_keep_all_text_and_fit(text: str, window: int) -> None:
     assert all(tokens(part) <= window or " " not in part for part in found)
 
 
+@pytest.mark.slow
 @given(VIGNETTES, st.integers(1, 20))
 def test_last_sentence_first_adds_no_text_and_fits(text: str, window: int) -> None:
     found = move_question_first(text, reading(window), find_sentences)
@@ -92,6 +94,7 @@ def test_last_sentence_first_adds_no_text_and_fits(text: str, window: int) -> No
         assert found.startswith([part for part in parts if part.endswith("?")][-1])
 
 
+@pytest.mark.slow
 @given(VIGNETTES, st.integers(1, 20), st.sampled_from(REMEDIES))
 def test_question_fit_counts_encoded_tokens(text: str, window: int, remedy: LongQuestionPolicy) -> None:
     texts, fit = fit_question(text, reading(window), find_sentences, remedy)
@@ -128,6 +131,7 @@ class _Reads62(HashingEncoder):
         return self._encoder.token_spans(text)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.models
 def test_medqa_share_matches_errata(data_folder: Path, encoder: Encoder) -> None:

@@ -43,6 +43,7 @@ def documents(passages: Sequence[Passage]) -> list[str]:
 TEXTS = st.lists(st.sampled_from(["Fever.", "No", "pain", "BP 120/80.", "\n", "\n\n  ", " ", "  ", "é"]), max_size=60)
 
 
+@pytest.mark.slow
 @given(words=TEXTS, max_tokens=st.integers(1, 12), overlap=st.integers(0, 11))
 def test_whole_note_is_document_text_with_valid_offsets(words: list[str], max_tokens: int, overlap: int) -> None:
     text = " ".join(words)

@@ -46,6 +46,7 @@ def test_rank_biased_overlap_matches_manual_example() -> None:
     assert rank_biased_overlap("abc", "bcd", 3, p) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @given(rankings, rankings, st.integers(1, 8), st.floats(0.1, 0.95))
 def test_rank_biased_overlap_extrapolates_infinite_sum(a: list[str], b: list[str], n: int, p: float) -> None:
     agreements = [len(set(a[: min(d, n)]) & set(b[: min(d, n)])) / min(d, n) for d in range(1, 2000)]

@@ -353,6 +353,7 @@ QUESTIONS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(QUESTIONS, st.lists(NOTES, unique_by=lambda each: each.document_id), st.randoms())
 def test_note_order_does_not_change_result(question: str, notes: list[NoteTime], luck: Random) -> None:
     def mentions(words: str) -> Mapping[str, EventMentions]:

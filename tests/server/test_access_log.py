@@ -72,6 +72,7 @@ def test_refused_question_of_openai_client_is_logged(tmp_path: Path) -> None:
     assert [(entry["outcome"], entry["patient"]) for entry in ward.entries()] == [("refused", BERT)]
 
 
+@pytest.mark.slow
 def test_stored_answer_after_role_was_lost_is_refused_and_logged(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
     users = UserStore(ward.folder / USERS_FILE)
@@ -100,6 +101,7 @@ def test_users_of_one_name_have_different_ids_in_log(tmp_path: Path) -> None:
     assert first["user_id"] != second["user_id"]
 
 
+@pytest.mark.slow
 def test_entry_of_job_names_the_documents_of_each_patient(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
 
@@ -120,6 +122,7 @@ def test_entry_of_job_names_the_documents_of_each_patient(tmp_path: Path) -> Non
     assert documents == {patient: [f"note:{patient}:1", f"note:{patient}:2"] for patient in (ANNA, BERT)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("role", "status", "outcome"), [("patient-reader", 200, "allowed"), ("literature-reader", 404, "refused")]
 )

@@ -91,6 +91,7 @@ def test_ask_with_stream_sends_every_step_and_ends_with_answer(tmp_path: Path) -
     assert events[-1][1]["answer"]["state"] == "answered"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format", "start"),
     [("vancouver", "1. "), ("ama", "1. "), ("apa", ""), ("bibtex", "@"), ("ris", "TY  - "), ("csl-json", "[")],
@@ -190,6 +191,7 @@ def test_ask_with_failing_model_returns_status_of_failure_and_answer(
     assert problem["answer"]["state"] == "failed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [True, False])
 def test_disconnect_cancels_model_call_at_once(stream: bool, tmp_path: Path) -> None:
     async def leave() -> int:

@@ -111,6 +111,7 @@ class FailingModel(StallingModel):
         raise ChatError(f"the reply of {self.path / 'private' / 'model.gguf'} about {SECRET} cannot be read")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["whole", "stream", "trace", "openai", "page", "job"])
 def test_failed_answer_shows_no_path_of_server(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -191,6 +192,7 @@ def test_message_loses_paths_of_files_and_keeps_addresses(message: str, shown: s
 UNREADABLE = [b"{", b"[" * 5000, b"\xff\xfe", b'{"model": nan}']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", UNREADABLE)
 def test_unreadable_json_has_the_error_form_of_each_client(content: bytes, app: FastAPI) -> None:
     problem = send(app, ASK, content=content, headers=JSON)
@@ -245,6 +247,7 @@ def test_fault_of_body_names_the_field_as_sent(
 WIDE = 50_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -97,6 +97,7 @@ def test_path_out_of_server_is_not_found(path: str, app: FastAPI) -> None:
     assert "root:" not in response.text
 
 
+@pytest.mark.slow
 def test_line_break_in_id_adds_no_header(app: FastAPI) -> None:
     """Header injection: no header of a response repeats a part of the request."""
     path = "/api/v1/libraries/lib/documents/x%0d%0aSet-Cookie:%20stolen=1"
@@ -110,6 +111,7 @@ def test_line_break_in_id_adds_no_header(app: FastAPI) -> None:
     assert not any("stolen" in value for value in response.headers.values())
 
 
+@pytest.mark.slow
 def test_every_response_has_security_headers(app: FastAPI) -> None:
     for path in ("/healthz", "/nowhere", "/api/v1/libraries"):
         response = asyncio.run(request(app, "GET", path))
@@ -122,6 +124,7 @@ def test_body_over_limit_is_refused(app: FastAPI) -> None:
     assert response.status_code == 413
 
 
+@pytest.mark.slow
 def test_body_over_limit_without_length_is_refused(app: FastAPI) -> None:
     async def send() -> int:
         async def pieces() -> Any:
@@ -134,6 +137,7 @@ def test_body_over_limit_without_length_is_refused(app: FastAPI) -> None:
     assert asyncio.run(send()) == 413
 
 
+@pytest.mark.slow
 def test_slow_body_is_refused_while_others_are_served(tmp_path: Path) -> None:
     async def send() -> tuple[bytes, int]:
         guard = GuardOptions(body_seconds=0.3)

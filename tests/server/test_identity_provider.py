@@ -89,6 +89,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
+@pytest.mark.slow
 def test_user_of_provider_reads_after_sign_in_and_not_after_sign_out(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         assert (await client.get(LIBRARIES)).status_code == 401
@@ -112,6 +113,7 @@ def test_user_of_provider_reads_after_sign_in_and_not_after_sign_out(tmp_path: P
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_sign_in_leads_back_to_the_page_that_was_asked_for(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         page = await client.get("/libraries?x=1", headers={"accept": "text/html"}, follow_redirects=True)
@@ -125,6 +127,7 @@ def test_sign_in_leads_back_to_the_page_that_was_asked_for(tmp_path: Path) -> No
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["https://evil.example/", "//evil.example", "/\\evil.example", "/\t/evil.example"])
 def test_sign_in_leads_to_no_other_site(place: str, tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
@@ -134,6 +137,7 @@ def test_sign_in_leads_to_no_other_site(place: str, tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_session_cookie_holds_no_token_and_is_read_by_no_script(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         started = await client.get("/sign-in/provider")
@@ -154,6 +158,7 @@ def test_session_cookie_holds_no_token_and_is_read_by_no_script(tmp_path: Path) 
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_authorization_request_has_challenge_state_and_nonce(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         first = parse_qs(urlsplit((await client.get("/sign-in/provider")).headers["location"]).query)
@@ -167,6 +172,7 @@ def test_authorization_request_has_challenge_state_and_nonce(tmp_path: Path) -> 
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["id", "signature", "other"])
 def test_forged_session_cookie_is_refused(part: str, tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
@@ -180,6 +186,7 @@ def test_forged_session_cookie_is_refused(part: str, tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_session_ends_after_its_minutes(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         await clinic.sign_in(client)
@@ -191,6 +198,7 @@ def test_session_ends_after_its_minutes(tmp_path: Path) -> None:
     run(tmp_path, steps, session_minutes=5)
 
 
+@pytest.mark.slow
 def test_callback_that_the_browser_did_not_start_is_refused(tmp_path: Path) -> None:
     """A forged state: the link of an attacker would sign the victim in as the attacker."""
 
@@ -212,6 +220,7 @@ def test_callback_that_the_browser_did_not_start_is_refused(tmp_path: Path) -> N
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_callback_is_good_for_one_sign_in(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         link = await clinic.start(client, "maria")
@@ -264,6 +273,7 @@ def sign_with_same_kid(hospital: HospitalProvider, claims: dict[str, Any]) -> st
 FORGERIES = [sign_with_public_key, sign_with_nothing, sign_with_other_key, sign_with_same_kid]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forge", FORGERIES)
 def test_forged_id_token_is_refused(forge: Callable[[HospitalProvider, dict[str, Any]], str], tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
@@ -276,6 +286,7 @@ def test_forged_id_token_is_refused(forge: Callable[[HospitalProvider, dict[str,
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forge", FORGERIES)
 def test_forged_access_token_is_refused(
     forge: Callable[[HospitalProvider, dict[str, Any]], str], tmp_path: Path
@@ -293,6 +304,7 @@ def test_forged_access_token_is_refused(
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -338,6 +350,7 @@ def test_wrong_claim_of_id_token_is_one_clear_page(changes: dict[str, Any], reas
     run(tmp_path, steps, patient_claim="patients")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "status"),
     [
@@ -370,6 +383,7 @@ def test_access_token_is_accepted_only_with_right_claims(changes: dict[str, Any]
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_clock_skew_of_a_minute_is_accepted(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         now = int(time.time())
@@ -391,6 +405,7 @@ def test_access_token_is_refused_without_audience(tmp_path: Path) -> None:
     run(tmp_path, steps, audience=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "token", ["a.b.c", "..", "e30.e30.e30", "é.é.é", "eyJhbGciOiJSUzI1NiJ9.W10.AA", "x" * 5000 + ".y.z"]
 )
@@ -403,6 +418,7 @@ def test_malformed_token_is_no_fault(token: str, tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_new_key_of_provider_is_fetched_and_old_one_forgotten(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         hospital = clinic.hospital
@@ -422,6 +438,7 @@ def test_new_key_of_provider_is_fetched_and_old_one_forgotten(tmp_path: Path) ->
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_keys_are_renewed_every_hour(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         hospital = clinic.hospital
@@ -435,6 +452,7 @@ def test_keys_are_renewed_every_hour(tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_tokens_are_checked_for_a_day_while_provider_is_down(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         token = clinic.hospital.make_token()
@@ -456,6 +474,7 @@ def test_tokens_are_checked_for_a_day_while_provider_is_down(tmp_path: Path) -> 
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_provider_that_is_down_is_one_clear_page(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         clinic.hospital.is_down = True
@@ -489,6 +508,7 @@ def test_provider_nobody_listens_for_is_one_clear_page(tmp_path: Path) -> None:
     asyncio.run(steps())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
@@ -511,6 +531,7 @@ def test_wrong_description_of_provider_is_one_clear_page(name: str, value: Any, 
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", [[], "text", {"error": "invalid_grant"}, {"access_token": "x"}, {"id_token": 7}, {}])
 def test_strange_reply_of_token_endpoint_is_one_clear_page(reply: Any, tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
@@ -523,6 +544,7 @@ def test_strange_reply_of_token_endpoint_is_one_clear_page(reply: Any, tmp_path:
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_wrong_secret_is_one_clear_page(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         clinic.provider = IdentityProvider(clinic.provider.settings, "another secret")
@@ -535,6 +557,7 @@ def test_wrong_secret_is_one_clear_page(tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_roles_of_provider_decide_what_is_read(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         student = bearer(clinic.hospital.make_token("tom"))
@@ -553,6 +576,7 @@ def test_roles_of_provider_decide_what_is_read(tmp_path: Path) -> None:
     run(tmp_path, steps, documents=NOTES, patient_claim="patients")
 
 
+@pytest.mark.slow
 def test_local_user_of_same_name_owns_nothing_of_a_user_of_the_provider(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         key = UserStore(clinic.folder / USERS_FILE).add("tom", "administrator")
@@ -570,6 +594,7 @@ def test_local_user_of_same_name_owns_nothing_of_a_user_of_the_provider(tmp_path
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_limits_of_provider_users_hold_for_each(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         maria, tom = bearer(clinic.hospital.make_token()), bearer(clinic.hospital.make_token("tom"))
@@ -580,6 +605,7 @@ def test_limits_of_provider_users_hold_for_each(tmp_path: Path) -> None:
     run(tmp_path, steps, requests_per_minute=3)
 
 
+@pytest.mark.slow
 def test_job_of_provider_user_waits_for_a_sign_in_after_restart(tmp_path: Path) -> None:
     """The rights of a user of the provider are on no disk."""
     body = {"questions": [{"question": "Which drug was given?"}], "settings": {"strategy": "evidence"}}
@@ -611,6 +637,7 @@ def test_job_of_provider_user_waits_for_a_sign_in_after_restart(tmp_path: Path) 
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_public_name_is_in_redirect_and_cookies_are_secure_behind_proxy(tmp_path: Path) -> None:
     address = PublicAddress(("answers.example.org",), behind_proxy=True)
     hosts = frozenset({"127.0.0.1", "answers.example.org"})
@@ -625,6 +652,7 @@ def test_public_name_is_in_redirect_and_cookies_are_secure_behind_proxy(tmp_path
     run(tmp_path, steps, guard=GuardOptions(hosts, address=address))
 
 
+@pytest.mark.slow
 def test_users_of_provider_are_listed_as_reviewers_for_a_day(tmp_path: Path) -> None:
     runs = make_two_runs(tmp_path)
 

@@ -76,6 +76,7 @@ async def wait_until_ended(client: httpx2.AsyncClient, id_: str) -> dict[str, An
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_job_answers_every_question_in_file_format(tmp_path: Path) -> None:
     async def run() -> tuple[dict[str, Any], list[Any]]:
         async with connect(make_app(tmp_path / "lib", recorder())) as client:
@@ -126,6 +127,7 @@ def test_job_stops_if_the_database_of_the_server_refuses_for_good(
     assert (status["state"], status["problem"]) == ("stopped", "the database refuses a statement")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_shared", "state"), [(True, "done"), (False, "stopped")])
 def test_job_of_shared_servers_waits_for_the_database_of_its_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shared: bool, state: str
@@ -185,6 +187,7 @@ def test_job_resumed_while_leases_are_renewed_goes_on() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_job_after_kill_asks_only_questions_without_answer(tmp_path: Path) -> None:
     async def run() -> tuple[int, int, dict[str, Any]]:
         first, second = StallingModel(2), StallingModel(100)
@@ -207,6 +210,7 @@ def test_job_after_kill_asks_only_questions_without_answer(tmp_path: Path) -> No
     assert (status["state"], status["answers"]) == ("done", {"answered": 5})
 
 
+@pytest.mark.slow
 def test_cancelled_job_keeps_answers_and_resumes(tmp_path: Path) -> None:
     async def run() -> list[dict[str, Any]]:
         model = StallingModel(2)

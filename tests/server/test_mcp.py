@@ -60,6 +60,7 @@ def text_of(result: CallToolResult) -> str:
     return "\n".join(getattr(part, "text", "") for part in result.content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_ask_returns_structured_answer_with_readable_citations(tmp_path: Path, transport: str) -> None:
     steps: list[tuple[float, str | None]] = []
@@ -88,6 +89,7 @@ def test_ask_returns_structured_answer_with_readable_citations(tmp_path: Path, t
     assert [progress for progress, _ in steps] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_tools_are_listed_as_reading_only_with_output_schemas(tmp_path: Path, transport: str) -> None:
     async def run() -> None:
@@ -180,6 +182,7 @@ def test_unknown_resource_is_refused(tmp_path: Path, uri: str) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_cancelled_call_stops_the_model(tmp_path: Path, transport: str) -> None:
     async def run() -> None:
@@ -218,6 +221,7 @@ def test_find_patients_of_unknown_patient_raises(tmp_path: Path) -> None:
         find_patients(ward(tmp_path), ["P-9"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["ask", "evidence", "search"])
 @pytest.mark.parametrize("number", [0, 3])
 def test_tools_read_only_the_record_of_the_named_patient(tmp_path: Path, tool: str, number: int) -> None:
@@ -234,6 +238,7 @@ def test_tools_read_only_the_record_of_the_named_patient(tmp_path: Path, tool: s
         assert result.structured_content["patient"] == patient
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [PATIENTS[1], "nobody"])
 @pytest.mark.parametrize("tool", ["ask", "evidence", "search"])
 def test_other_patient_is_refused_whether_known_or_not(tmp_path: Path, tool: str, other: str) -> None:
@@ -275,6 +280,7 @@ def test_record_resources_are_read_in_the_scope_of_their_patient(tmp_path: Path)
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_reading_a_record_is_in_the_access_log_and_literature_is_not(tmp_path: Path) -> None:
     library, log = ward(tmp_path), AccessLog(tmp_path / "access.jsonl")
     note = f"note:{PATIENTS[1]}:{PATIENTS[0]}:1#0"
@@ -313,6 +319,7 @@ async def http(*libraries: OpenLibrary, folder: Path | None = None) -> AsyncIter
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -333,6 +340,7 @@ def test_http_request_from_another_host_or_origin_is_refused(
     assert asyncio.run(run()) == status
 
 
+@pytest.mark.slow
 def test_http_library_is_named_in_the_path_and_notes_are_not_offered(tmp_path: Path) -> None:
     async def run() -> dict[str, int]:
         libraries = ward(tmp_path), open_library(tmp_path / "first"), open_library(tmp_path / "second")
@@ -349,6 +357,7 @@ def test_http_library_is_named_in_the_path_and_notes_are_not_offered(tmp_path: P
     assert {statuses["/mcp/ward"], statuses["/mcp/third"], statuses["/mcp/../etc"]} == {404}
 
 
+@pytest.mark.slow
 def test_http_body_over_limit_is_refused(tmp_path: Path) -> None:
     async def run() -> int:
         async with http(open_library(tmp_path / "lib")) as client:
@@ -357,6 +366,7 @@ def test_http_body_over_limit_is_refused(tmp_path: Path) -> None:
     assert asyncio.run(run()) == 413
 
 
+@pytest.mark.slow
 def test_http_get_opens_no_endless_stream(tmp_path: Path) -> None:
     """Without sessions the stream of a GET would carry nothing, and hold its connection."""
 

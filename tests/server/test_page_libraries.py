@@ -49,6 +49,7 @@ def erase_vector(folder: Path, passage_id: str) -> None:
         table.update({**columns, "vector": np.zeros_like(columns["vector"])})
 
 
+@pytest.mark.slow
 def test_page_of_literature_shows_counts_and_documents(tmp_path: Path) -> None:
     listed, response = send(make_app(tmp_path), ("GET", "/libraries", {}), ("GET", "/libraries/lib", {}))
     assert "/libraries/lib" in [link.attributes["href"] for link in Page(listed.text).all("a")]
@@ -65,6 +66,7 @@ def test_page_of_literature_shows_counts_and_documents(tmp_path: Path) -> None:
     assert str(tmp_path) not in response.text
 
 
+@pytest.mark.slow
 def test_document_of_list_opens_with_its_text(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     (response,) = send(app, ("GET", "/libraries/lib", {}))
@@ -73,6 +75,7 @@ def test_document_of_list_opens_with_its_text(tmp_path: Path) -> None:
     assert "zebrafish" in Page(document.text).one("div", "text").text
 
 
+@pytest.mark.slow
 def test_search_lists_matching_documents_and_keeps_words_out_of_addresses(tmp_path: Path) -> None:
     fields = {"words": "aspirin", "first_year": "2011", "last_year": "", "study_type": ""}
     (response,) = send(make_app(tmp_path), ("POST", "/libraries/lib", fields))
@@ -82,6 +85,7 @@ def test_search_lists_matching_documents_and_keeps_words_out_of_addresses(tmp_pa
     assert all("aspirin" not in link.attributes["href"].lower() for link in page.all("a"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -97,6 +101,7 @@ def test_wrong_field_of_search_is_named(tmp_path: Path, fields: dict[str, str], 
     assert f"{words}: " in response.text
 
 
+@pytest.mark.slow
 def test_library_of_notes_shows_counts_and_no_ids(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
     for user in ("nurse", "doctor", "admin"):
@@ -125,6 +130,7 @@ async def check_fully(client: httpx2.AsyncClient, name: str) -> str:
     return (await client.get(f"/libraries/{name}")).text
 
 
+@pytest.mark.slow
 def test_check_finds_passage_without_vector_and_names_cure(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     erase_vector(tmp_path / "lib", "paper:2#0")
@@ -139,6 +145,7 @@ def test_check_finds_passage_without_vector_and_names_cure(tmp_path: Path) -> No
     assert "add the files again" in text
 
 
+@pytest.mark.slow
 def test_check_of_notes_names_no_note(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
     erase_vector(tmp_path / "ward", f"{NOTES[0].id}#0")
@@ -152,6 +159,7 @@ def test_check_of_notes_names_no_note(tmp_path: Path) -> None:
     assert "note:" not in text
 
 
+@pytest.mark.slow
 def test_reader_of_server_with_users_starts_no_check(tmp_path: Path) -> None:
     key = UserStore(tmp_path / "server" / USERS_FILE).add("maria", "literature-reader")
     page, checked = send(
@@ -161,12 +169,14 @@ def test_reader_of_server_with_users_starts_no_check(tmp_path: Path) -> None:
     assert checked.status_code == 403
 
 
+@pytest.mark.slow
 def test_full_disk_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelves, "LOW_DISK_BYTES", 10**18)
     (response,) = send(make_app(tmp_path), ("GET", "/libraries/lib", {}))
     assert "free some space" in Page(response.text).one("p", "warning").text
 
 
+@pytest.mark.slow
 def test_hostile_titles_stay_text(tmp_path: Path) -> None:
     papers = [Document("paper:x/../y?z#1", f"Text. {EVIL}", EVIL, EVIL, "2000", metadata={"authors": [EVIL]})]
     app = make_app(tmp_path, papers)
@@ -179,6 +189,7 @@ def test_hostile_titles_stay_text(tmp_path: Path) -> None:
     assert document.status_code == 200
 
 
+@pytest.mark.slow
 def test_mixed_library_lists_neither_notes_nor_literature(tmp_path: Path) -> None:
     key = UserStore(tmp_path / "server" / USERS_FILE).add("maria", "patient-reader")
     (response,) = send(make_app(tmp_path, [*PAPERS, NOTE]), ("GET", "/libraries/lib", {}), key=key)
@@ -196,6 +207,7 @@ def test_chart_groups_years_and_draws_every_document() -> None:
     assert all(bar.height > 0 for bar in chart.bars if bar.documents)
 
 
+@pytest.mark.slow
 def test_list_of_mixed_library_is_refused_as_part_of_page(tmp_path: Path) -> None:
     key = UserStore(tmp_path / "server" / USERS_FILE).add("maria", "patient-reader")
     headers = {"authorization": f"Bearer {key}", "hx-request": "true"}

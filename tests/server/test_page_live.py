@@ -62,6 +62,7 @@ def shown(text: str) -> dict[str, str]:
     return held
 
 
+@pytest.mark.slow
 def test_open_answer_streams_first_claim_as_verdict_and_others_below_it(tmp_path: Path) -> None:
     text = stream(tmp_path, ScriptedModel(claim))
     held = shown(text)
@@ -132,6 +133,7 @@ def test_choice_that_is_no_option_is_not_shown(reply: str) -> None:
     assert [delta for delta in reader.feed(reply) if delta.choice] == []
 
 
+@pytest.mark.slow
 def test_whole_page_of_answer_is_smaller_than_150_kb(tmp_path: Path) -> None:
     library = open_library(tmp_path / "lib", quoting_model(), demo_documents(), k=16, partition=4)
 

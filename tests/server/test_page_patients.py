@@ -71,6 +71,7 @@ def hospital(tmp_path: Path) -> Hospital:
     return Hospital(tmp_path)
 
 
+@pytest.mark.slow
 def test_record_shows_stays_and_notes_in_order_of_time_and_is_logged(hospital: Hospital) -> None:
     page = Page(hospital.send("doctor", "POST", "/patients/record", data={"patient": ANNA}).text)
     headings = [heading.text for heading in page.all("h3")]
@@ -86,6 +87,7 @@ def test_record_shows_stays_and_notes_in_order_of_time_and_is_logged(hospital: H
     assert len(entry["documents"]) == 3
 
 
+@pytest.mark.slow
 def test_note_opens_from_record_whole_and_is_logged(hospital: Hospital) -> None:
     data = {"patient": ANNA, "document": f"note:{ANNA}:early"}
     whole = hospital.send("doctor", "POST", "/patients/note", data=data)
@@ -97,6 +99,7 @@ def test_note_opens_from_record_whole_and_is_logged(hospital: Hospital) -> None:
     assert [entry["documents"] for entry in hospital.entries()] == [[f"note:{ANNA}:early"]] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "data"),
     [
@@ -114,6 +117,7 @@ def test_literature_reader_opens_no_page_of_patients(
     assert [(entry["outcome"], entry["documents"]) for entry in hospital.entries()] == [("refused", [])]
 
 
+@pytest.mark.slow
 def test_note_of_another_patient_is_not_found(hospital: Hospital) -> None:
     data = {"patient": ANNA, "document": f"note:{BERT}:only"}
     response = hospital.send("doctor", "POST", "/patients/note", data=data)
@@ -121,6 +125,7 @@ def test_note_of_another_patient_is_not_found(hospital: Hospital) -> None:
     assert "Heparin" not in response.text
 
 
+@pytest.mark.slow
 def test_unassigned_patient_needs_reason_which_every_reading_logs(hospital: Hospital) -> None:
     listed = hospital.send("nurse", "GET", "/patients").text
     assert ANNA in listed
@@ -139,6 +144,7 @@ def test_unassigned_patient_needs_reason_which_every_reading_logs(hospital: Hosp
     assert entries == [("refused", None), ("allowed", REASON), ("allowed", REASON)]
 
 
+@pytest.mark.slow
 def test_patient_is_in_no_address_of_the_pages(hospital: Hospital) -> None:
     for page in (
         hospital.send("doctor", "GET", "/patients"),
@@ -149,6 +155,7 @@ def test_patient_is_in_no_address_of_the_pages(hospital: Hospital) -> None:
                 assert ANNA not in element.attributes.get(name, "")
 
 
+@pytest.mark.slow
 def test_record_of_answer_marks_cited_and_left_out_notes(hospital: Hospital) -> None:
     async def run() -> tuple[Page, Page, Page]:
         async with hospital.connect("doctor") as client:
@@ -169,6 +176,7 @@ def test_record_of_answer_marks_cited_and_left_out_notes(hospital: Hospital) -> 
     assert "aspirin" in source.all("mark")[0].text
 
 
+@pytest.mark.slow
 def test_note_opened_from_ranking_is_logged_by_its_id(hospital: Hospital) -> None:
     async def run() -> list[str]:
         async with hospital.connect("doctor") as client:
@@ -185,6 +193,7 @@ def test_note_opened_from_ranking_is_logged_by_its_id(hospital: Hospital) -> Non
     assert len(texts) == len(opened)
 
 
+@pytest.mark.slow
 def test_record_of_another_users_answer_is_not_found(hospital: Hospital) -> None:
     async def run() -> list[int]:
         async with hospital.connect("doctor") as client:
@@ -195,6 +204,7 @@ def test_record_of_another_users_answer_is_not_found(hospital: Hospital) -> None
     assert asyncio.run(run()) == [404, 404]
 
 
+@pytest.mark.slow
 def test_pages_of_patients_never_render_text_as_markup(hospital: Hospital) -> None:
     record = hospital.send("doctor", "POST", "/patients/record", data={"patient": BERT})
     data = {"patient": BERT, "document": f"note:{BERT}:only"}

@@ -100,6 +100,7 @@ async def open_citation(client: httpx2.AsyncClient, address: str, quotation: str
     return await open_page(client, f"{address}/sources/{number}")
 
 
+@pytest.mark.slow
 def test_citation_of_pdf_shows_its_page_with_the_sentence_marked(tmp_path: Path) -> None:
     path = make_files(tmp_path / "files")
 
@@ -122,6 +123,7 @@ def test_citation_of_pdf_shows_its_page_with_the_sentence_marked(tmp_path: Path)
     visit(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_document_of_list_shows_all_pages_of_its_file(tmp_path: Path) -> None:
     make_files(tmp_path / "files")
 
@@ -145,6 +147,7 @@ def test_document_of_list_shows_all_pages_of_its_file(tmp_path: Path) -> None:
     visit(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_sentence_across_two_pages_is_marked_on_both(tmp_path: Path) -> None:
     path = make_files(tmp_path / "files")
 
@@ -160,6 +163,7 @@ def test_sentence_across_two_pages_is_marked_on_both(tmp_path: Path) -> None:
     visit(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_unverified_quotation_marks_the_passage_that_was_read(tmp_path: Path) -> None:
     path = make_files(tmp_path / "files")
 
@@ -172,6 +176,7 @@ def test_unverified_quotation_marks_the_passage_that_was_read(tmp_path: Path) ->
     visit(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_text_file_has_no_page(tmp_path: Path) -> None:
     make_files(tmp_path / "files")
 
@@ -186,6 +191,7 @@ def test_text_file_has_no_page(tmp_path: Path) -> None:
     visit(tmp_path, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["changed", "missing", "folder"])
 def test_pdf_that_is_not_the_one_that_was_read_is_not_shown(tmp_path: Path, change: str) -> None:
     path = make_files(tmp_path / "files")
@@ -211,6 +217,7 @@ def test_pdf_that_is_not_the_one_that_was_read_is_not_shown(tmp_path: Path, chan
     visit(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_pdf_of_unknown_file_shows_text_and_cure(tmp_path: Path) -> None:
     make_files(tmp_path / "files")
     documents = [item.document if hasattr(item, "document") else item for item in read_files(tmp_path / "files")]
@@ -223,6 +230,7 @@ def test_pdf_of_unknown_file_shows_text_and_cure(tmp_path: Path) -> None:
     visit(tmp_path, steps, documents=documents)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
     [
@@ -246,6 +254,7 @@ def test_unknown_page_is_refused(tmp_path: Path, place: str) -> None:
     visit(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_slow_page_is_stopped_and_the_server_still_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_files(tmp_path / "files")
     # More than the memory for pages, should a machine be faster than the limit of time.
@@ -274,6 +283,7 @@ def test_slow_page_is_stopped_and_the_server_still_answers(tmp_path: Path, monke
     visit(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_more_pages_than_may_wait_are_refused_and_text_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +302,7 @@ def test_more_pages_than_may_wait_are_refused_and_text_is_shown(
     visit(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_page_of_another_users_answer_is_hidden_and_access_is_logged(tmp_path: Path) -> None:
     make_files(tmp_path / "files")
     users = UserStore(tmp_path / "server" / USERS_FILE)

@@ -55,6 +55,7 @@ def get(app: FastAPI, *addresses: str) -> list[httpx2.Response]:
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_every_page_forbids_what_is_inline_and_is_kept_by_no_cache(app: FastAPI) -> None:
     for response in get(app, "/", "/history", "/libraries", "/answers/unknown"):
         assert response.headers["content-security-policy"].startswith("default-src 'self'")
@@ -65,6 +66,7 @@ def test_every_page_forbids_what_is_inline_and_is_kept_by_no_cache(app: FastAPI)
         Page(response.text)
 
 
+@pytest.mark.slow
 def test_answer_without_javascript_has_address_that_opens_it_again(app: FastAPI) -> None:
     async def run() -> tuple[str, Page, Page]:
         async with connect(app) as client:
@@ -80,6 +82,7 @@ def test_answer_without_javascript_has_address_that_opens_it_again(app: FastAPI)
     assert len(first.all("svg", "strip")) == 1
 
 
+@pytest.mark.slow
 def test_stream_begins_with_steps_and_ends_with_whole_answer(app: FastAPI) -> None:
     async def run() -> tuple[httpx2.Response, str]:
         async with connect(app) as client:
@@ -100,6 +103,7 @@ def test_stream_begins_with_steps_and_ends_with_whole_answer(app: FastAPI) -> No
     assert TEXT in page
 
 
+@pytest.mark.slow
 def test_source_for_htmx_is_part_of_page(app: FastAPI) -> None:
     async def run() -> tuple[str, str]:
         async with connect(app) as client:
@@ -113,6 +117,7 @@ def test_source_for_htmx_is_part_of_page(app: FastAPI) -> None:
     assert "<mark>" in part
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place", ["sources/999", "studies/999/size", "studies/1/text", "ranks/0", "ranks/999", "export.exe"]
 )
@@ -126,6 +131,7 @@ def test_unknown_part_of_answer_is_not_found(app: FastAPI, place: str) -> None:
     assert Page(response.text).all("h1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -148,6 +154,7 @@ def test_wrong_field_is_named_in_plain_words(app: FastAPI, fields: dict[str, str
     Page(response.text)
 
 
+@pytest.mark.slow
 def test_form_that_is_no_form_is_refused(app: FastAPI) -> None:
     async def run() -> list[int]:
         statuses = []
@@ -160,6 +167,7 @@ def test_form_that_is_no_form_is_refused(app: FastAPI) -> None:
     assert asyncio.run(run()) == [422, 422, 422, 422]
 
 
+@pytest.mark.slow
 def test_answer_is_hidden_from_other_users(tmp_path: Path) -> None:
     app_folder = tmp_path / "server"
     users = UserStore(app_folder / USERS_FILE)
@@ -183,6 +191,7 @@ def test_answer_is_hidden_from_other_users(tmp_path: Path) -> None:
     assert asyncio.run(run()) == [200, 404, 404, 404, 404, 404, 200]
 
 
+@pytest.mark.slow
 def test_browser_without_key_signs_in_and_wrong_keys_are_limited(tmp_path: Path) -> None:
     key = UserStore(tmp_path / "server" / USERS_FILE).add("ann", "literature-reader")
     app = make_app(tmp_path)
@@ -224,6 +233,7 @@ def test_browser_without_key_signs_in_and_wrong_keys_are_limited(tmp_path: Path)
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_browser_with_old_cookie_reaches_sign_in(tmp_path: Path) -> None:
     key = UserStore(tmp_path / "server" / USERS_FILE).add("maria", "literature-reader")
     app = create_app(open_resources(open_library(tmp_path / "lib")), ServerOptions(folder=tmp_path / "server"))
@@ -239,6 +249,7 @@ def test_browser_with_old_cookie_reaches_sign_in(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_deleted_answer_is_gone_from_memory_and_disk(app: FastAPI, tmp_path: Path) -> None:
     async def run() -> tuple[int, int]:
         async with connect(app) as client:
@@ -250,6 +261,7 @@ def test_deleted_answer_is_gone_from_memory_and_disk(app: FastAPI, tmp_path: Pat
     assert list((tmp_path / "server" / "answers").glob("*.json")) == []
 
 
+@pytest.mark.slow
 def test_every_export_holds_the_answer(app: FastAPI) -> None:
     async def run() -> dict[str, httpx2.Response]:
         async with connect(app) as client:
@@ -273,6 +285,7 @@ def test_every_export_holds_the_answer(app: FastAPI) -> None:
     assert files["ris"].text.count("TY  - ") == files["ris"].text.count("ER  - ") == files["bib"].text.count("@misc")
 
 
+@pytest.mark.slow
 def test_page_with_its_files_is_light(app: FastAPI) -> None:
     async def run() -> int:
         async with connect(app) as client:
@@ -295,6 +308,7 @@ def test_vendored_files_are_those_of_the_manifest() -> None:
     assert present == {*NAMES, MANIFEST}
 
 
+@pytest.mark.slow
 def test_static_files_are_served_from_a_fixed_list(app: FastAPI) -> None:
     found, *missing = get(
         app, "/static/page.css", "/static/vendored.json", "/static/..%2f__init__.py", "/static/%2e%2e/routes.py"

@@ -144,6 +144,7 @@ def test_question_that_names_another_patient_is_refused(path: str, body: dict[st
     assert ward.model.requests == []
 
 
+@pytest.mark.slow
 def test_every_reading_of_one_patient_holds_no_word_of_another(ward: Ward) -> None:
     replies = [
         ward.send("doctor", "POST", "/ask", {**ASK, "patient": ANNA, "trace": True}),

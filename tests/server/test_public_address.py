@@ -43,6 +43,7 @@ def find_links(response: httpx2.Response) -> list[str]:
     return [body["epicrisis"]["page"], *(annotation["url_citation"]["url"] for annotation in annotations)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "host", "base"),
     [
@@ -63,11 +64,13 @@ def test_links_behind_proxy_begin_with_public_name(name: str, host: str, base: s
     assert all(link.startswith(f"{base}/answers/") for link in links), links
 
 
+@pytest.mark.slow
 def test_forwarded_headers_change_no_link_without_proxy(tmp_path: Path) -> None:
     response = send(tmp_path, PublicAddress(), "POST", "/v1/chat/completions", json=CHAT, headers=FORGED)
     assert all(link.startswith("http://127.0.0.1:8080/answers/") for link in find_links(response))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "is_secure"),
     [
@@ -84,6 +87,7 @@ def test_cookie_of_key_is_secure_where_browsers_use_https(
     assert ("Secure" in response.headers["set-cookie"]) == is_secure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "origin", "status"),
     [

@@ -97,6 +97,7 @@ def judge_all(reviewer: Reviewer, review: str, choose: Callable[[int, Page], str
 # -- blindness --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pages_of_reviewer_give_nothing_away(tmp_path: Path, runs: Path) -> None:
     keys = add_users(tmp_path, boss="administrator", anna="literature-reader")
     app = make_app(tmp_path, runs)
@@ -137,6 +138,7 @@ def render_turn(review: BlindReview, number: int) -> str:
     return render("review_question", view=view, saved=0, fault="", places=PLACE_WORDS, most=9, page="reviews")
 
 
+@pytest.mark.slow
 def test_leak_of_run_name_is_noticed(tmp_path: Path, local: Reviewer, monkeypatch: pytest.MonkeyPatch) -> None:
     def view_with_leak(review: BlindReview, state: ReviewState, reviewer: str, turn: object) -> TurnView:
         view = original(review, state, reviewer, turn)  # type: ignore[arg-type]
@@ -186,6 +188,7 @@ def test_labels_of_one_strategy_are_removed_from_text(runs: Path) -> None:
     assert [claim.text for claim in shown.claims] == ["It helps.", "Others agree."]
 
 
+@pytest.mark.slow
 def test_places_and_questions_have_another_order_for_each_reviewer(tmp_path: Path, local: Reviewer) -> None:
     review = open_review(tmp_path, local.start())
     orders: list[tuple[str, ...]] = []
@@ -206,6 +209,7 @@ def test_places_and_questions_have_another_order_for_each_reviewer(tmp_path: Pat
 # -- judging ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_progress_is_kept_after_each_click_and_resumes_after_restart(tmp_path: Path, runs: Path) -> None:
     local = Reviewer(make_app(tmp_path, runs))
     review = local.start(criterion=["correctness"])
@@ -238,6 +242,7 @@ def test_progress_is_kept_after_each_click_and_resumes_after_restart(tmp_path: P
     assert "1 of 6 judged" in changed.one("p", "kicker").text
 
 
+@pytest.mark.slow
 def test_skipped_questions_come_back_at_the_end(local: Reviewer) -> None:
     review = local.start()
     skipped: list[int] = []
@@ -252,6 +257,7 @@ def test_skipped_questions_come_back_at_the_end(local: Reviewer) -> None:
     assert "You have judged every question" in local.open(review).html
 
 
+@pytest.mark.slow
 def test_wrong_forms_change_nothing_and_say_why(tmp_path: Path, local: Reviewer) -> None:
     review = local.start(criterion=["correctness"])
     for fields, message in (
@@ -292,6 +298,7 @@ def test_review_with_wrong_field_is_not_started(
     assert not (tmp_path / "server" / REVIEWS_FOLDER).exists()
 
 
+@pytest.mark.slow
 def test_sample_is_drawn_by_its_seed(tmp_path: Path, local: Reviewer) -> None:
     def drawn(**fields: str) -> set[str]:
         return {item.question for item in open_review(tmp_path, local.start(**fields)).items}
@@ -305,6 +312,7 @@ def test_sample_is_drawn_by_its_seed(tmp_path: Path, local: Reviewer) -> None:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_results_count_from_the_view_of_run_a_and_grade_reads_the_files(tmp_path: Path, runs: Path) -> None:
     keys = add_users(tmp_path, boss="administrator", anna="literature-reader", ben="literature-reader")
     app = make_app(tmp_path, runs)
@@ -363,6 +371,7 @@ def check_grade(boss: Reviewer, review: str, folder: Path) -> None:
     assert f"{OURS}'s answer is better in 3, worse in 0 and the same in 3" in " ".join(shown.stdout.split())
 
 
+@pytest.mark.slow
 def test_same_answers_are_counted_and_not_shown(tmp_path: Path) -> None:
     folder(tmp_path / "runs" / OURS, lambda i, _: "abstained" if i in (0, 1) else True)
     folder(tmp_path / "runs" / RIVAL, lambda i, _: "abstained" if i in (0, 1) else i < 30)
@@ -376,6 +385,7 @@ def test_same_answers_are_counted_and_not_shown(tmp_path: Path) -> None:
     assert "better 0, same 38, worse 0" in local.open(f"{review}/results").html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("questions", [QUESTIONS[:4], QUESTIONS[4:]])
 def test_runs_with_nothing_to_compare_are_refused(tmp_path: Path, questions: tuple[object, ...]) -> None:
     folder(tmp_path / "runs" / OURS, lambda *_: True, questions=QUESTIONS[:4])
@@ -388,6 +398,7 @@ def test_runs_with_nothing_to_compare_are_refused(tmp_path: Path, questions: tup
 # -- access -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_only_chosen_reviewers_and_administrators_open_a_review(tmp_path: Path, runs: Path) -> None:
     keys = add_users(tmp_path, boss="administrator", anna="literature-reader", eve="literature-reader")
     app = make_app(tmp_path, runs)
@@ -427,6 +438,7 @@ def test_name_of_another_folder_opens_no_review(tmp_path: Path, local: Reviewer)
     assert store.find(review.plan.id) == review
 
 
+@pytest.mark.slow
 def test_review_about_patients_needs_role_and_is_logged(tmp_path: Path) -> None:
     notes = [
         Document(
@@ -479,6 +491,7 @@ for i in range(100_000):
 """
 
 
+@pytest.mark.slow
 def test_verdicts_survive_kill(tmp_path: Path, local: Reviewer) -> None:
     review = open_review(tmp_path, local.start())
     store = ReviewStore(tmp_path / "server" / REVIEWS_FOLDER)

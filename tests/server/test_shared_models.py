@@ -45,6 +45,7 @@ async def ask_each(settings: Settings, folders: list[Path]) -> list[Answer]:
         return list(await asyncio.gather(*answers))
 
 
+@pytest.mark.slow
 def test_libraries_of_one_encoder_share_its_session(model_home: Path, folders: list[Path]) -> None:
     async def find_encoders() -> list[Encoder | None]:
         async with await Resources.open(serve(model_home, strategy="evidence"), folders) as resources:
@@ -56,6 +57,7 @@ def test_libraries_of_one_encoder_share_its_session(model_home: Path, folders: l
     assert first is second
 
 
+@pytest.mark.slow
 def test_libraries_of_one_chat_model_share_its_places(model_home: Path, folders: list[Path]) -> None:
     with HostileServer(delay=0.2) as server:
         models = {"writer": {"name": f"{server.url}#hostile", "concurrency": 1}}
@@ -65,6 +67,7 @@ def test_libraries_of_one_chat_model_share_its_places(model_home: Path, folders:
         assert server.ledger.most_in_flight == 1
 
 
+@pytest.mark.slow
 def test_budget_that_one_library_has_spent_is_spent_for_the_other(model_home: Path, folders: list[Path]) -> None:
     async def spend(settings: Settings) -> None:
         """Ask the first library until its budget is spent, and then the second."""

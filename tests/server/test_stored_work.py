@@ -36,6 +36,7 @@ JOBS = "/api/v1/jobs"
 ANSWER = Answer(Question("Which drug?"), "rag", "answered", text="Aspirin.")
 
 
+@pytest.mark.slow
 def test_answers_of_job_about_patient_are_logged_and_refused_without_role(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
     users = UserStore(ward.folder / USERS_FILE)
@@ -84,6 +85,7 @@ def test_job_deleted_while_answer_is_written_leaves_no_file(tmp_path: Path, monk
     assert list((tmp_path / "server" / "jobs").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_deleted_job_does_not_come_back_with_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = job_folder.JobFolder.change
 
@@ -126,6 +128,7 @@ def test_fault_in_job_stops_it_without_its_text(
     assert "RuntimeError" in caplog.text
 
 
+@pytest.mark.slow
 def test_user_resumes_and_keeps_no_more_jobs_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "MAX_JOBS", 6)
 
@@ -173,6 +176,7 @@ def test_answer_deleted_during_read_is_gone(tmp_path: Path, monkeypatch: pytest.
     assert answers.find(stored.id, "maria") is None
 
 
+@pytest.mark.slow
 def test_answer_about_patient_of_library_that_is_not_served_is_not_found(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
     folder = ward.folder / ANSWERS_FOLDER
@@ -234,6 +238,7 @@ def test_answer_that_reads_no_library_belongs_to_patient_of_its_question(tmp_pat
     assert stored.patient == ANNA
 
 
+@pytest.mark.slow
 def test_user_added_again_under_a_removed_name_inherits_nothing(tmp_path: Path) -> None:
     users = UserStore(tmp_path / "server" / USERS_FILE)
     users.add("otto", "literature-reader")
@@ -291,6 +296,7 @@ def make_old(store: AnswerStore, owner: str, days: float, monkeypatch: pytest.Mo
     return stored.id
 
 
+@pytest.mark.slow
 def test_answer_that_is_too_old_is_removed_and_its_page_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +381,7 @@ def test_files_of_killed_process_are_removed_at_start(tmp_path: Path) -> None:
     assert not unconfirmed.parent.exists()
 
 
+@pytest.mark.slow
 def test_progress_of_jobs_is_read_outside_of_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first status after a start reads the answers of the job, up to many megabytes."""
     app = make_app(tmp_path / "lib", recorder())

@@ -84,6 +84,7 @@ def stored_files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder / "server")) for path in paths)
 
 
+@pytest.mark.slow
 def test_files_of_several_formats_are_in_the_library_and_answers_use_them(tmp_path: Path) -> None:
     async def run() -> tuple[dict[str, Any], list[Any], int]:
         async with connect(make_app(tmp_path)) as client:
@@ -115,6 +116,7 @@ def test_files_of_several_formats_are_in_the_library_and_answers_use_them(tmp_pa
         assert [file.name for file in library.sources()] == ["a.jsonl", "gout.md", "iron.html", "melatonin.pdf"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
@@ -144,6 +146,7 @@ def test_file_that_cannot_be_read_is_skipped_with_reason(
     assert stored_files(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_pdf_that_kills_its_reader_costs_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from epicrisis.corpus import sandbox
     from tests.corpus.test_sandbox import pdf_of_repeated_pages
@@ -154,6 +157,7 @@ def test_pdf_that_kills_its_reader_costs_one_file(tmp_path: Path, monkeypatch: p
     assert stored_files(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_copy_is_unchanged_and_other_file_of_same_name_gets_another_id(tmp_path: Path) -> None:
     first = upload(tmp_path, ("gout.md", TEXT), ("a.pdf", made_pdf([["Zinc helped."]])))
     again = upload(tmp_path, ("gout.md", TEXT), ("a.pdf", made_pdf([["Zinc helped."]])))
@@ -210,6 +214,7 @@ def form(*files: File, path: str = DOCUMENTS, **headers: str) -> httpx2.Request:
     return httpx2.Request("POST", BASE + path, files=[("files", file) for file in files], headers=headers)
 
 
+@pytest.mark.slow
 def test_body_over_a_limit_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     limits = UploadLimits(file_bytes=1_000, upload_bytes=3_000_000, files=3, free_bytes=0)
     large, many = refuse(
@@ -277,6 +282,7 @@ def test_server_without_upload_takes_no_file(tmp_path: Path) -> None:
     assert 'type="file"' not in shown
 
 
+@pytest.mark.slow
 def test_only_administrator_uploads_on_server_with_users(tmp_path: Path) -> None:
     users = UserStore(tmp_path / "server" / USERS_FILE)
     keys = {role: users.add(role, role) for role in ("literature-reader", "patient-reader", "administrator")}
@@ -296,6 +302,7 @@ def test_only_administrator_uploads_on_server_with_users(tmp_path: Path) -> None
     assert asyncio.run(run()) == [[403, 403, False], [403, 403, False], [202, 200, True]]
 
 
+@pytest.mark.slow
 def test_library_of_notes_takes_no_upload(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
     library = open_existing(tmp_path / "ward")
@@ -312,6 +319,7 @@ def test_library_of_notes_takes_no_upload(tmp_path: Path) -> None:
     assert "Notes are not taken as uploads" in page
 
 
+@pytest.mark.slow
 def test_refused_upload_to_library_of_notes_is_in_the_access_log(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
     library = open_existing(tmp_path / "ward")
@@ -332,6 +340,7 @@ def many(count: int) -> bytes:
     return "\n".join(lines).encode()
 
 
+@pytest.mark.slow
 def test_import_continues_after_kill_of_server(tmp_path: Path) -> None:
     open_library(tmp_path / "lib")
     command = [sys.executable, "-m", "tests.support.upload_child", str(tmp_path)]
@@ -376,6 +385,7 @@ def test_upload_cut_off_by_kill_is_removed_at_start(tmp_path: Path) -> None:
     assert not part.exists()
 
 
+@pytest.mark.slow
 def test_busy_library_stops_import_with_cure_and_resume_finishes_it(tmp_path: Path) -> None:
     async def run() -> tuple[dict[str, Any], dict[str, Any], int]:
         async with connect(make_app(tmp_path)) as client:
@@ -395,6 +405,7 @@ def test_busy_library_stops_import_with_cure_and_resume_finishes_it(tmp_path: Pa
     assert list((tmp_path / "server" / "uploads").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_deleted_upload_leaves_no_pdf_of_its_own_and_keeps_those_of_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,6 +430,7 @@ def test_deleted_upload_leaves_no_pdf_of_its_own_and_keeps_those_of_the_library(
     assert stored_files(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_cancelled_upload_keeps_its_files_and_resumes(tmp_path: Path) -> None:
     async def run() -> tuple[dict[str, Any], dict[str, Any]]:
         async with connect(make_app(tmp_path)) as client:
@@ -434,6 +446,7 @@ def test_cancelled_upload_keeps_its_files_and_resumes(tmp_path: Path) -> None:
     assert len([id_ for id_ in list_ids(tmp_path) if id_.startswith("m:")]) >= 950
 
 
+@pytest.mark.slow
 def test_upload_cancelled_while_its_state_is_stored_stays_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -505,6 +518,7 @@ def test_upload_that_ran_before_a_restart_can_be_cancelled_while_it_waits(
     assert (first["state"], second["state"]) == ("running", "cancelled")
 
 
+@pytest.mark.slow
 def test_questions_are_answered_while_documents_are_added(tmp_path: Path) -> None:
     async def run() -> tuple[list[int], dict[str, Any]]:
         async with connect(make_app(tmp_path)) as client:
@@ -521,6 +535,7 @@ def test_questions_are_answered_while_documents_are_added(tmp_path: Path) -> Non
     assert done["result"]["added"] == 2_000
 
 
+@pytest.mark.slow
 def test_events_end_with_result(tmp_path: Path) -> None:
     async def run() -> str:
         async with connect(make_app(tmp_path)) as client:
@@ -532,6 +547,7 @@ def test_events_end_with_result(tmp_path: Path) -> None:
     assert (last["state"], last["result"]["added"]) == ("done", 300)
 
 
+@pytest.mark.slow
 def test_form_of_page_leads_to_progress_and_result(tmp_path: Path) -> None:
     async def run() -> tuple[Page, Page, str]:
         async with connect(make_app(tmp_path)) as client:
@@ -559,6 +575,7 @@ def test_full_disk_refuses_upload_with_cure(tmp_path: Path) -> None:
     assert "free some space" in response.json()["detail"]
 
 
+@pytest.mark.slow
 def test_number_of_pubmed_file_stays_in_stored_name(tmp_path: Path) -> None:
     citation = (
         "<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID Version='1'>77</PMID><Article><ArticleTitle>{}"

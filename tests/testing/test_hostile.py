@@ -152,6 +152,7 @@ def test_server_lists_models_tokens_and_connections() -> None:
     assert (ledger.connections, ledger.requests, ledger.calls) == (1, 9, 5)
 
 
+@pytest.mark.slow
 def test_server_handles_two_hundred_concurrent_calls() -> None:
     async def together(server: HostileServer) -> list[str]:
         limits = httpx2.Limits(max_connections=200)
@@ -226,6 +227,7 @@ def test_error_in_reply_function_is_raised_in_test() -> None:
 # -- faults ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [BODY, STREAMED], ids=["whole", "stream"])
 @pytest.mark.parametrize("fault", list(Fault), ids=[fault.name for fault in Fault])
 def test_fault_is_sent_exactly_once(fault: Fault, body: dict[str, Any]) -> None:
@@ -425,6 +427,7 @@ def statuses(seed: int, rate: float, calls: int) -> tuple[list[int], ServerLog]:
         return seen, server.ledger
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_faults_at_rate() -> None:
     first, ledger = statuses(seed=7, rate=0.3, calls=150)
     assert statuses(seed=7, rate=0.3, calls=150) == (first, ledger)

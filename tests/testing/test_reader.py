@@ -143,6 +143,7 @@ def test_equal_requests_get_equal_replies_and_seeds_differ() -> None:
     assert len(set(replies)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
 def test_attention_rate_matches_curve(probability: float) -> None:
     n = 400
@@ -206,6 +207,7 @@ def test_question_shared_by_records_is_identified_by_passage() -> None:
         assert result_of(prompt_of(["Nothing.", text], TWO), keys, READ)["answer"] == answer
 
 
+@pytest.mark.slow
 def test_attention_is_decided_once_per_document() -> None:
     keys = {TWO: [KeyPassage(FIRST, answer="one"), KeyPassage(SECOND, answer="one")]}
     n = 400

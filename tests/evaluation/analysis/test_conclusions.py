@@ -174,6 +174,7 @@ def test_smallest_shown_over_places_is_detected_at_stated_power(
     assert 0.65 < np.mean([study(least).p <= 0.05 for _ in range(120)]) < 0.9
 
 
+@pytest.mark.slow
 def test_conclusions_avoid_claims_of_significance_and_cause() -> None:
     """No word of significance or of cause, on tables as the experiments make them; where nothing differs, rarely a
     finding."""

@@ -48,6 +48,7 @@ def record(path: Path, n: int, *, strategy: str = "zero-shot", share: float | No
     return path
 
 
+@pytest.mark.slow
 def test_fit_finds_curve_that_made_the_answers() -> None:
     slope, intercept = fit_platt(draw(50_000, 5.0, -3.0))
     assert slope == pytest.approx(5.0, abs=0.15)
@@ -97,6 +98,7 @@ def test_answers_to_one_question_share_a_fold() -> None:
     assert shares[0] > 1 - sum(answer.wrong for answer in others) / len(others) - 0.1
 
 
+@pytest.mark.slow
 def test_calibration_lowers_error_of_overconfident_answers(tmp_path: Path) -> None:
     (run,) = open_runs([record(tmp_path / "answers.jsonl", 200)])
     fit = calibrate_confidence(run)

@@ -24,6 +24,7 @@ def reference(coefficient: CorrelationName, x: list[float], y: list[float]) -> f
     return float(named[coefficient](x, y).statistic)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coefficient", ["pearson", "spearman", "kendall", "quadratic-kappa"])
 @given(cases=SCORES)
 def test_correlate_ordinal_scores_matches_scipy_and_statsmodels(
@@ -98,6 +99,7 @@ def test_correlate_clusters_copies_of_one_case() -> None:
     assert naive.interval.high - naive.interval.low < 0.6 * (once.interval.high - once.interval.low)
 
 
+@pytest.mark.slow
 def test_correlate_interval_matches_plain_bootstrap() -> None:
     """The weights stand for copies: scipy's own figure of each drawn sample gives the same interval."""
     dice = np.random.default_rng(4)

@@ -118,6 +118,7 @@ def test_energy_table_ignores_session_without_calls(tmp_path: Path) -> None:
     assert (result["kWh"], result["sessions"], result["unknown"]) == (0.5, 1, None)
 
 
+@pytest.mark.slow
 def test_energy_tables_of_runs_without_energy_are_empty(tmp_path: Path) -> None:
     path = make_run(tmp_path / "old", [None])
     manifest = json.loads((path / MANIFEST).read_text("utf-8"))
@@ -130,6 +131,7 @@ def test_energy_tables_of_runs_without_energy_are_empty(tmp_path: Path) -> None:
     assert read_energy_table(path, new).column("run") == ("new",)
 
 
+@pytest.mark.slow
 def test_energy_table_notes_state_each_source_once(tmp_path: Path) -> None:
     paths = [
         make_run(tmp_path / name, [make_session(MEASURED), make_session(ESTIMATED, UNKNOWN)]) for name in ("a", "b")
@@ -144,6 +146,7 @@ def test_energy_table_notes_state_each_source_once(tmp_path: Path) -> None:
         assert notes.count(text) == 1, text
 
 
+@pytest.mark.slow
 def test_findings_of_plain_runs_include_energy_table(tmp_path: Path) -> None:
     paths = [make_run(tmp_path / name, [make_session(MEASURED)]) for name in ("a", "b")]
     (result,) = read_findings(paths)

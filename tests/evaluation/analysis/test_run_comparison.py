@@ -42,6 +42,7 @@ def get_difference(row: Mapping[str, Cell]) -> Difference:
     return result
 
 
+@pytest.mark.slow
 def test_compare_two_runs_matches_manual_counts(tmp_path: Path) -> None:
     """20 both right, 12 the second alone, 4 the first alone, 4 neither."""
     first = folder(tmp_path / "rag", lambda i, _: i < 24)
@@ -85,6 +86,7 @@ def test_comparison_measure_selects_scored_cases(tmp_path: Path) -> None:
     assert (row["pairs"], row["not scored"], get_difference(row).value) == (20, 20, 0)
 
 
+@pytest.mark.slow
 def test_comparison_corrects_all_pairs_together(tmp_path: Path) -> None:
     runs = [
         answers(tmp_path / "a.jsonl", lambda i: i < 10),
@@ -105,6 +107,7 @@ FEW = QUESTIONS[:12]
 ASKED = {"arms": ["rag", "brief-context", "oracle"]}
 
 
+@pytest.mark.slow
 def test_comparison_tests_each_arm_and_clusters_places_by_question(tmp_path: Path) -> None:
     first = folder(
         tmp_path / "a", lambda i, at: at.get("place") != 50 and i < 8, conditions=ARMS, questions=FEW, arguments=ASKED
@@ -123,6 +126,7 @@ def test_comparison_tests_each_arm_and_clusters_places_by_question(tmp_path: Pat
     assert len(list_rows(find_table(compare_run_files([first, second]), "The runs"))) == 6
 
 
+@pytest.mark.slow
 def test_comparison_of_plain_run_with_arms_averages_places(tmp_path: Path) -> None:
     """Each arm of the one is held against the whole other; a question's places are averaged."""
     placed = folder(
@@ -135,6 +139,7 @@ def test_comparison_of_plain_run_with_arms_averages_places(tmp_path: Path) -> No
     assert (rows[0]["won"], rows[0]["lost"], rows[0]["test"]) == (12, 0, "sign flips")
 
 
+@pytest.mark.slow
 def test_comparison_of_one_arm_uses_same_arm_of_other_run(tmp_path: Path) -> None:
     alone = folder(tmp_path / "a", lambda i, at: False, conditions=ARMS[:3], questions=FEW)
     several = folder(tmp_path / "b", lambda i, at: True, conditions=ARMS, questions=FEW)
@@ -149,6 +154,7 @@ def read_conclusions(*paths: Path) -> tuple[str, ...]:
     return compare_run_files(paths).conclusions
 
 
+@pytest.mark.slow
 def test_comparison_names_one_difference_and_warns_of_several(tmp_path: Path) -> None:
     rag = folder(tmp_path / "rag", lambda i, _: i < 20)
     brief = folder(tmp_path / "brief", lambda i, _: i < 25, made_with=recipe(strategy="brief-context"))
@@ -167,6 +173,7 @@ def test_comparison_names_one_difference_and_warns_of_several(tmp_path: Path) ->
     assert table.rows[:2] == (("k", 16, 8), ("model", "qwen", "llama"))
 
 
+@pytest.mark.slow
 def test_comparison_of_equal_recipes_reports_same_settings(tmp_path: Path) -> None:
     first, second = (folder(tmp_path / name, lambda i, _: i < 20) for name in "ab")
     sentences = read_conclusions(first, second)

@@ -60,12 +60,14 @@ def test_aurc_equals_hand_computed_value() -> None:
     assert risk.excess.value == pytest.approx(1 / 8)
 
 
+@pytest.mark.slow
 @given(ratings)
 def test_curve_equals_mean_over_all_orders(pairs: list[tuple[float, bool]]) -> None:
     expected = average_over_orders(pairs)
     assert risk_coverage_curve(rate(*pairs)).tolist() == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @given(ratings)
 @settings(max_examples=30)
 def test_aurc_is_mean_of_curve_and_excess_is_not_negative(pairs: list[tuple[float, bool]]) -> None:
@@ -123,6 +125,7 @@ def test_interval_resamples_whole_questions() -> None:
     assert alone.interval.high - alone.interval.low < 0.6
 
 
+@pytest.mark.slow
 def test_interval_covers_value_of_large_sample() -> None:
     """About 95 % of the intervals of samples of 60 answers hold the AURC of a large sample."""
     generator = np.random.default_rng(3)

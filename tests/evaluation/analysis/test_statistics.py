@@ -25,6 +25,7 @@ from epicrisis.evaluation.analysis.statistics import (
 )
 
 
+@pytest.mark.slow
 @given(st.integers(0, 500), st.integers(0, 500))
 def test_wilson_matches_statsmodels(successes: int, failures: int) -> None:
     n = successes + failures
@@ -41,6 +42,7 @@ def test_expert_comparison_of_paper_is_not_significant() -> None:
     assert sign_test(14, 6) == pytest.approx(0.1153, abs=1e-4)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 300), st.integers(0, 300))
 def test_sign_test_matches_exact_mcnemar(wins: int, losses: int) -> None:
     expected = mcnemar([[5, wins], [losses, 7]], exact=True).pvalue if wins + losses else 1.0
@@ -55,6 +57,7 @@ def freeze_garbage() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("freeze_garbage")
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holm_matches_statsmodels(p_values: list[float]) -> None:
@@ -74,6 +77,7 @@ def test_estimate_mean_leaves_out_unscored_values() -> None:
     assert (nothing.n, nothing.unscored) == (0, 1)
 
 
+@pytest.mark.slow
 def test_bootstrap_interval_has_stated_coverage() -> None:
     dice = np.random.default_rng(0)
     covered = sum(
@@ -125,6 +129,7 @@ def test_paired_difference_of_binary_scores_equals_sign_test() -> None:
     assert paired_difference(places, others, {key: key[0] for key in places}).p == sign_test(30, 15)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 400), st.sampled_from([0.0, 1.0]))
 def test_estimate_mean_of_equal_questions_has_wilson_interval(n: int, score: float) -> None:
     """Resampled they would be certain."""
@@ -179,6 +184,7 @@ def test_paired_difference_step_is_change_by_one_question() -> None:
     assert paired_difference(first, none, {key: key[0] for key in first}).step == pytest.approx(0.2)
 
 
+@pytest.mark.slow
 def test_paired_difference_without_effect_has_nominal_false_alarms() -> None:
     dice, alarms = np.random.default_rng(3), 0
     for seed in range(100):

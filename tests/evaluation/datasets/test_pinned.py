@@ -180,12 +180,14 @@ def sets(data_folder: Path) -> dict[str, Dataset]:
     }
 
 
+@pytest.mark.slow
 def test_pinned_sets_have_expected_counts_and_rows(sets: dict[str, Dataset]) -> None:
     assert {name: [row(s.questions[place]) for place in (0, 9, -1)] for name, s in sets.items()} == ROWS
     assert {name: dict(Counter(s.classes.values())) for name, s in sets.items()} == CLASSES
     assert sum(len(s.questions) for name, s in sets.items() if name.startswith("mirage/")) == 7663
 
 
+@pytest.mark.slow
 def test_pinned_questions_have_unique_ids_and_gold_answers(sets: dict[str, Dataset]) -> None:
     for name, dataset in sets.items():
         assert len({q.id for q in dataset.questions}) == len({q.key for q in dataset.questions})
@@ -256,6 +258,7 @@ def test_medmcqa_train_10k_shares_one_question_with_validation(sets: dict[str, D
     assert len(set(leak.options.values()) & set(same.options.values())) == 2
 
 
+@pytest.mark.slow
 def test_openmedqa_is_reworded_test_split(sets: dict[str, Dataset]) -> None:
     test, opened = sets["mirage/medqa"].questions, sets["medqa/open-test"].questions
     places = [int(q.id.rpartition("_")[2]) for q in opened]

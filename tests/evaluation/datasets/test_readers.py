@@ -209,6 +209,7 @@ def test_careqa_catalogue_entry_has_bytes_and_count() -> None:
     assert file.sha256 == "5105f92f9ba10d816543d0922a5948371e1d8c7c6f75889c8504f4b056ae55b8"
 
 
+@pytest.mark.slow
 def test_load_careqa_with_other_bytes_raises_input_error(tmp_path: Path) -> None:
     path = write_file(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
     with pytest.raises(InputError, match=r"is not the pinned file of careqa \(3,596,003 bytes, sha256 5105f92f"):
@@ -216,6 +217,7 @@ def test_load_careqa_with_other_bytes_raises_input_error(tmp_path: Path) -> None
     assert len(load_dataset(str(path), tmp_path).questions) == 5621, "as a file of one's own it is read"
 
 
+@pytest.mark.slow
 def test_load_set_pinned_by_file_checks_bytes_and_count(tmp_path: Path) -> None:
     """With the pin of a file of CareQA's form in the place of CareQA's own."""
     path = write_file(tmp_path, "careqa_test.json", {f"u{number}": CAREQA for number in range(5621)})
@@ -368,6 +370,7 @@ def test_read_published_with_other_form_returns_none(tmp_path: Path) -> None:
 # -- the door -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_load_dataset_finds_file_by_path_folder_and_parent(tmp_path: Path, data_folder: Path) -> None:
     for name, file in (("medq", "medq/medq-30.xlsx"), ("pubmedqa/test", "pubmedqa/test_ground_truth.json")):

@@ -234,6 +234,7 @@ def test_conflicts_table_matches_manual_counts() -> None:
     assert (difference.n, difference.clusters, difference.value) == (6, 5, 0)
 
 
+@pytest.mark.slow
 def test_conflicts_table_without_effect_has_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds, where BriefContext and plain RAG are right as often: any row of the table counts."""
     monkeypatch.setattr(statistics, "RESAMPLES", 200)
@@ -375,6 +376,7 @@ def reply_with_conflicts(request: ChatRequest) -> str:
     return finding(1, "A study tells otherwise.", wrong) if draw_choice("map", prompt) < 0.5 else NOT_FOUND
 
 
+@pytest.mark.slow
 def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> None:
     n = 60
     study = Study(evidence(), PROTOCOLS["corrected"])
@@ -397,6 +399,7 @@ def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> N
     assert row(rules_table(cases), "part with the key document")["rule right"].value == 1
 
 
+@pytest.mark.slow
 def test_conflicts_table_of_consistent_reader_has_no_conflict(tmp_path: Path) -> None:
     sample = questions(12)
     study = Study(evidence(), PROTOCOLS["corrected"])

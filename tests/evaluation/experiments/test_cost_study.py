@@ -307,6 +307,7 @@ def test_predicted_dollars_match_linear_price(tmp_path: Path, cached: float) -> 
     assert all(item is not None for item in unknown.column("seconds"))
 
 
+@pytest.mark.slow
 def test_prediction_table_predicts_preflight_saving(tmp_path: Path) -> None:
     records = run_arms(tmp_path)
     rags = {record.question_key: record for record in records if record.arm == "rag"}
@@ -325,6 +326,7 @@ def test_prediction_table_predicts_preflight_saving(tmp_path: Path) -> None:
     assert cells_by_name["measured: read in parts"]["calls"].value == 3
 
 
+@pytest.mark.slow
 def test_cost_cases_include_arm_with_preflight(tmp_path: Path) -> None:
     """Of each seven questions three have their key among the first three, where both rankings agree here."""
     some = questions(14)

@@ -130,6 +130,7 @@ def read_tables(path: Path) -> Mapping[str, list[Mapping[str, Cell]]]:
     return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in result.tables}
 
 
+@pytest.mark.slow
 def test_medprompt_tables_compare_with_first_named_library(tmp_path: Path) -> None:
     """Calls at once end in any order."""
     arms = {NO_EXAMPLES: "self-consistency+shuffling", "cot": MEDPROMPT, "tot": MEDPROMPT, "random": MEDPROMPT}

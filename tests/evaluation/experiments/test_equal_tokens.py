@@ -165,6 +165,7 @@ def test_arms_without_a_second_way_spend_nearly_all_of_the_limit(
         assert not reads_all or spent_by(record) > 0.6 * LIMITS[0], (arm, spent_by(record))
 
 
+@pytest.mark.slow
 def test_one_more_passage_would_exceed_the_limit(library_search: LibrarySearch, tmp_path: Path) -> None:
     (case,) = make_cases(library_search, {"all": [question(1, within=False)]}, arms=["rag"], limits=[700])
     (record,) = answer([case], biased_reader(), tmp_path / "limited")
@@ -186,6 +187,7 @@ def test_rotations_read_a_third_of_the_limit_each(finished: tuple[Path, list[Run
         assert sum(calls) <= LIMITS[1]
 
 
+@pytest.mark.slow
 def test_brief_context_reserves_tokens_for_the_longest_findings(library_search: LibrarySearch, tmp_path: Path) -> None:
     def reply(request: ChatRequest) -> str:
         if stage_of(request) == "map":
@@ -362,6 +364,7 @@ def test_frontier_table_agrees_with_the_records(finished: tuple[Path, list[RunRe
         assert mark == ("no" if beaten else "yes")
 
 
+@pytest.mark.slow
 def test_tables_are_the_same_from_records_in_any_order(
     finished: tuple[Path, list[RunRecord], tuple[Table, ...]], tmp_path: Path
 ) -> None:

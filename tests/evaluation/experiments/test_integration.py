@@ -219,6 +219,7 @@ def expected_share(arm: str, of: Sequence[Question]) -> float:
     return float(np.mean(by_arm[arm]))
 
 
+@pytest.mark.slow
 def test_tables_reproduce_curve_of_reader(biased_run: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
     table = integration.tables({"reader": biased_run[1]})[0]
     for name, of in make_sets().items():
@@ -241,6 +242,7 @@ def test_tables_reproduce_curve_of_reader(biased_run: tuple[Path, tuple[Outcome,
     assert row(table, "reader", MICRO, "chain-of-thought")[P_COLUMN] < 0.01
 
 
+@pytest.mark.slow
 def test_preflight_arm_reads_one_prompt_when_rankings_agree(
     biased_run: tuple[Path, tuple[Outcome, ...], list[int]],
 ) -> None:
@@ -265,6 +267,7 @@ def test_preflight_arm_reads_one_prompt_when_rankings_agree(
     assert all(answer.preflight is None for answer in by_arm["brief-context"].values())
 
 
+@pytest.mark.slow
 def test_mirage_remarks_name_replacing_retrievers(biased_run: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
     (text,) = integration.mirage_remarks(read_records(biased_run[0] / RECORDS))
     assert "MIRAGE fused four retrievers (BM25, Contriever, SPECTER, MedCPT)" in text
@@ -273,6 +276,7 @@ def test_mirage_remarks_name_replacing_retrievers(biased_run: tuple[Path, tuple[
     assert integration.mirage_remarks(rag) == ()
 
 
+@pytest.mark.slow
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     sample = make_sets()
     cases = integration.cases(sample, make_study(), arms=("rag", "brief-context", "brief-context+preflight", "mirage"))
@@ -298,6 +302,7 @@ def simulate_outcomes(seed: int, shares: Mapping[str, Mapping[str, float]], size
     ]
 
 
+@pytest.mark.slow
 def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds: of the macro average alone, and of the table, any comparison of which counts."""
     monkeypatch.setattr(statistics, "RESAMPLES", 400)
@@ -311,6 +316,7 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
     assert alone >= 4, "a test that never speaks says nothing"
 
 
+@pytest.mark.slow
 def test_tables_macro_and_micro_averages_may_differ_in_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     """As against MIRAGE's own row (errata B6): lost on the large set, gained on the small ones."""
     monkeypatch.setattr(statistics, "RESAMPLES", 1000)

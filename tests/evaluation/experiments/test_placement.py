@@ -67,6 +67,7 @@ def test_distinct_places_reserve_0_and_100_for_ends(k: int, keys: int) -> None:
     assert set(ranks) == {first_rank(place, k, min(keys, k)) for place in PLACES}
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), st.integers(0, 100), st.integers(1, 5), st.integers(0, 50))
 def test_place_keys_inserts_key_and_keeps_order_of_others(k: int, place: int, keys: int, found_at: int) -> None:
     keys = min(keys, k)
@@ -82,6 +83,7 @@ def test_place_keys_inserts_key_and_keeps_order_of_others(k: int, place: int, ke
     assert ranking.parameters["rank"] == start
 
 
+@pytest.mark.slow
 @given(st.integers(1, 20), st.integers(0, 100), st.integers(1, 3), st.data())
 def test_place_keys_by_documents_returns_k_documents(k: int, place: int, halves: int, data: st.DataObject) -> None:
     key = [make_passage("key", ordinal=i) for i in range(halves)]

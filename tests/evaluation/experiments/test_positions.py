@@ -187,6 +187,7 @@ def biased_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], Sc
     return list(cases), model, run(cases, model, tmp_path_factory.mktemp("biased"))
 
 
+@pytest.mark.slow
 def test_prompts_hold_key_at_its_place(
     biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
@@ -237,6 +238,7 @@ def test_tables_show_u_curve_for_rag_and_flat_brief_context(
     assert lost["brief-context"]["lost less than rag"].interval.low > 0
 
 
+@pytest.mark.slow
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     sample = questions(N)
     cases = positions.cases(sample, make_study(), ks=(8,), arms=("rag", "brief-context"))
@@ -267,6 +269,7 @@ def simulate_outcomes(seed: int, shares: Mapping[str, Sequence[float]], n: int, 
     ]
 
 
+@pytest.mark.slow
 def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds, for each table: any of its comparisons counts, so Holm's correction must hold."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
@@ -283,6 +286,7 @@ def _p_values(table: Table) -> list[Cell]:
     return [cell for name in table.columns if is_p_column(name) for cell in table.column(name)]
 
 
+@pytest.mark.slow
 def test_tables_detect_effect_at_stated_power_and_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
     """And its size lies in the interval about as often as that says."""
     monkeypatch.setattr(statistics, "RESAMPLES", 1000)

@@ -66,6 +66,7 @@ def make_rankings(seed: int, n: int = 300, strength: float = 1.0) -> list[Questi
 # -- fitting ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fit_rule_finds_planted_signal() -> None:
     rule = fit_rule(make_rankings(1, strength=4), recall=0.9)
     assert rule.signal.kind == "dense-gap"
@@ -94,6 +95,7 @@ def test_calibrate_with_rule_of_zero_recall_raises_input_error() -> None:
     assert 0 <= fit_rule(never, recall=0.5).threshold < float("inf")
 
 
+@pytest.mark.slow
 def test_fit_rule_has_best_specificity_on_its_questions() -> None:
     recorded = make_rankings(2, 120)
     rule = fit_rule(recorded, recall=0.8)
@@ -105,6 +107,7 @@ def test_fit_rule_has_best_specificity_on_its_questions() -> None:
                 assert point.confusion.specificity.value <= mine.specificity.value
 
 
+@pytest.mark.slow
 def test_fit_rule_reaches_recall_of_papers_rule() -> None:
     recorded = make_rankings(3)
     papers = confusion((result.label, result.papers) for result in calibrate(recorded).results)
@@ -133,6 +136,7 @@ def test_fit_rule_with_one_kind_of_question_raises_input_error() -> None:
 # -- held out ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_calibrate_judges_each_question_by_rule_fitted_without_it() -> None:
     recorded = make_rankings(6, 60)
     done = calibrate(recorded, recall=0.9, folds=4, seed=3)
@@ -146,6 +150,7 @@ def test_calibrate_judges_each_question_by_rule_fitted_without_it() -> None:
     assert done.rule == fit_rule(recorded, recall=0.9)
 
 
+@pytest.mark.slow
 def test_calibrate_without_signal_stays_at_chance() -> None:
     """Without a signal, recall and the share wrongly read in parts are the same share."""
     few = [Signal("overlap", 3), Signal("rank-biased-overlap", 10), Signal("dense-gap", 2)]
@@ -163,6 +168,7 @@ def test_fold_of_is_even_and_depends_on_key_and_seed() -> None:
     assert fold_of("1:x", 5, 0) == parts[1]
 
 
+@pytest.mark.slow
 def test_calibrate_compares_signals_of_folds_by_percentile() -> None:
     recorded = make_rankings(8, strength=2)
     done = calibrate(recorded, recall=0.5)
@@ -219,6 +225,7 @@ def test_settings_text_is_toml() -> None:
     assert "1 of 2 with the issue missed, 0 of 1 others read in parts for nothing; the papers' rule: 1 and 1." in text
 
 
+@pytest.mark.slow
 def test_calibration_tables_have_rules_and_rates() -> None:
     recorded = make_rankings(7)
     done = calibrate(recorded, recall=0.9)

@@ -260,6 +260,7 @@ def test_f1_interval_contains_value_and_shrinks_with_questions() -> None:
 # -- curves -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(scored)
 def test_threshold_curve_matches_brute_force(pairs: list[tuple[Label, float]]) -> None:
     points = threshold_curve([label for label, _ in pairs], [value for _, value in pairs])
@@ -268,6 +269,7 @@ def test_threshold_curve_matches_brute_force(pairs: list[tuple[Label, float]]) -
         assert point.confusion == confusion((label, value > point.threshold) for label, value in pairs)
 
 
+@pytest.mark.slow
 @given(scored, st.floats(0, 1))
 def test_specificity_at_recall_is_best_available(pairs: list[tuple[Label, float]], recall: float) -> None:
     points = threshold_curve([label for label, _ in pairs], [value for _, value in pairs])
@@ -285,6 +287,7 @@ def test_specificity_at_without_issue_raises_value_error() -> None:
         specificity_at(threshold_curve(["no-issue"], [1.0]), 0.5)
 
 
+@pytest.mark.slow
 @given(scored)
 def test_roc_area_matches_mann_whitney(pairs: list[tuple[Label, float]]) -> None:
     fine, lost = ([value for label, value in pairs if label == kind] for kind in ("no-issue", "issue"))

@@ -325,6 +325,7 @@ def test_record_rankings_to_unwritable_path_raises_storage_error(tmp_path: Path,
 # -- a library on disk ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_open_rankers_reads_library_and_settings(tmp_path: Path, model_home: Path, encoder: Encoder) -> None:
     path = tmp_path / "library"
@@ -351,6 +352,7 @@ def test_open_rankers_reads_library_and_settings(tmp_path: Path, model_home: Pat
     assert read_rankings(tmp_path / "r.jsonl")[1] == (item,)
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_open_rankers_without_reranker_model_raises_model_missing(
     tmp_path: Path, model_home: Path, encoder: Encoder

@@ -48,6 +48,7 @@ def findings_by_name(*paths: Path) -> Mapping[str, Findings]:
     return {finding.experiment: finding for finding in read_findings(paths)}
 
 
+@pytest.mark.slow
 def test_read_findings_of_positions_run_includes_conflicts_and_cost(tmp_path: Path) -> None:
     result = findings_by_name(write_positions_run(tmp_path / "run"))
     assert list(result) == ["positions", "conflicts", "cost"]
@@ -58,6 +59,7 @@ def test_read_findings_of_positions_run_includes_conflicts_and_cost(tmp_path: Pa
         assert not any("not complete" in conclusion or "Warning" in conclusion for conclusion in item.conclusions)
 
 
+@pytest.mark.slow
 def test_read_findings_of_several_runs_uses_runs_with_required_arms(tmp_path: Path) -> None:
     """One without closed book does not hide what the other tells."""
     complete_run = write_positions_run(tmp_path / "whole", made_with=recipe("qwen"))
@@ -68,6 +70,7 @@ def test_read_findings_of_several_runs_uses_runs_with_required_arms(tmp_path: Pa
     assert list(findings_by_name(write_positions_run(tmp_path / "rag", ("rag",)))) == ["positions"]
 
 
+@pytest.mark.slow
 def test_read_findings_of_unfinished_run_states_missing_cases(tmp_path: Path) -> None:
     """Down to its first record, whose arm may be any."""
     cases = len(FEW) * len(make_conditions())
@@ -97,6 +100,7 @@ def test_read_findings_counts_failed_cases_as_unfinished(tmp_path: Path) -> None
     assert [(share.value, share.n, share.unscored) for share in shares] == [(1.0, 40, 5)]  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["published", "as-coded", "as-coded-mixtral"])
 def test_read_findings_prints_notes_of_protocol_with_its_prompts(tmp_path: Path, name: str) -> None:
     arguments = {"arms": list(ARMS), "ks": [8], "places": list(PLACES), "protocol": name, "repeats": 1}
@@ -107,6 +111,7 @@ def test_read_findings_prints_notes_of_protocol_with_its_prompts(tmp_path: Path,
         assert any(note.startswith("Prompts ") for note in table.notes)
 
 
+@pytest.mark.slow
 def test_read_findings_of_older_run_prints_that_prompts_were_ours(tmp_path: Path) -> None:
     path = write_positions_run(tmp_path / "run", protocol="as-coded")
     for table in findings_by_name(path)["positions"].tables:
@@ -114,6 +119,7 @@ def test_read_findings_of_older_run_prints_that_prompts_were_ours(tmp_path: Path
         assert not any(note.startswith("Prompts of the notebooks") for note in table.notes)
 
 
+@pytest.mark.slow
 def test_read_findings_of_different_protocols_warns(tmp_path: Path) -> None:
     one = write_positions_run(tmp_path / "one")
     other = write_positions_run(tmp_path / "other", protocol="published", sha256="7" * 64)
@@ -129,11 +135,13 @@ def test_read_findings_of_different_protocols_warns(tmp_path: Path) -> None:
         assert sum("missing text is an error" in note for note in table.notes) == 1, "what both have in common"
 
 
+@pytest.mark.slow
 def test_read_findings_of_two_models_has_no_warning(tmp_path: Path) -> None:
     paths = [write_positions_run(tmp_path / name, made_with=recipe(name)) for name in ("qwen", "llama")]
     assert not any("Warning" in conclusion for conclusion in findings_by_name(*paths)["positions"].conclusions)
 
 
+@pytest.mark.slow
 def test_read_findings_is_independent_of_record_order(tmp_path: Path) -> None:
     """Many calls at once end as they will."""
     first = write_positions_run(tmp_path / "a" / "run")
@@ -146,6 +154,7 @@ def test_read_findings_is_independent_of_record_order(tmp_path: Path) -> None:
         assert one.conclusions == other.conclusions
 
 
+@pytest.mark.slow
 def test_read_findings_of_plain_runs_is_independent_of_record_order(tmp_path: Path) -> None:
     result = [folder(tmp_path / "a", lambda i, _: i % 3 > 0), folder(tmp_path / "b", lambda i, _: i % 4 > 0)]
     before = read_findings(result)
@@ -184,6 +193,7 @@ def test_read_findings_of_unknown_experiment_raises_input_error(tmp_path: Path) 
         read_findings([path])
 
 
+@pytest.mark.slow
 def test_read_findings_serializes_to_json(tmp_path: Path) -> None:
     from epicrisis.serialization import to_json
 

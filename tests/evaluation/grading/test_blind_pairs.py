@@ -41,6 +41,7 @@ def test_pair_records_depend_on_seed_and_questions_only() -> None:
     assert by_question[0] != by_question[1]
 
 
+@pytest.mark.slow
 def test_pair_records_order_does_not_reveal_arm() -> None:
     inputs = records(48)
     result = [pair_records(inputs, ARMS, seed) for seed in range(40)]

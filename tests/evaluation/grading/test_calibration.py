@@ -83,6 +83,7 @@ def test_calibration_of_perfect_judge_has_full_agreement(tmp_path: Path) -> None
     assert (choices.accuracy.value, choices.right, choices.changed, choices.first) == (1.0, 20, 0, 20)
 
 
+@pytest.mark.slow
 def test_calibration_of_mild_and_contrary_judges_has_expected_coefficients(tmp_path: Path) -> None:
     mild = run_calibration(tmp_path / "mild", make_judge(lambda share: 5 if share >= 0.5 else 4, choose_good))
     contrary = run_calibration(tmp_path / "contrary", make_judge(lambda share: 6 - grade_fairly(share), choose_good))
@@ -161,6 +162,7 @@ def test_sample_items_of_smaller_size_is_subset() -> None:
 # -- real files -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_mts_dialog_scores_belong_to_their_summaries(data_folder: Path) -> None:
     summaries = read_summaries(data_folder / "judge")

@@ -418,6 +418,7 @@ def test_measure_run_reports_each_measure(tmp_path: Path) -> None:
     assert heard == [answer.key for answer in read_answers(run) if answer.measurable]
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_meteor_and_bertscore_metric_names_have_variant(tmp_path: Path, model_home: Path) -> None:
     run = folder_of(tmp_path, [record(question(), GOLD), record(question(1), "Nothing of the kind")])

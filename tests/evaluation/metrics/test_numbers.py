@@ -342,6 +342,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join), st.lists(PIECES).map("".join)))
 def test_compare_numbers_of_text_with_itself_is_complete(text: str) -> None:
     result = compare_numbers(text, text)
@@ -351,6 +352,7 @@ def test_compare_numbers_of_text_with_itself_is_complete(text: str) -> None:
         assert text[quantity.start : quantity.end] == quantity.text
 
 
+@pytest.mark.slow
 @given(st.lists(PIECES).map(" ".join), st.lists(PIECES).map(" ".join))
 def test_compare_numbers_assigns_each_quantity_once(answer: str, gold: str) -> None:
     result = compare_numbers(answer, gold)
@@ -363,6 +365,7 @@ def test_compare_numbers_assigns_each_quantity_once(answer: str, gold: str) -> N
         assert low - 1e-9 <= score.f1 <= high + 1e-9 or score.f1 == 0
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_find_quantities_finds_every_number_of_real_notes(data_folder: Path) -> None:
     """A number that stands free lies within a quantity, and the note says all that it says."""

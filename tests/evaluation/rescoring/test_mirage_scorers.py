@@ -47,6 +47,7 @@ def find_letter_by_patterns(reply: str) -> str | None:
     return next((result[0] for pattern in PATTERNS if (result := re.findall(pattern, text))), None)
 
 
+@pytest.mark.slow
 @given(TEXTS)
 @example('{"answer_choice": "B"}')
 @example('{"answer_choice": "A or B"}')
@@ -106,6 +107,7 @@ def test_mirage_2024_scorer_reuses_previous_reply_for_empty_list() -> None:
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(TEXTS, max_size=3), max_size=20))
 def test_mirage_scorers_differ_only_for_empty_lists(replies: list[list[str]]) -> None:
     for outputs, now, then in zip(replies, read_like_head(replies), read_like_early_2024(replies), strict=True):

@@ -118,6 +118,7 @@ def test_score_replies_under_all_scorings_match_manual_counts() -> None:
     assert (early.accuracy, now.accuracy, now.accuracy_scored) == (0.6, 0.4, 0.5)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.lists(st.sampled_from(["A", "B", "?", "Unknown", "A/B"]), max_size=2), st.sampled_from("ABC"))

@@ -118,6 +118,7 @@ def test_rapl_meter_sums_packages_and_memory_only(tmp_path: Path) -> None:
     assert rapl.how == ("RAPL's counters of package-0, dram, package-1; the whole machine's, whatever else it did")
 
 
+@pytest.mark.slow
 @given(
     start=st.integers(0, RANGE - 1),
     steps=st.lists(st.integers(0, RANGE - 1), max_size=6),

@@ -193,6 +193,7 @@ append_line(path, {"name": "c" * 20})
 """
 
 
+@pytest.mark.slow
 def test_append_line_on_full_disk_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     ended = subprocess.run([sys.executable, "-c", _IN_A_SMALL_SPACE, str(path)], capture_output=True, text=True)
@@ -236,6 +237,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_store_locked_by_other_process_raises_input_error(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     other = subprocess.Popen(

@@ -58,6 +58,7 @@ def read_lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / RECORDS).read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_runs_of_same_seed_have_equal_records_without_volatile_fields(tmp_path: Path) -> None:
     run(CASES, reader(ASKED, u_curve()), tmp_path / "one")
     run(CASES, reader(ASKED, u_curve()), tmp_path / "two")
@@ -68,6 +69,7 @@ def test_runs_of_same_seed_have_equal_records_without_volatile_fields(tmp_path: 
     assert usages[0] == usages[1]
 
 
+@pytest.mark.slow
 def test_run_of_other_seed_has_other_outcomes(tmp_path: Path) -> None:
     sample = questions(12)
     answers = []
@@ -77,6 +79,7 @@ def test_run_of_other_seed_has_other_outcomes(tmp_path: Path) -> None:
     assert answers[0] != answers[1]
 
 
+@pytest.mark.slow
 def test_manifest_exists_before_first_call_and_is_completed_at_end(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     at_first: list[dict[str, Any]] = []
@@ -102,6 +105,7 @@ def test_manifest_exists_before_first_call_and_is_completed_at_end(tmp_path: Pat
     assert session["started"] <= session["ended"]
 
 
+@pytest.mark.slow
 def test_record_has_condition_and_no_passage_texts(tmp_path: Path) -> None:
     run(CASES, reader(ASKED, u_curve()), tmp_path / "run")
     for record in read_lines(tmp_path / "run"):
@@ -112,6 +116,7 @@ def test_record_has_condition_and_no_passage_texts(tmp_path: Path) -> None:
         assert all("text" not in hit["passage"] and hit["passage"]["id"] for hit in ranking["hits"])
 
 
+@pytest.mark.slow
 def test_run_resumed_asks_failed_cases_again(tmp_path: Path) -> None:
     folder, cases = tmp_path / "run", [case for case in CASES if case.condition["arm"] == "rag"]
     asyncio.run(answer(cases, Failing(5), folder))
@@ -153,6 +158,7 @@ def test_run_stopped_records_its_progress(tmp_path: Path) -> None:
     assert manifest.sessions[0].ended is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -230,6 +236,7 @@ def test_run_after_close_writes_nothing(tmp_path: Path) -> None:
     assert len(read_manifest(tmp_path / "run").sessions) == 2
 
 
+@pytest.mark.slow
 def test_run_reopened_keeps_states_and_usage(tmp_path: Path) -> None:
     asyncio.run(answer(CASES, reader(ASKED, u_curve()), tmp_path / "run"))
     before = read_manifest(tmp_path / "run")
@@ -254,6 +261,7 @@ def test_run_folder_is_private_to_owner(was_there: bool, tmp_path: Path) -> None
     assert {name: modes[name] for name in ("run", MANIFEST, RECORDS)} == {"run": 0o700, MANIFEST: 0o600, RECORDS: 0o600}
 
 
+@pytest.mark.slow
 def test_manifest_contains_no_texts(tmp_path: Path) -> None:
     asyncio.run(answer(CASES, reader(ASKED, u_curve()), tmp_path / "run"))
     manifest = (tmp_path / "run" / MANIFEST).read_text(encoding="utf-8")

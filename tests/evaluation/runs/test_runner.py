@@ -64,6 +64,7 @@ def read_lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 7, 100])
 def test_answer_questions_uses_requested_concurrency(tmp_path: Path, at_once: int) -> None:
     model = Slow()
@@ -74,6 +75,7 @@ def test_answer_questions_uses_requested_concurrency(tmp_path: Path, at_once: in
     assert len(read_lines(tmp_path / "run.jsonl")) == len(QUESTIONS) == records.usage.calls
 
 
+@pytest.mark.slow
 def test_answer_questions_skips_recorded_questions(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     run_questions(Slow(), path, QUESTIONS[:25], at_once=5)
@@ -101,12 +103,14 @@ def test_answer_questions_with_endpoint_failing_later_stops(tmp_path: Path) -> N
     assert model.asked == 30
 
 
+@pytest.mark.slow
 def test_answer_questions_continues_after_single_failures(tmp_path: Path) -> None:
     model = Slow(lambda number: EndpointUnreachable("now and then") if number % 3 else None)
     pairs, _ = run_questions(model, tmp_path / "run.jsonl")
     assert len(pairs) == len(QUESTIONS)
 
 
+@pytest.mark.slow
 def test_answer_questions_continues_after_context_overflow(tmp_path: Path) -> None:
     pairs, records = run_questions(Slow(lambda _: ContextOverflow("too long")), tmp_path / "run.jsonl")
     assert len(pairs) == len(QUESTIONS)

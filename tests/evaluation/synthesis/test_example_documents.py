@@ -175,6 +175,7 @@ def test_find_leaks_by_id_or_text(tmp_path: Path) -> None:
 _WORDS = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
 
 
+@pytest.mark.slow
 @given(
     st.lists(_WORDS, max_size=8),
     st.lists(_WORDS, max_size=8),

@@ -64,6 +64,7 @@ def test_false_abstract_keeps_figures_and_contradicts_conclusion() -> None:
     assert false.end == len(false.text)
 
 
+@pytest.mark.slow
 @given(
     st.text(alphabet="ab. \n\u02c6<[", min_size=1),
     st.text(alphabet="xy ", min_size=1),

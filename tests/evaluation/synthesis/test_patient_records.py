@@ -105,6 +105,7 @@ def test_records_in_existing_folder_are_private_whatever_the_umask(tmp_path: Pat
     assert [path for path in paths if path.stat().st_mode & 0o077] == []
 
 
+@pytest.mark.slow
 def test_write_records_is_deterministic_across_processes(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; "
@@ -132,6 +133,7 @@ def test_draws_are_pinned() -> None:
     assert filled == "She took 2 or 0.5 of x"
 
 
+@pytest.mark.slow
 def test_record_is_independent_of_number_of_records(generated: GeneratedFolder, tmp_path: Path) -> None:
     write_records(tmp_path / "one", 1, LENGTHS, questions_each=EACH)
     first = read_folder(tmp_path / "one")
@@ -199,6 +201,7 @@ def test_long_lines_of_notes_are_rarely_repeated(generated: GeneratedFolder) -> 
         assert repeated <= 0.02 * len(lines)
 
 
+@pytest.mark.slow
 def test_notes_reader_returns_same_texts(generated: GeneratedFolder) -> None:
     columns = NoteColumns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
     items = list(read_sources([generated.folder / NOTES], format="notes", columns=columns))
@@ -207,6 +210,7 @@ def test_notes_reader_returns_same_texts(generated: GeneratedFolder) -> None:
     assert {document.patient for document in documents} == {row["subject_id"] for row in generated.rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [4000, 8000, 16000, 50000])
 def test_make_record_has_requested_length(tokens: int) -> None:
     record = make_record("p", tokens, None, 5)
@@ -229,6 +233,7 @@ def test_estimate_tokens_counts_words_digits_and_signs() -> None:
     assert estimate_tokens("") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_estimate_tokens_is_near_count_of_chat_model(model_home: Path, generated: GeneratedFolder) -> None:
     weights = model_home / "models" / "smollm2-135m" / "model.gguf"
@@ -416,6 +421,7 @@ def ask_reader(model: ScriptedModel, question: Question, notes: Iterable[str]) -
     return result
 
 
+@pytest.mark.slow
 def test_reader_answers_from_record_only_with_evidence(generated: GeneratedFolder) -> None:
     """Keys of all patients at once: which one is asked of is told by what is in the prompt."""
     questions = [

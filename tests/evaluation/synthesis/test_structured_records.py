@@ -94,6 +94,7 @@ def read_numbers(records: Path, table: str, prefix: str) -> dict[str, str]:
         return {row[f"{table}_id"]: row[f"{prefix}_source_value"] for row in csv.DictReader(file)}
 
 
+@pytest.mark.slow
 def test_fhir_bundles_read_back_have_exactly_the_known_facts(records: Path) -> None:
     rows = read_rows(documents_of(read_folder(records / "fhir")))
     assert rows == known_rows(records)
@@ -155,6 +156,7 @@ def test_ccda_documents_read_back_have_a_line_for_each_known_fact(records: Path)
         assert cells == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["fhir", "omop", "ccda"])
 def test_questions_about_each_format_are_answered_exactly(records: Path, tmp_path: Path, format: str) -> None:
     patients: Mapping[str, str] = {}
@@ -195,6 +197,7 @@ def test_structured_entries_agree_with_the_notes(records: Path) -> None:
             assert any(name in note["text"].lower() for note in mine if note["hadm_id"] == entry["encounter"])
 
 
+@pytest.mark.slow
 def test_question_set_of_the_folder_has_notes_and_entries_of_fhir(records: Path) -> None:
     documents = documents_of(load_records(records).notes())
     with_facts = [document for document in documents if FACTS in document.metadata]
@@ -208,6 +211,7 @@ def test_unknown_format_of_structured_entries_is_refused(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_records_without_structured_entries_have_the_same_notes(records: Path, tmp_path: Path) -> None:
     write_records(tmp_path / "plain", PATIENTS, [9000, 16000], seed=3)
     assert sorted(path.name for path in (tmp_path / "plain").iterdir()) == ["README.md", "notes.csv", "questions.jsonl"]
