@@ -156,6 +156,7 @@ def test_segmented_question_reads_only_its_patient(plain: LibrarySearch) -> None
     assert (looked_at(model.requests).leaks, looked_at(model.requests).own) == ([], set(FEW))
 
 
+@pytest.mark.slow
 def test_prompt_over_window_is_split_within_patient(plain: LibrarySearch) -> None:
     model = recorder(context_tokens=700)
     many: dict[str, Any] = {"strategy": "brief-context", "preflight": {"enabled": False}, "partition": 9}

@@ -42,6 +42,7 @@ def test_ask_with_patient_reads_record(strategy: str, ward: Path) -> None:
     assert answer.question.patient == ANNA
 
 
+@pytest.mark.slow
 def test_stream_with_patient_in_question_reads_record(ward: Path) -> None:
     async def last(question: str | Question, patient: str | None) -> str | None:
         with HostileServer(schema_reply) as server:

@@ -335,6 +335,7 @@ def test_imports_inside_evaluation_run_one_way() -> None:
     assert evaluation_faults(SOURCE) == []
 
 
+@pytest.mark.slow
 def test_public_type_names_are_unique() -> None:
     assert reused_type_names(SOURCE) == {}
 

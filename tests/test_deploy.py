@@ -180,6 +180,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_cluster_shows_only_the_proxy_and_stops_after_its_servers() -> None:
     compose = deployment.read_compose({"EPICRISIS_HOST_NAME": "answers.example.org"})
     services = compose["services"]

@@ -29,6 +29,7 @@ def citing_files() -> list[Path]:
     return files
 
 
+@pytest.mark.slow
 def test_cited_errata_are_defined() -> None:
     defined = set(DEFINITION.findall((ROOT / "docs" / "errata.md").read_text(encoding="utf-8")))
     undefined: dict[str, set[str]] = {}

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answers import Answer, Event, ModelCalled, Usage
@@ -57,6 +59,7 @@ async def answers(server: HostileServer, numbers: range) -> tuple[list[Answer], 
         await model.aclose()
 
 
+@pytest.mark.slow
 def test_run_with_thirty_percent_failures_gives_correct_states() -> None:
     with HostileServer() as server:
         healthy, spent = asyncio.run(answers(server, range(QUESTIONS)))

@@ -115,6 +115,7 @@ def test_trace_parser_returns_contacted_hosts() -> None:
     ) == {"192.0.2.1", "192.0.2.2", "2001:db8::1", "VSOCK"}
 
 
+@pytest.mark.slow
 def test_connection_from_native_code_is_detected(tmp_path: Path) -> None:
     """Which the guard inside Python cannot: the proof below would be none without this."""
     planted = f"""

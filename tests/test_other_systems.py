@@ -116,6 +116,7 @@ def run(code: str, *arguments: str, cwd: Path | None = None) -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=300)
 
 
+@pytest.mark.slow
 def test_all_modules_are_imported_without_posix() -> None:
     done = run(IMPORT_ALL)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -167,6 +168,7 @@ print(item.reason)
 """
 
 
+@pytest.mark.slow
 def test_slow_parser_is_stopped_by_the_parent_without_alarms(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<p>x</p>")
     done = run(SLOW_PARSER, str(tmp_path / "page.html"))
@@ -194,6 +196,7 @@ print((folder / "a" / "b.txt").read_text(), bool(read_user_name()))
 """
 
 
+@pytest.mark.slow
 def test_private_files_are_written_without_owners(tmp_path: Path) -> None:
     done = run(PRIVATE_FILES, str(tmp_path))
     assert done.returncode == 0, done.stderr[-2000:]

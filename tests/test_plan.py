@@ -213,6 +213,7 @@ def test_map_prompt_tokens_are_exact_and_reduce_is_range() -> None:
     assert row.states == {"read in parts": 3}
 
 
+@pytest.mark.slow
 def test_longest_findings_bound_reduce_prompt() -> None:
     """The document with the longest title, quoted three times by each part, is the worst there can be."""
     settings, store = settings_of(citing="quotes"), store_of(papers(12))

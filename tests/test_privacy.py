@@ -326,6 +326,7 @@ def test_custom_handler_of_library_is_kept() -> None:
         logger.removeHandler(handler)
 
 
+@pytest.mark.slow
 def test_library_telemetry_is_disabled() -> None:
     """onnxruntime does, from native code, from its first moment on: the word is given when this package is loaded."""
     code = "import epicrisis.privacy, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
@@ -406,6 +407,7 @@ def test_strip_secrets_removes_credentials_from_url(url: str, shown: str) -> Non
 _SAFE = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @given(user=_SAFE, password=st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1), host=_SAFE)
 def test_strip_secrets_removes_any_password(user: str, password: str, host: str) -> None:
     secret = f"Q{password}Q"
@@ -459,6 +461,7 @@ def test_local_path_expands_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert local_path(Path("a:b/c")) == Path("a:b/c")
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_remote_host_accepts_any_text(text: str) -> None:
     for url in (text, f"http://{text}"):

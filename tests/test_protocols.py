@@ -11,6 +11,7 @@ from epicrisis.protocols import ChatRequest, Message
 REQUEST = ChatRequest((Message("user", "Which?"),), 10, temperature=0.7, top_p=0.9, seed=3)
 
 
+@pytest.mark.slow
 def test_request_with_options_and_schema_raises() -> None:
     with pytest.raises(ValueError, match="schema"):
         replace(REQUEST, options=("A", "B"), schema={"type": "object"})

@@ -62,6 +62,7 @@ def test_records_replace_partial_file_of_killed_process(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"README.md", "notes.csv", "questions.jsonl"}
 
 
+@pytest.mark.slow
 def test_parallel_reading_removes_files_of_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "temporary"
     place.mkdir()

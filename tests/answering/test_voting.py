@@ -65,6 +65,7 @@ def test_result_is_independent_of_vote_order(stated: str, random: Random) -> Non
         assert count_votes(mixed, LETTERS, tie) == count_votes(made, LETTERS, tie)
 
 
+@pytest.mark.slow
 @given(st.text(alphabet=LETTERS + "-?!", min_size=1, max_size=25))
 def test_choice_needs_most_votes_and_more_than_abstentions(stated: str) -> None:
     counted = count_votes(votes(stated), LETTERS)
@@ -83,6 +84,7 @@ def options(n: int) -> dict[str, str]:
     return {letter: f"text {letter}" for letter in string.ascii_uppercase[:n]}
 
 
+@pytest.mark.slow
 @given(st.integers(2, 6), st.integers(1, 40), st.integers(0, 10**6))
 def test_orders_balance_option_positions(n: int, times: int, seed: int) -> None:
     """Errata P3: also where votes exceed the permutations of the options (15 of 20 votes on three options, there)."""

@@ -27,6 +27,7 @@ def test_copied_library_is_checked_and_searched(run: Run, small_library: Path, t
     assert run("library", "check", backup).exit_code == 2
 
 
+@pytest.mark.slow
 def test_copied_server_folder_is_verified_against_its_hash(run: Run, tmp_path: Path) -> None:
     server, backup = tmp_path / "server", tmp_path / "backup"
     server.mkdir(mode=0o700)

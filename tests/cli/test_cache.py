@@ -87,6 +87,7 @@ def read_choices(path: Path) -> dict[str, str]:
     return {row["key"]: row["answer"]["choice"] for row in map(json.loads, path.read_text().splitlines())}
 
 
+@pytest.mark.slow
 def test_rerun_with_cache_repeats_no_call_and_replays_without_server(
     library: Path, questions: Path, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_rerun_with_cache_repeats_no_call_and_replays_without_server(
     assert "once with cache.mode = on" in err
 
 
+@pytest.mark.slow
 def test_ask_with_cache_off_stores_no_replies(library: Path) -> None:
     with HostileServer() as server:
         for _ in range(2):
@@ -125,6 +127,7 @@ def test_ask_with_cache_off_stores_no_replies(library: Path) -> None:
     assert not (library / "replies.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_ask_file_over_token_budget_stops_and_keeps_its_answers(library: Path, questions: Path, tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     with HostileServer() as server:
@@ -177,6 +180,7 @@ def test_ask_about_patient_with_cache_outside_library_is_refused(tmp_path: Path)
         assert not (tmp_path / "elsewhere.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_ask_with_record_setting_saves_every_call_with_owner_only_permissions(library: Path, tmp_path: Path) -> None:
     record = tmp_path / "calls.jsonl"
     with HostileServer() as server:
@@ -188,6 +192,7 @@ def test_ask_with_record_setting_saves_every_call_with_owner_only_permissions(li
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_ask_file_with_dead_endpoint_stops_with_one_line(library: Path, questions: Path, tmp_path: Path) -> None:
     config = tmp_path / "epicrisis.toml"
     config.write_text("[models.writer]\ntimeout_seconds = 1\nretry_seconds = 1\ntries = 2\n")

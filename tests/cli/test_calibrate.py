@@ -93,6 +93,7 @@ def test_recorded_answers_have_confidence_of_their_votes(workspace: Workspace) -
             assert answer["confidence"] is None
 
 
+@pytest.mark.slow
 def test_calibration_reports_errors_before_and_after(workspace: Workspace) -> None:
     assert workspace.calibrated.exit_code == 0, workspace.calibrated.stderr
     shown = json.loads(workspace.calibrated.stdout)

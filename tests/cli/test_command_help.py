@@ -76,6 +76,7 @@ def test_command_help_shows_purpose_and_examples_and_json(path: Path, run: Run) 
         assert " ".join(example.split()) in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_command_help_examples_are_accepted_by_the_command(path: Path) -> None:
     for example in examples_of(COMMANDS[path]):

@@ -41,6 +41,7 @@ def energy_row(output: str) -> Mapping[str, Any]:
     return dict(zip(table["columns"], table["rows"][0], strict=True))
 
 
+@pytest.mark.slow
 def test_evaluate_shows_time_and_energy(
     run: Run, question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +78,7 @@ def test_evaluate_shows_time_and_energy(
     assert with_power["Wh per right answer"] == pytest.approx(250 * with_power["kWh"])
 
 
+@pytest.mark.slow
 def test_finished_run_repeated_adds_no_energy(run: Run, question_file: Path, tmp_path: Path) -> None:
     model = ScriptedModel(lambda _: json.dumps({"answer": "So it is.", "choice": "B"}))
     with served(model) as server:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from epicrisis import Library
 from epicrisis.clinical_facts import FACTS, ClinicalFact, write_facts
 from epicrisis.library.library import LibraryStore
@@ -72,6 +74,7 @@ def test_summary_of_record_without_problems_names_the_cure(tmp_path: Path, run: 
     assert "epicrisis ask" in result.stderr
 
 
+@pytest.mark.slow
 def test_abbreviation_of_a_structured_problem_is_the_same_problem(tmp_path: Path) -> None:
     line = "Problem: gastroesophageal reflux disease, active"
     fact = ClinicalFact("problem", "gastroesophageal reflux disease", 0, len(line), time="2150-01-02", status="active")

@@ -60,6 +60,7 @@ def test_search_of_patient_by_time_rank_and_notes(run: Run, ward: Path) -> None:
     ] == ["note:2#whole"]
 
 
+@pytest.mark.slow
 def test_search_with_time_expression_narrows_record(run: Run, ward: Path) -> None:
     query = (ward, "chest pain since 2151", "--patient", "p1")
     assert {passage["document_id"] for passage in search_passages(run, *query)} == {"note:2"}
@@ -78,6 +79,7 @@ def test_search_without_hit_in_narrowed_notes_uses_complete_record(run: Run, war
     assert "note:1" in screen
 
 
+@pytest.mark.slow
 def test_search_of_patient_and_literature_shows_sources(run: Run, ward: Path, tmp_path: Path) -> None:
     papers = library(tmp_path / "papers", PAPERS)
     passages = search_passages(run, ward, "chest pain", "--patient", "p1", "--setting", f"beside={papers}")

@@ -52,6 +52,7 @@ def test_report_of_runs_writes_one_page(runs: tuple[Path, ...], run: Run, tmp_pa
     assert list(tmp_path.glob(".*")) == []
 
 
+@pytest.mark.slow
 def test_report_overwrites_only_its_own_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     assert run("report", runs[0], "-o", page, "--no-plots").exit_code == 0

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run
 from tests.support.loopback import USAGE, Scripted, completion, serving
 
@@ -87,10 +89,12 @@ def list_heavy_modules(*arguments: object) -> frozenset[str]:
     return HEAVY.intersection(modules)
 
 
+@pytest.mark.slow
 def test_help_of_a_command_imports_only_what_draws_it() -> None:
     assert list_heavy_modules("search", "--help") <= {"pydantic", "rich", "epicrisis.cli.ask"}
 
 
+@pytest.mark.slow
 def test_help_of_the_program_imports_commands_without_what_they_need() -> None:
     modules = {"epicrisis.cli.ask", "epicrisis.cli.doctor", "epicrisis.evaluation"}
     assert list_heavy_modules("--help") == {"rich"} | modules

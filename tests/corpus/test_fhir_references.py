@@ -186,6 +186,7 @@ def test_encounter_period_of_r5_is_read(tmp_path: Path) -> None:
 ACT = "http://terminology.hl7.org/CodeSystem/v3-ActCode"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "is_stay"),
     [

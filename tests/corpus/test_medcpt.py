@@ -62,6 +62,7 @@ def test_published_article_is_read_with_vector(tmp_path: Path) -> None:
     assert item.vector.tolist() == [np.float32(1.8)] * 4
 
 
+@pytest.mark.slow
 def test_chunks_are_ordered_by_number_with_own_vectors(tmp_path: Path) -> None:
     for number in (10, 2, 0):
         shuffled = [(str(1000 * number + n), article(n)) for n in range(1500)]

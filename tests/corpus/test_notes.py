@@ -228,6 +228,7 @@ def test_columns_with_names_in_windows_1252_are_read(tmp_path: Path) -> None:
     assert any(isinstance(item, FileRemark) and "read as cp1252" in item.text for item in others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line_ends", [True, False])
 def test_note_over_length_limit_is_skipped_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line_ends: bool

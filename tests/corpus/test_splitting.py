@@ -53,6 +53,7 @@ def by_strings(text: str, size: int, overlap: int, separators: tuple[str, ...] =
     return [chunk.strip() for chunk in out if chunk.strip()]
 
 
+@pytest.mark.slow
 @given(TEXTS, st.integers(2, 40), st.data())
 def test_character_splitter_matches_published_passages(text: str, size: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, size - 1))

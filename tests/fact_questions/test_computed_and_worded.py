@@ -89,6 +89,7 @@ def test_every_form_shows_the_computed_sentence_once_and_cited(tmp_path: Path, r
     assert f'popovertarget="card-{number}"' in page_of(answer)
 
 
+@pytest.mark.slow
 def test_evidence_shows_the_computed_sentence_once_and_cited(tmp_path: Path) -> None:
     answer = answer_of(tmp_path, COURSE, QUESTION)
     for name, text in forms(answer).items():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from epicrisis.evaluation.grading.computed_answers import grade_computed
 from epicrisis.evaluation.synthesis.structured_questions import generate_record
 from epicrisis.fact_questions.answer import compute
@@ -16,6 +18,7 @@ from tests.support.hashed_encoder import opened_library
 RECORDS = 8
 
 
+@pytest.mark.slow
 def test_generated_questions_in_a_library_have_no_wrong_answer(tmp_path: Path) -> None:
     records = [generate_record(seed) for seed in range(500, 500 + RECORDS)]
     documents = [document for record in records for document in record.documents]

@@ -61,6 +61,7 @@ def make_review(folder: Path, patients: tuple[str, ...]) -> tuple[str, dict[str,
     return review, keys
 
 
+@pytest.mark.slow
 def test_review_without_forgotten_patient_has_other_verdicts(tmp_path: Path) -> None:
     review, keys = make_review(tmp_path, (FORGOTTEN, OTHER))
     report = forget(tmp_path, STRATEGIES[OURS])
@@ -75,6 +76,7 @@ def test_review_without_forgotten_patient_has_other_verdicts(tmp_path: Path) -> 
     assert (len(pairs.pairs), len(verdicts)) == (2, 2)
 
 
+@pytest.mark.slow
 def test_review_about_forgotten_patient_only_is_removed(tmp_path: Path) -> None:
     review, keys = make_review(tmp_path, (FORGOTTEN,))
     assert forget(tmp_path, STRATEGIES[OURS]).is_clean
@@ -83,6 +85,7 @@ def test_review_about_forgotten_patient_only_is_removed(tmp_path: Path) -> None:
     assert not (tmp_path / "server" / REVIEWS_FOLDER / review.rpartition("/")[2]).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [(OTHER,), ()])
 def test_job_without_forgotten_patient_keeps_other_answers(kept: tuple[str, ...], tmp_path: Path) -> None:
     folder = tmp_path / "server"

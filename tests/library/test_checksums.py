@@ -66,6 +66,7 @@ def test_checksums_every_batch_records_its_files(folder: Path) -> None:
     assert run_check(folder).problems == ()
 
 
+@pytest.mark.slow
 def test_checksums_killed_batch_is_recorded_by_next_writer(killer: Killer, folder: Path) -> None:
     killer.kill("add", folder, "table-written", 0)
     LibraryStore.open(folder, write=True).close()
@@ -166,6 +167,7 @@ def test_checksums_earlier_library_is_recorded_by_optimize(folder: Path) -> None
     assert not [notice for notice in run_check(folder).notices if "checksums" in notice]
 
 
+@pytest.mark.slow
 def test_journal_with_null_hash_is_reported_as_damaged(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as database, database:
         database.execute("PRAGMA writable_schema = ON")

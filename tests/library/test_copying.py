@@ -31,6 +31,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "source"
 
 
+@pytest.mark.slow
 def test_document_marked_after_the_first_copy_is_marked_in_the_second(source: Path) -> None:
     statement = ArticleStatement("notice", ("paper",), "retracted", 20200101)
     with LibraryStore.open(source, write=True) as library:
@@ -47,6 +48,7 @@ def test_document_marked_after_the_first_copy_is_marked_in_the_second(source: Pa
     assert copy_library(source, copy).copied == 0
 
 
+@pytest.mark.slow
 def test_document_with_only_a_newer_revision_is_copied_again(source: Path) -> None:
     with LibraryStore.open(source, write=True) as library:
         library.add([dataclasses.replace(PAPER, revision="2")])

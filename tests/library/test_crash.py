@@ -107,6 +107,7 @@ def test_compact_killed_loses_nothing(killer: Killer, seed: int, folder: Path, e
         assert contents(library) == expected_contents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["table-written", "words-committed", "words-added"])
 def test_discrepancies_without_recovery_are_reported(
     killer: Killer, moment: str, folder: Path, monkeypatch: pytest.MonkeyPatch

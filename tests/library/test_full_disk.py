@@ -89,6 +89,7 @@ def attempt_in_child(folder: Path, limit: int, step: str = "") -> tuple[dict[str
     return promised, message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [60_000, 120_000])
 def test_revise_full_disk_keeps_acknowledged_documents(limit: int, base: Path, folder: Path, tmp_path: Path) -> None:
     with LibraryStore.open(folder) as library:
@@ -106,6 +107,7 @@ def test_revise_full_disk_keeps_acknowledged_documents(limit: int, base: Path, f
             assert contents(library) == contents(roomy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["joining", "building", "finding"])
 def test_optimize_full_disk_keeps_library_unchanged(step: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LibraryStore.open(folder) as library:
@@ -146,6 +148,7 @@ def whole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 0.8, 0.999])
 def test_add_documents_truncated_file_is_completed_by_whole_file(
     share: float, whole_file: Path, tmp_path: Path

@@ -361,6 +361,7 @@ def test_check_health_word_entry_without_passage_is_found_and_repaired(folder: P
     assert list_findings(run_check(folder)) == {}
 
 
+@pytest.mark.slow
 def test_word_index_entries_are_read_in_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epicrisis.library.word_index._PIECE", 10)
     with LibraryStore.open(folder) as library:
@@ -528,6 +529,7 @@ def test_check_health_reports_sources_years_and_retractions(folder: Path) -> Non
     assert "corpus.jsonl, 1,234 bytes, sha256 abab" in text
 
 
+@pytest.mark.slow
 def test_check_health_many_sources_are_grouped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_SOURCES", 3)
 

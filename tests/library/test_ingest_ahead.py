@@ -61,6 +61,7 @@ def contents(folder: Path) -> tuple[dict[str, str], list[tuple[str, float]]]:
         return dict(hashes), [(hit.id, round(hit.score, 5)) for hit in hits]
 
 
+@pytest.mark.slow
 def test_parallel_encoder_gives_same_library(tmp_path: Path) -> None:
     encoder = AheadEncoder()
     assert isinstance(encoder, ParallelEncoder)
@@ -71,6 +72,7 @@ def test_parallel_encoder_gives_same_library(tmp_path: Path) -> None:
     assert len(contents(tmp_path / "ahead")[0]) == 150
 
 
+@pytest.mark.slow
 def test_next_batch_begins_before_last_is_written(tmp_path: Path) -> None:
     encoder = AheadEncoder()
     create(tmp_path, encoder, documents(150))
@@ -91,6 +93,7 @@ def test_document_repeated_while_encoded_is_stored_once(tmp_path: Path) -> None:
         assert [passage.text for passage in library.fetch(["pubmed:1#0"], Scope())] == ["Version 3 of the trial."]
 
 
+@pytest.mark.slow
 def test_lost_cluster_keeps_written_batches_and_repeats_the_rest(tmp_path: Path) -> None:
     items: list[ReaderItem] = [*documents(100), FileFingerprint("a.jsonl", "0" * 64, 10)]
     with pytest.raises(ClusterError):

@@ -140,6 +140,7 @@ def test_reader_during_replace_does_not_match_old_words(library: LibraryStore, m
     assert library.search_words("aspirin", 9, Scope(patient="anna")) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sqlite", "lance"])
 def test_search_words_reads_no_hash_while_words_and_table_are_in_step(
     engine: TableEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -61,6 +61,7 @@ def test_library_of_0_1_0_keeps_patients_apart(ward: Path) -> None:
         assert [passage.id for passage in library.fetch_record(Scope(patient="8"))] == ["n2#0"]
 
 
+@pytest.mark.slow
 def test_library_of_0_1_0_is_changed_and_stays_sound(papers: Path) -> None:
     with LibraryStore.open(papers, write=True) as library:
         before = read_vectors(library, "a", "b")

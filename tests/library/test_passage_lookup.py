@@ -22,6 +22,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> LibraryStore:
     return LibraryStore.open(folder)
 
 
+@pytest.mark.slow
 def test_read_document_passages_returns_passages_in_order(library: LibraryStore) -> None:
     by_document = read_document_passages(library, ["doc:1", "doc:7", "doc:nowhere"], Scope())
     assert list(by_document) == ["doc:1", "doc:7"]
@@ -37,6 +38,7 @@ def test_read_document_passages_note_is_visible_only_to_its_patient(library: Lib
     assert list(read_document_passages(library, ["doc:0"], ANNA)) == ["doc:0"]
 
 
+@pytest.mark.slow
 def test_sample_passages_depend_only_on_seed_and_contents(library: LibraryStore, tmp_path: Path) -> None:
     sample = sample_passages(library, 10, 0, Scope())
     assert len({passage.id for passage in sample}) == 10

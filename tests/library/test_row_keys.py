@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def make_keys(rows: list[tuple[int, int, int, int]], lengths: list[float] | None
     return keys
 
 
+@pytest.mark.slow
 @given(st.lists(ROW, max_size=12))
 def test_row_keys_match_dictionary_implementation(rows: list[tuple[int, int, int, int]]) -> None:
     keys = make_keys(rows)

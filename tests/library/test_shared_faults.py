@@ -162,6 +162,7 @@ def test_full_disk_leaves_an_open_reader_at_work_and_is_logged(
     assert "no room left to write" in caplog.text
 
 
+@pytest.mark.slow
 def test_file_that_a_writer_replaces_during_a_refresh_is_the_published_one(
     objects: MemoryObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:

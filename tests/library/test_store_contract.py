@@ -39,11 +39,13 @@ def test_memory_store_satisfies_store_contract() -> None:
     check_store(MemoryStore)
 
 
+@pytest.mark.slow
 @BOTH_ENGINES
 def test_library_satisfies_store_contract(make_library: Callable[[], LibraryStore]) -> None:
     check_store(make_library)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["lance"])
 def test_library_above_exact_limit_satisfies_store_contract(
     make_library: Callable[[], LibraryStore], monkeypatch: pytest.MonkeyPatch
@@ -52,6 +54,7 @@ def test_library_above_exact_limit_satisfies_store_contract(
     check_store(make_library)
 
 
+@pytest.mark.slow
 @BOTH_ENGINES
 def test_library_compacting_after_every_write_satisfies_store_contract(
     make_library: Callable[[], LibraryStore], monkeypatch: pytest.MonkeyPatch

@@ -37,6 +37,7 @@ def _write_and_die(folder: Path, deleted: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", range(1, 5))
 def test_first_replacement_after_kill_removes_old_passages(tmp_path: Path, batch: int) -> None:
     deleted, changed = f"{batch}-0", f"{batch}-1"

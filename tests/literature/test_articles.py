@@ -136,6 +136,7 @@ def test_search_with_more_results_than_the_limit_says_how_many(
     assert services.asked[0][1]["sort"] == "relevance"
 
 
+@pytest.mark.slow
 def test_retraction_status_is_kept_and_marks_other_articles(services: LiteratureServices, settings: Settings) -> None:
     services.records["1"] = pubmed_record(1, more=RETRACTION)
     (document,) = documents(fetch(settings, ArticleRequest(pmids=("1",)))).values()

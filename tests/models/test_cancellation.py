@@ -82,6 +82,7 @@ def test_thousand_cancelled_calls_leave_no_connections() -> None:
 # -- closed ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("min_deltas", [None, 0, 3])
 def test_aclose_ends_running_and_queued_calls(min_deltas: int | None) -> None:
     """`shown`: pieces of the stream that were shown by then; None where the reply comes whole."""

@@ -23,6 +23,7 @@ KINDS: list[Callable[[ChatModel], Awaitable[object]]] = [
 ]
 
 
+@pytest.mark.slow
 @given(limit=st.integers(1, 5), kinds=st.lists(st.sampled_from(KINDS), min_size=8, max_size=20))
 def test_concurrency_limit_any_calls_is_reached_and_not_exceeded(
     limit: int, kinds: list[Callable[[ChatModel], Awaitable[object]]]

@@ -482,6 +482,7 @@ def test_no_password_of_a_pool_is_shown() -> None:
         assert "secret" not in text
 
 
+@pytest.mark.slow
 def test_servers_that_throttle_and_break_answer_every_call(tmp_path: Path) -> None:
     faults = [Fault.BUSY_MS, Fault.RESET_AT_ONCE, Fault.UNAVAILABLE, Fault.CUT]
     requests = [make_request(f"number {number}", max_tokens=50) for number in range(60)]

@@ -89,6 +89,7 @@ def test_read_retry_after_duration_parts_are_summed(hours: int, minutes: int, se
     assert read_retry_after({}, f"Please try again in {text}.") == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_read_retry_after_any_text_returns_seconds_or_none(header: str, message: str) -> None:
     seconds = read_retry_after({"retry-after": header, "x-ratelimit-reset-requests": header}, message)

@@ -227,6 +227,7 @@ def test_failed_probe_does_not_reveal_key(
         assert_clean(caught.value, log_lines)
 
 
+@pytest.mark.slow
 def test_key_is_sent_in_configured_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as endpoint:
         for place, sent in zip(PLACES, ["Bearer", "Bearer", "Basic", "?key="], strict=True):

@@ -106,6 +106,7 @@ def test_usage_without_tokenizer_is_estimated_with_unknown_cost(endpoint: Endpoi
     assert measure_usage(endpoint.url).cost == 0.0
 
 
+@pytest.mark.slow
 def test_usage_cached_tokens_have_own_price(endpoint: Endpoint) -> None:
     endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=USAGE))]
     assert measure_usage(endpoint.url, local=False, price=PRICE).cost == pytest.approx(30 + 2 + 40)

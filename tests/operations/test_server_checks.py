@@ -81,6 +81,7 @@ def test_server_with_users_needs_a_key(tmp_path: Path, monkeypatch: pytest.Monke
     assert not any(key in row.message for row in with_key)
 
 
+@pytest.mark.slow
 def test_server_that_is_down_stopping_or_something_else_is_a_problem(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -226,6 +226,7 @@ def test_resuming_damaged_run_keeps_saved_records(damage: str, undamaged_runs: P
         assert records.read_bytes().startswith(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["preflight/rankings-none.jsonl", "evaluate/measures/words.jsonl"])
 @pytest.mark.parametrize(
     "text", ["{}\n", "\xff\n", '{"recipe": {}, "key": 3}\n', '{"measure": {"values": {"a": "1"}}}\n']

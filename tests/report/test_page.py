@@ -81,6 +81,7 @@ def test_page_loads_no_external_resource(html: object) -> None:
     assert "@import" not in STYLE
 
 
+@pytest.mark.slow
 def test_page_policy_allows_only_its_own_scripts() -> None:
     tree = parse_page(render_with_plots())
     policy = read_policy(tree)
@@ -96,6 +97,7 @@ def test_page_policy_allows_only_its_own_scripts() -> None:
     assert not any(name.startswith("on") for node in tree.css("*") for name in node.attributes)
 
 
+@pytest.mark.slow
 def test_page_without_plots_has_no_script() -> None:
     tree = parse_page(render_tables())
     assert tree.css("script, svg") == []

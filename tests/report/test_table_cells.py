@@ -118,6 +118,7 @@ def test_share_columns_of_all_tables_lie_between_0_and_1() -> None:
     assert observed > 60
 
 
+@pytest.mark.slow
 def test_cost_columns_are_numbers_not_shares() -> None:
     """Calls, tokens, hours, kWh and kg of the study's experiments, and what they come to for an answer."""
     costs = {"What it took", "Time, energy and CO2", "Energy by arm"}

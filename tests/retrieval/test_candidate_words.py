@@ -36,6 +36,7 @@ def okapi(query: str, documents: list[str]) -> list[float]:
     return scores
 
 
+@pytest.mark.slow
 @given(st.lists(words, max_size=6).map(" ".join), texts)
 def test_score_candidates_equals_independent_computation(query: str, documents: list[str]) -> None:
     expected = okapi(query, documents)

@@ -48,6 +48,7 @@ def naive(lists: Sequence[Sequence[str]], k: int) -> list[tuple[str, Fraction]]:
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
+@pytest.mark.slow
 @given(rankings, st.integers(1, 100))
 def test_fusion_matches_exact_formula(lists: list[list[str]], k: int) -> None:
     fused, exact = dict(reciprocal_rank_fusion(lists, k)), dict(naive(lists, k))
@@ -56,11 +57,13 @@ def test_fusion_matches_exact_formula(lists: list[list[str]], k: int) -> None:
     assert all(exact[one] >= exact[other] for one, other in pairwise(order))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.integers(1, 100))
 def test_fusion_of_one_ranking_keeps_order(ranking: list[str], k: int) -> None:
     assert [item for item, _ in reciprocal_rank_fusion([ranking], k)] == ranking
 
 
+@pytest.mark.slow
 @given(rankings)
 def test_fusion_is_independent_of_ranking_order(lists: list[list[str]]) -> None:
     assert dict(reciprocal_rank_fusion(lists)) == pytest.approx(dict(reciprocal_rank_fusion(lists[::-1])))

@@ -420,6 +420,7 @@ def test_equal_id_in_two_libraries_uses_first() -> None:
     assert (only.patient, only.text) == ("p1", "Chest pain of the patient.")
 
 
+@pytest.mark.slow
 def test_fusion_depth_is_multiple_of_k() -> None:
     encoder = HashingEncoder()
     store = record_store({f"n{i}": [f"aspirin {'word ' * i}"] for i in range(2000, 2040)}, encoder)

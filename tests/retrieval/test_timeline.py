@@ -369,6 +369,7 @@ def test_note_order_does_not_change_result(question: str, notes: list[NoteTime],
     assert resolve(question, shuffled, mentions) == found
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_question_is_handled(question: str) -> None:
     assert (asked(question).documents or frozenset()) <= {each.document_id for each in RECORD}

@@ -260,6 +260,7 @@ def test_fault_of_program_tells_nothing_of_its_text(app: FastAPI, monkeypatch: p
     assert "Anna" not in response.text
 
 
+@pytest.mark.slow
 def test_header_twice_is_refused(app: FastAPI) -> None:
     async def send() -> bytes:
         async with running(app) as address:

@@ -230,6 +230,7 @@ def test_callback_is_good_for_one_sign_in(tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_text_of_error_link_is_not_shown(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         link = "/sign-in/callback?error=Call+0123+<b>now</b>&error_description=Call+0123"
@@ -494,6 +495,7 @@ def test_provider_that_is_down_is_one_clear_page(tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_provider_nobody_listens_for_is_one_clear_page(tmp_path: Path) -> None:
     async def steps() -> None:
         hospital = HospitalProvider(address="http://127.0.0.1:9")

@@ -20,6 +20,7 @@ from tests.support.servers import connect, open_library, open_resources, read_ev
 CLIENTS = 200
 
 
+@pytest.mark.slow
 def test_200_clients_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
     async def ask(client: httpx2.AsyncClient, number: int) -> str:
         body = {"question": f"Which drug was given for stroke in trial {number}?", "stream": True}
@@ -70,6 +71,7 @@ def test_client_that_reads_nothing_holds_no_question_and_is_disconnected(monkeyp
     assert asyncio.run(serve())
 
 
+@pytest.mark.slow
 def test_server_that_stops_finishes_running_answer_and_refuses_new_one(tmp_path: Path) -> None:
     from tests.server.test_ask import WaitingModel
 

@@ -252,6 +252,7 @@ def test_other_patient_is_refused_whether_known_or_not(tmp_path: Path, tool: str
     assert model.requests == []
 
 
+@pytest.mark.slow
 def test_call_without_patient_reads_literature_only(tmp_path: Path) -> None:
     library = ward(tmp_path)
     result = asyncio.run(call(library, "search", frozenset({PATIENTS[0]}), query=QUESTION, k=30))

@@ -78,6 +78,7 @@ def ask_server(command: Sequence[str], place: Path) -> tuple[list[Any], list[htt
         process.communicate()
 
 
+@pytest.mark.slow
 def test_commands_of_python_page_use_own_components_in_library_and_server(place: Path) -> None:
     assert len(COMMANDS) == 6
     *commands, serve = COMMANDS
@@ -99,6 +100,7 @@ def test_commands_of_python_page_use_own_components_in_library_and_server(place:
     assert "is a store of another package: it can be searched here" in page.text
 
 
+@pytest.mark.slow
 def test_upload_is_read_by_own_reader(place: Path) -> None:
     status = upload(place, ("pain.our", b"Colchicine lowers the pain of gout."), ("pain.their", b"Nothing."))
     assert (status["state"], status["result"]["added"], status["result"]["skipped"]) == ("done", 1, 1)

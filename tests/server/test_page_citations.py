@@ -44,6 +44,7 @@ def make_documents(folder: Path) -> list[FileDocument | Document]:
     return [*demo, *read_files(folder)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("citing", "answers", "least"), [("quotes", 100, 300), ("numbers", 20, 40)])
 def test_every_number_of_an_answer_opens_its_sentence(
     citing: CitingMode, answers: int, least: int, tmp_path: Path
@@ -105,6 +106,7 @@ def test_every_number_of_an_answer_opens_its_sentence(
     assert (unverified > 0) == (citing == "quotes")
 
 
+@pytest.mark.slow
 def test_number_opens_stored_passage_after_document_changed(tmp_path: Path) -> None:
     documents = demo_documents()
     library = open_library(tmp_path / "lib", quoting_model(), documents, k=2)

@@ -45,6 +45,7 @@ async def follow(client: httpx2.AsyncClient, address: str, words: str) -> Page:
     return await open_page(client, response.headers["location"])
 
 
+@pytest.mark.slow
 def test_follow_up_is_completed_from_answer_and_shows_both_questions(tmp_path: Path) -> None:
     model = completing()
 
@@ -67,6 +68,7 @@ def test_follow_up_is_completed_from_answer_and_shows_both_questions(tmp_path: P
     assert "assistant:" in prompt
 
 
+@pytest.mark.slow
 def test_follow_up_that_is_being_completed_finishes_although_the_server_stops(tmp_path: Path) -> None:
     model = completing()
     app = make_app(tmp_path, model)
@@ -89,6 +91,7 @@ def test_follow_up_that_is_being_completed_finishes_although_the_server_stops(tm
     assert refused == 503
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", ["Does metformin cure diabetes?", "no question"])
 def test_follow_up_that_cannot_be_completed_is_asked_alone_and_says_so(reply: str, tmp_path: Path) -> None:
     async def run() -> Page:
@@ -100,6 +103,7 @@ def test_follow_up_that_cannot_be_completed_is_asked_alone_and_says_so(reply: st
     assert "could not complete the question" in page.html
 
 
+@pytest.mark.slow
 def test_streamed_follow_up_shows_completed_question_before_answer(tmp_path: Path) -> None:
     async def run() -> str:
         async with connect(make_app(tmp_path, completing())) as client:
@@ -118,6 +122,7 @@ def test_streamed_follow_up_shows_completed_question_before_answer(tmp_path: Pat
     assert text.index('class="answer"') < text.index('hx-target="#follow-up-form"')
 
 
+@pytest.mark.slow
 def test_page_of_follow_up_shows_earlier_answer_until_it_is_deleted(tmp_path: Path) -> None:
     async def run() -> tuple[Page, Page]:
         async with connect(make_app(tmp_path, completing())) as client:
@@ -142,6 +147,7 @@ def test_empty_follow_up_is_refused_with_page(tmp_path: Path) -> None:
     Page(response.text)
 
 
+@pytest.mark.slow
 def test_words_of_follow_up_never_become_markup(tmp_path: Path) -> None:
     async def run() -> Page:
         async with connect(make_app(tmp_path, completing())) as client:
@@ -150,6 +156,7 @@ def test_words_of_follow_up_never_become_markup(tmp_path: Path) -> None:
     check_page(asyncio.run(run()).html)
 
 
+@pytest.mark.slow
 def test_follow_up_about_patient_keeps_patient_and_refuses_another(tmp_path: Path) -> None:
     notes = [
         Document(f"note:{patient}", f"{drug} was given on the ward.", date="2150-01", patient=patient)

@@ -74,6 +74,7 @@ def test_open_answer_streams_first_claim_as_verdict_and_others_below_it(tmp_path
     assert len([piece for piece in PARTIAL.findall(text) if piece[0] == "live-verdict"]) >= 3
 
 
+@pytest.mark.slow
 def test_question_with_options_streams_claims_and_puts_choice_first(tmp_path: Path) -> None:
     held = shown(stream(tmp_path, ScriptedModel(claim), options="yes, no"))
     assert held["live-verdict"] == "A. yes"

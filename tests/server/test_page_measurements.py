@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from epicrisis.clinical_facts import FACTS, select_rows
 from epicrisis.corpus.readers import read_sources
 from epicrisis.fact_questions.record import read_fact_record
@@ -165,6 +167,7 @@ def test_text_that_is_cut_into_passages_keeps_every_value(tmp_path: Path) -> Non
         }
 
 
+@pytest.mark.slow
 def test_record_shows_measurements_and_value_opens_note_of_its_day(tmp_path: Path) -> None:
     documents = read_bundle(
         tmp_path,

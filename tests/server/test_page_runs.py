@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
@@ -27,6 +28,7 @@ def get(parent: Path, *paths: str, key: str | None = None, has_runs: bool = True
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_list_leads_to_report_that_runs_no_script(tmp_path: Path) -> None:
     make_runs(tmp_path / "runs")
     listed, report, ward, other = get(
@@ -43,6 +45,7 @@ def test_list_leads_to_report_that_runs_no_script(tmp_path: Path) -> None:
     assert "unsafe" not in listed.headers["content-security-policy"]
 
 
+@pytest.mark.slow
 def test_patient_reader_sees_runs_about_patients(tmp_path: Path) -> None:
     make_runs(tmp_path / "runs")
     key = UserStore(tmp_path / "server" / USERS_FILE).add("maria", "patient-reader")
@@ -51,6 +54,7 @@ def test_patient_reader_sees_runs_about_patients(tmp_path: Path) -> None:
     assert report.status_code == 200
 
 
+@pytest.mark.slow
 def test_server_without_folder_of_runs_says_how_to_name_one(tmp_path: Path) -> None:
     listed, report = get(tmp_path, "/runs", "/runs/papers/report", has_runs=False)
     assert "--runs FOLDER" in Page(listed.text).one("p", "lead").text

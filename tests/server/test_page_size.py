@@ -6,6 +6,8 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
+
 from epicrisis.server.app import create_app
 from tests.support.servers import connect, open_library, open_resources
 
@@ -13,6 +15,7 @@ MAX_BYTES = 150_000
 LOADED = re.compile(r'(?:src|href)="(/static/[^"]+)"')
 
 
+@pytest.mark.slow
 def test_page_with_everything_that_it_loads_is_below_150_kb(tmp_path: Path) -> None:
     async def measure() -> dict[str, int]:
         async with connect(create_app(open_resources(open_library(tmp_path / "lib", by="bm25")))) as client:

@@ -54,6 +54,7 @@ def check_page(html: str) -> Page:
     return page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["rag", "brief-context", "evidence"])
 def test_pages_never_render_text_as_markup(tmp_path: Path, strategy: str) -> None:
     app = create_app(open_resources(open_library(tmp_path / "lib", evil_model(), DOCUMENTS, partition=1)))
@@ -78,6 +79,7 @@ def test_pages_never_render_text_as_markup(tmp_path: Path, strategy: str) -> Non
     assert "alert(1)" in pages[0]
 
 
+@pytest.mark.slow
 def test_stream_never_sends_text_as_markup(tmp_path: Path) -> None:
     app = create_app(open_resources(open_library(tmp_path / "lib", evil_model(), DOCUMENTS, partition=1)))
 
@@ -98,6 +100,7 @@ def test_stream_never_sends_text_as_markup(tmp_path: Path) -> None:
     assert any("<article" in piece for piece in pieces[-3:])
 
 
+@pytest.mark.slow
 def test_fault_in_form_never_repeats_text_as_markup(tmp_path: Path) -> None:
     app = create_app(open_resources(open_library(tmp_path / "lib", evil_model(), DOCUMENTS)))
 

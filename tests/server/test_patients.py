@@ -124,6 +124,7 @@ def test_note_of_another_patient_is_not_found(path: str, ward: Ward) -> None:
     assert "Warfarin" in own.json()["text"]
 
 
+@pytest.mark.slow
 def test_note_is_not_read_by_address(ward: Ward) -> None:
     response = ward.send("doctor", "GET", f"/libraries/ward/documents/note:{ANNA}:1")
     assert response.status_code == 404

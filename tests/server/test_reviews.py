@@ -116,6 +116,7 @@ def test_pages_of_reviewer_give_nothing_away(tmp_path: Path, runs: Path) -> None
         assert find_leaks(text, pairs) == [], "ids of pairs are in the exported key"
 
 
+@pytest.mark.slow
 def test_page_of_question_is_the_same_if_runs_change_names(tmp_path: Path, local: Reviewer) -> None:
     review = open_review(tmp_path, local.start(criterion=["completeness"]))
     for turn in review.turns("anna"):
@@ -425,6 +426,7 @@ def test_id_of_no_review_reads_no_file(local: Reviewer, id_: str) -> None:
     assert local.post(f"/reviews/{id_}/questions/1", choice="1").status_code == 404
 
 
+@pytest.mark.slow
 def test_name_of_another_folder_opens_no_review(tmp_path: Path, local: Reviewer) -> None:
     review = open_review(tmp_path, local.start())
     shutil.copytree(tmp_path / "server" / REVIEWS_FOLDER / review.plan.id, tmp_path / "secret")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
@@ -29,6 +30,7 @@ async def get(parent: Path, *paths: str, key: str | None = None) -> list[httpx2.
         return [await client.get(f"/api/v1/runs{path}") for path in paths]
 
 
+@pytest.mark.slow
 def test_runs_about_literature_are_listed_and_opened(tmp_path: Path) -> None:
     make_runs(tmp_path / "runs")
     listed, run, report = asyncio.run(get(tmp_path, "", "/papers", "/papers/report"))
@@ -40,6 +42,7 @@ def test_runs_about_literature_are_listed_and_opened(tmp_path: Path) -> None:
     assert "<script" not in report.text
 
 
+@pytest.mark.slow
 def test_run_about_patient_needs_role(tmp_path: Path) -> None:
     make_runs(tmp_path / "runs")
     for response in asyncio.run(get(tmp_path, "/ward", "/ward/report")):
@@ -53,6 +56,7 @@ def test_run_about_patient_needs_role(tmp_path: Path) -> None:
     assert run.status_code == 200
 
 
+@pytest.mark.slow
 def test_run_about_patients_is_hidden_from_reader_of_one_patient(tmp_path: Path) -> None:
     make_runs(tmp_path / "runs")
     key = UserStore(tmp_path / "server" / USERS_FILE).add("nurse", "patient-reader", ("2",))
@@ -61,6 +65,7 @@ def test_run_about_patients_is_hidden_from_reader_of_one_patient(tmp_path: Path)
     assert (run.status_code, report.status_code) == (404, 404)
 
 
+@pytest.mark.slow
 def test_name_of_run_opens_no_other_folder(tmp_path: Path) -> None:
     make_runs(tmp_path / "runs")
     folder(tmp_path / "secret", lambda i, _: True)

@@ -64,6 +64,7 @@ def test_answers_of_job_about_patient_are_logged_and_refused_without_role(tmp_pa
     assert asyncio.run(run()) == [200, 403, 403]
 
 
+@pytest.mark.slow
 def test_job_deleted_while_answer_is_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writing, append = threading.Event(), RecordStore.append_answer
 
@@ -108,6 +109,7 @@ def test_deleted_job_does_not_come_back_with_resume(tmp_path: Path, monkeypatch:
     assert list((tmp_path / "server" / "jobs").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_fault_in_job_stops_it_without_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

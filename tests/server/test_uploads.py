@@ -188,6 +188,7 @@ def test_name_of_file_is_cut_to_text(name: str, cleaned: str) -> None:
     assert clean_name(name) == cleaned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["../../escape.txt", "/tmp/escape.txt", "..\\escape.txt", "a\u202e\x07escape.txt"])
 def test_name_of_file_is_no_path(tmp_path: Path, name: str) -> None:
     status = upload(tmp_path, (name, TEXT))
@@ -230,6 +231,7 @@ def test_body_over_a_limit_is_refused_and_leaves_nothing(tmp_path: Path) -> None
     assert whole.status_code == 413
 
 
+@pytest.mark.slow
 def test_malformed_bodies_are_refused(tmp_path: Path) -> None:
     kind = "multipart/form-data; boundary=x"
     part = b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\nText.'
@@ -266,6 +268,7 @@ def test_page_of_another_site_cannot_upload(tmp_path: Path) -> None:
     assert [response.status_code for response in responses] == [421] * 4
 
 
+@pytest.mark.slow
 def test_server_without_upload_takes_no_file(tmp_path: Path) -> None:
     app = create_app(open_resources(open_library(tmp_path / "lib")), ServerOptions(folder=tmp_path / "server"))
 
@@ -371,6 +374,7 @@ def test_import_continues_after_kill_of_server(tmp_path: Path) -> None:
     assert stored_files(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_upload_cut_off_by_kill_is_removed_at_start(tmp_path: Path) -> None:
     part = tmp_path / "server" / "uploads" / ("a" * 32)
     part.mkdir(parents=True)
@@ -569,6 +573,7 @@ def test_form_of_page_leads_to_progress_and_result(tmp_path: Path) -> None:
     assert "gout.md" in library.one("ul", "uploads").text
 
 
+@pytest.mark.slow
 def test_full_disk_refuses_upload_with_cure(tmp_path: Path) -> None:
     (response,) = refuse(tmp_path, form(("a.txt", TEXT)), limits=UploadLimits(free_bytes=10**18))
     assert response.status_code == 507

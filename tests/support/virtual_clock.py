@@ -18,7 +18,7 @@ from epicrisis.testing.chat import ScriptedModel
 T = TypeVar("T")
 
 
-class _JumpingSelector(selectors.SelectSelector):
+class _JumpingSelector(selectors.DefaultSelector):
     """Advances the time to the next timer instead of waiting for it."""
 
     time = 0.0

@@ -136,6 +136,7 @@ def test_curve_receives_position_and_document_count() -> None:
     assert asked == [(4, 7)]
 
 
+@pytest.mark.slow
 def test_equal_requests_get_equal_replies_and_seeds_differ() -> None:
     content = prompt_of(documents(8, 5))
     replies = [json.dumps(reply_to(content, curve=0.5, seed=seed)) for seed in range(40)]

@@ -59,6 +59,7 @@ def test_kappa_matches_textbook_table() -> None:
     assert result.kappa.interval.high == pytest.approx(0.64, abs=0.05)
 
 
+@pytest.mark.slow
 def test_agreement_of_equal_ratings_is_one_and_of_random_ratings_zero() -> None:
     dice = random.Random(0)
     same = {unit: dice.choice("ab") for unit in range(400)}

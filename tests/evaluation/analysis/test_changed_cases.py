@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from epicrisis.evaluation.analysis.changed_cases import list_changed_cases, make_changes_table
 from epicrisis.evaluation.analysis.run_comparison import compare_runs
 from epicrisis.evaluation.runs.recorded_run import open_runs
@@ -25,6 +27,7 @@ def test_changes_are_those_that_the_comparison_counts(tmp_path: Path) -> None:
     assert (abstained.first.state, abstained.second.state, abstained.second.choice) == ("answered", "abstained", None)
 
 
+@pytest.mark.slow
 def test_cases_are_paired_under_the_same_condition(tmp_path: Path) -> None:
     conditions = [{"place": 0}, {"place": 100}]
     folder(tmp_path / "one", lambda i, condition: condition["place"] == 0, conditions=conditions)
@@ -34,6 +37,7 @@ def test_cases_are_paired_under_the_same_condition(tmp_path: Path) -> None:
     assert (case.question_id, case.change, case.conditions) == ("0", "lost", "place 0")
 
 
+@pytest.mark.slow
 def test_arms_that_differ_between_runs_are_compared(tmp_path: Path) -> None:
     folder(tmp_path / "one", lambda i, _: True, conditions=[{"arm": "rag"}])
     folder(tmp_path / "two", lambda i, _: i > 1, conditions=[{"arm": "brief-context"}])

@@ -153,6 +153,7 @@ def test_smallest_shown_uses_discordant_questions(places: int) -> None:
     assert smallest_shown(difference, comparisons=3) == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.slow
 def test_smallest_shown_over_places_is_detected_at_stated_power(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ def is_beaten(point: tuple[int, int], other: tuple[int, int]) -> bool:
     return other[0] <= point[0] and other[1] >= point[1] and other != point
 
 
+@pytest.mark.slow
 @given(POINTS)
 def test_frontier_holds_exactly_the_points_that_nothing_beats(points: list[tuple[int, int]]) -> None:
     costs, scores = [list(map(float, side)) for side in zip(*points, strict=True)]
@@ -25,6 +27,7 @@ def test_frontier_holds_exactly_the_points_that_nothing_beats(points: list[tuple
     assert any(expected)
 
 
+@pytest.mark.slow
 @given(POINTS)
 def test_frontier_rises_with_cost(points: list[tuple[int, int]]) -> None:
     costs, scores = [list(map(float, side)) for side in zip(*points, strict=True)]
@@ -32,6 +35,7 @@ def test_frontier_rises_with_cost(points: list[tuple[int, int]]) -> None:
     assert all(cheap[1] < dear[1] for cheap, dear in pairwise(on_it))
 
 
+@pytest.mark.slow
 @given(POINTS, st.randoms())
 def test_frontier_does_not_depend_on_the_order_of_points(points: list[tuple[int, int]], random: object) -> None:
     shuffled = list(points)

@@ -181,12 +181,14 @@ def test_comparison_of_equal_recipes_reports_same_settings(tmp_path: Path) -> No
     assert not any(table.title.startswith("What the runs") for table in compare_run_files([first, second]).tables)
 
 
+@pytest.mark.slow
 def test_comparison_of_closed_book_run_ignores_missing_library(tmp_path: Path) -> None:
     rag = folder(tmp_path / "rag", lambda i, _: True)
     closed = folder(tmp_path / "closed", lambda i, _: True, made_with=recipe(library=None, strategy="closed-book"))
     assert "closed and rag differ in one thing: strategy." in read_conclusions(rag, closed)
 
 
+@pytest.mark.slow
 def test_comparison_treats_constant_condition_as_difference(tmp_path: Path) -> None:
     first = folder(tmp_path / "a", lambda i, _: True, conditions=[{"k": 8}], name="x", arguments={"ks": [8]})
     second = folder(tmp_path / "b", lambda i, _: i < 9, conditions=[{"k": 16}], name="x", arguments={"ks": [16]})
@@ -245,6 +247,7 @@ def test_comparison_leaves_out_open_questions_with_notice(tmp_path: Path) -> Non
     assert read_conclusions(first)[0].startswith("a: 2 cases are of questions without options or gold letter")
 
 
+@pytest.mark.slow
 def test_comparison_of_equal_folder_names_uses_full_paths(tmp_path: Path) -> None:
     first, second = (folder(tmp_path / where / "run", lambda i, _: True) for where in ("x", "y"))
     names = [source.name for source in compare_run_files([first, second]).sources]

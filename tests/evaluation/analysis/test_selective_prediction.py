@@ -82,6 +82,7 @@ def test_aurc_is_mean_of_curve_and_excess_is_not_negative(pairs: list[tuple[floa
         assert point.value == pytest.approx(curve[math.ceil(coverage * len(curve) / 100) - 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 7, 100])
 def test_perfect_order_has_no_excess(n: int) -> None:
     pairs = [(number / n, number < n // 3) for number in range(n)]
@@ -90,6 +91,7 @@ def test_perfect_order_has_no_excess(n: int) -> None:
     assert risk.aurc.value <= risk.risk.value
 
 
+@pytest.mark.slow
 def test_reversed_order_is_worse_than_chance() -> None:
     risk = measure(rate(*((number / 100, number >= 70) for number in range(100))))
     assert risk.aurc.value > risk.risk.value == 0.3

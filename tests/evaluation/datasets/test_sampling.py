@@ -37,6 +37,7 @@ def list_ids(dataset: Dataset) -> list[str]:
     return [question.id for question in dataset.questions]
 
 
+@pytest.mark.slow
 @given(st.integers(1, 120), st.integers(0, 2**32))
 def test_sample_at_random_keeps_set_order_and_nests(n: int, seed: int) -> None:
     sample = list_ids(sample_at_random(MADE, n, seed))
@@ -47,6 +48,7 @@ def test_sample_at_random_keeps_set_order_and_nests(n: int, seed: int) -> None:
         assert set(list_ids(sample_at_random(MADE, n - 1, seed))) < set(sample)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 20), st.integers(0, 2**32))
 def test_sample_per_class_draws_equal_counts_in_set_order(n: int, seed: int) -> None:
     sample = sample_per_class(MADE, n, seed)

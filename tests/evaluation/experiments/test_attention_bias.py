@@ -82,6 +82,7 @@ def test_cases_without_pool_raise_input_error() -> None:
         attention_bias.cases(questions(1), Study(evidence(pool=None), PROTOCOLS["corrected"]))
 
 
+@pytest.mark.slow
 def test_tables_detect_reader_misled_by_retrieved_distractors(tmp_path: Path) -> None:
     sample = questions(60)
     model = ByNeighbours(reader(sample, lambda place, n: 0.9), reader(sample, lambda place, n: 1.0 if n == 1 else 0.5))
@@ -97,6 +98,7 @@ def test_tables_detect_reader_misled_by_retrieved_distractors(tmp_path: Path) ->
     assert row(table, "m", "chain-of-thought", None, None)["abstained"] == 60
 
 
+@pytest.mark.slow
 def test_tables_show_no_difference_for_reader_biased_by_place(tmp_path: Path) -> None:
     sample = questions(60)
     result = run(attention_bias.cases(sample, STUDY), reader(sample, lambda place, n: 0.6), tmp_path / "run")
@@ -119,6 +121,7 @@ def test_tables_order_rows_independently_of_outcomes() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two models in one table either may raise it."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)

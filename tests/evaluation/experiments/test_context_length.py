@@ -89,6 +89,7 @@ def test_cases_equal_those_of_positions_where_both_ask() -> None:
     assert [longer[case.key].treatment for case in shared] == [case.treatment for case in shared]
 
 
+@pytest.mark.slow
 def test_tables_reproduce_curve_of_reader(tmp_path: Path) -> None:
     sample = questions(40)
     result = run(make_cases(sample, STUDY), reader(sample, CURVE), tmp_path / "run")
@@ -128,6 +129,7 @@ def simulate_outcomes(seed: int, falls: float, n: int = 40) -> list[Outcome]:
     ]
 
 
+@pytest.mark.slow
 def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(2, dtype=int)
@@ -138,6 +140,7 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
     assert alarms.sum() >= 8, "a test that never speaks says nothing"
 
 
+@pytest.mark.slow
 def test_tables_intervals_cover_effect_at_stated_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     differences, slopes, result = 0, 0, 0

@@ -79,6 +79,7 @@ def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path
     assert [item.rows for item in without] == [other.rows for other in others]
 
 
+@pytest.mark.slow
 def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> None:
     """60 % of the votes go to what stands first: unshuffled they win where it is wrong, however many there are."""
     sample = questions()
@@ -99,6 +100,7 @@ def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> N
     assert row(took, "voter", COT, None)["calls"].value == 1
 
 
+@pytest.mark.slow
 def test_ensembles_tables_show_no_gain_by_shuffling_for_unbiased_model(tmp_path: Path) -> None:
     sample = questions()
     cases = ensembles.cases(sample, VoteSampling(), votes=(4,), arms=(COT, SC, SHUFFLED))
@@ -135,6 +137,7 @@ def show_nothing(question: Question) -> Examples:
     return Examples((Example("far/0", "Another case?", "It is nothing.", OPTIONS, "A"),), ("leaked",))
 
 
+@pytest.mark.slow
 def test_medprompt_tables_compare_examples_with_same_votes_without_examples(tmp_path: Path) -> None:
     sample = questions(40)
     sources = {"near": show_answer, "near+reranker": show_nothing, "random": show_nothing}
@@ -171,6 +174,7 @@ def test_medprompt_cases_select_controls_by_arm(tmp_path: Path) -> None:
     assert [table.title for table in medprompt.tables({"m": alone})] == ["Accuracy by the examples that are shown"]
 
 
+@pytest.mark.slow
 def test_models_tables_compare_with_one_prediction_and_with_same_votes(tmp_path: Path) -> None:
     """Errata P6: most of a gain over one prediction may be the votes'."""
     sample = {"one": questions(20), "two": questions(24)}

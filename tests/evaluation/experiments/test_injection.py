@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from epicrisis.evaluation.experiments.injection import build_cases, format_results, run_adaptive_attack
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
@@ -72,6 +74,7 @@ def run(folder: Path, defence: Mapping[str, Any]) -> list[RunRecord]:
     return list(read_records(folder / "answers.jsonl"))
 
 
+@pytest.mark.slow
 def test_naive_reader_is_fooled_without_and_not_with_isolated_votes(tmp_path: Path) -> None:
     runs = {"off": run(tmp_path / "off", {}), "votes": run(tmp_path / "votes", {"isolated_votes": True})}
     cells: dict[tuple[str, str], list[str]] = {}
@@ -89,6 +92,7 @@ def test_naive_reader_is_fooled_without_and_not_with_isolated_votes(tmp_path: Pa
     assert float(cells["votes", "none"][6]) == 5
 
 
+@pytest.mark.slow
 def test_margin_of_records_survives_the_file(tmp_path: Path) -> None:
     for record in run(tmp_path / "votes", {"isolated_votes": True}):
         margin = record.answer.margin
@@ -97,6 +101,7 @@ def test_margin_of_records_survives_the_file(tmp_path: Path) -> None:
         assert (margin.read, margin.needed) == (5, expected)
 
 
+@pytest.mark.slow
 def test_adaptive_attack_on_isolated_votes_fails_after_all_rewrites() -> None:
     attack = build_attacks(*QUESTIONS[0])[0]
     tried: list[str] = []

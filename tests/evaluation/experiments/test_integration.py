@@ -82,6 +82,7 @@ def ranking_of(case: Case) -> Ranking:
 # -- the cases --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_cases_have_each_condition_once_and_one_ranking_per_question() -> None:
     cases = integration.cases(make_sets(), make_study(repeats=2))
     assert len(cases) == N * 2 * len(integration.ARMS)

@@ -138,12 +138,14 @@ def test_agreement_by_documents_counts_each_document_once() -> None:
 # -- what a rule says -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.permutations(list("abcdefgh")))
 def test_papers_rule_equals_pipeline_check(order: list[str]) -> None:
     item = make_rankings("abcdefgh", "a", bm25="".join(order))
     assert PAPERS_RULE.agree(item) == compare_rankings(item.dense, item.bm25).rankings_agree
 
 
+@pytest.mark.slow
 @given(st.permutations(list("abcdefgh")), st.integers(0, 8))
 def test_papers_and_coded_threshold_agree_on_whole_lists(order: list[str], found: int) -> None:
     """Errata B2; of a list of two, one shared is 1/4, between the two thresholds."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import positions, probe
 from epicrisis.evaluation.experiments.arms import Study
@@ -49,6 +51,7 @@ def map_answers(table: Table) -> dict[str, str]:
     return {str(row[2]): str(row[3]) for row in table.rows}
 
 
+@pytest.mark.slow
 def test_probe_of_reader_losing_middle_recommends_map_reduce(tmp_path: Path) -> None:
     findings = map_answers(run_probe(u_curve(edge=0.95, dip=0.75), tmp_path)[0])
     assert findings["Does it lose the middle?"].startswith("Yes: at the ends it is right more often")
@@ -56,12 +59,14 @@ def test_probe_of_reader_losing_middle_recommends_map_reduce(tmp_path: Path) -> 
     assert "times the tokens" in findings["Is map-reduce worth it?"]
 
 
+@pytest.mark.slow
 def test_probe_of_reader_without_knowledge_warns_first(tmp_path: Path) -> None:
     """A reader of nothing loses no middle."""
     notes = run_probe(lambda place, documents: 0.0, tmp_path)[0].notes
     assert notes[0].startswith("reader: right in 0.0 % with that passage alone, in 0.0 % without any.")
 
 
+@pytest.mark.slow
 def test_probe_of_perfect_reader_shows_no_need_of_map_reduce(tmp_path: Path) -> None:
     findings = map_answers(run_probe(lambda place, documents: 1.0, tmp_path)[0])
     assert findings["Does it lose the middle?"].startswith("Not shown")
@@ -69,6 +74,7 @@ def test_probe_of_perfect_reader_shows_no_need_of_map_reduce(tmp_path: Path) -> 
     assert findings["Is map-reduce worth it?"].endswith("until more questions show otherwise.")
 
 
+@pytest.mark.slow
 def test_probe_of_reader_preferring_middle_reports_reverse(tmp_path: Path) -> None:
     findings = map_answers(run_probe(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
     assert findings["Does it lose the middle?"].startswith("No, the reverse")

@@ -30,6 +30,7 @@ def test_pair_records_balance_arm_that_comes_first(n: int) -> None:
         assert ("whole" in pair.first) != ("whole" in pair.second)
 
 
+@pytest.mark.slow
 def test_pair_records_depend_on_seed_and_questions_only() -> None:
     assert paired(48) == paired(48)
     assert pair_records(reversed(records(48)), ARMS, 0) == paired(48)

@@ -114,6 +114,7 @@ def test_calibration_of_guessing_judge_has_half_accuracy(
     assert (choices.accuracy.value, choices.changed, choices.tied, choices.first) == (accuracy, changed, tied, first)
 
 
+@pytest.mark.slow
 def test_calibration_counts_missing_verdicts_in_no_figure(tmp_path: Path) -> None:
     def script(request: ChatRequest) -> str:
         texts = unfence(request.messages[-1].content)

@@ -70,6 +70,7 @@ def complete_run(child: Child, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
+@pytest.mark.slow
 def test_run_killed_repeatedly_equals_uninterrupted_run(child: Child, complete_run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     kills = 0
@@ -92,6 +93,7 @@ def test_run_killed_repeatedly_equals_uninterrupted_run(child: Child, complete_r
     assert [session.ended is None for session in manifest.sessions] == [True] * kills + [False]
 
 
+@pytest.mark.slow
 def test_run_resumed_does_not_ask_recorded_cases_again(child: Child, tmp_path: Path) -> None:
     """Without a single reply kept: by the records alone."""
     folder = tmp_path / "run"
@@ -107,6 +109,7 @@ def test_run_resumed_does_not_ask_recorded_cases_again(child: Child, tmp_path: P
     assert again.total() <= 3 * CALLS_OF_A_CASE, "those of the three cases in flight at most"
 
 
+@pytest.mark.slow
 def test_run_resumed_removes_incomplete_line(child: Child, complete_run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

@@ -15,6 +15,7 @@ CHECKED = {"preflight": {"enabled": True, "n": 3}}
 BY_GAP = {"preflight": {"enabled": True, "n": 3, "signal": "dense-gap"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_answers", [True, False])
 def test_list_differences_with_setting_missing_in_one_recipe_names_it(tmp_path: Path, as_answers: bool) -> None:
     """The papers' signal stands in no recipe."""

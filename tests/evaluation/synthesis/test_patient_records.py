@@ -140,6 +140,7 @@ def test_record_is_independent_of_number_of_records(generated: GeneratedFolder, 
     assert first.texts == generated.of("fict0-001")
 
 
+@pytest.mark.slow
 def test_notes_state_fictional_origin_and_required_columns(generated: GeneratedFolder) -> None:
     assert tuple(generated.rows[0]) == COLUMNS
     assert len(generated.texts) == len(generated.rows), "note ids are unique"

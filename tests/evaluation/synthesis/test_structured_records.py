@@ -103,6 +103,7 @@ def test_fhir_bundles_read_back_have_exactly_the_known_facts(records: Path) -> N
     }
 
 
+@pytest.mark.slow
 def test_omop_tables_read_back_have_exactly_the_known_facts(records: Path) -> None:
     patients = read_numbers(records, "person", "person")
     stays = read_numbers(records, "visit_occurrence", "visit")
