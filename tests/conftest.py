@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import count
@@ -25,6 +26,9 @@ from epicrisis.protocols import Encoder
 from epicrisis.types import Question
 from tests.support import s3_server
 
+if sys.platform != "win32":
+    import resource
+
 if TYPE_CHECKING:
     from epicrisis.library.library import LibraryStore
 
@@ -38,6 +42,10 @@ DATA_FOLDER = Path(_DATA).resolve() if _DATA else None
 """Tests get it from the fixture `data_folder`; the programs under test do not see the variable."""
 _VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_HOME", "EPICRISIS_THREADS", "EPICRISIS_REQUIRE_ALL"}
 """The user's other settings do not reach the tests."""
+# Tests of the server open over a thousand files in one process.
+if sys.platform != "win32":
+    _, _limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_limit, _limit))
 for _name in [name for name in os.environ if name.startswith("EPICRISIS_") and name not in _VARIABLES]:
     del os.environ[_name]
 
