@@ -10,7 +10,7 @@ from epicrisis import errors
 from epicrisis.answers import Failure, Usage
 from epicrisis.errors import EpicrisisError
 
-RETRYABLE = {"EndpointUnreachable", "EndpointTimeout", "EndpointBusy", "ReplyInvalid"}
+RETRYABLE = {"EndpointUnreachable", "EndpointTimeout", "EndpointBusy", "ReplyEmpty", "ReplyInvalid"}
 
 
 def drawn() -> dict[str, tuple[str | None, str]]:

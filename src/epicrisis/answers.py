@@ -82,12 +82,13 @@ class Quotation:
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer:
-    """The result of one map call. `nothing`: the model found nothing relevant. `failed`: no result is known."""
+    """The result of one map call. `nothing`: the model found nothing relevant. `unparsed`: its reply cannot be read.
+    `failed`: the call was not made or not answered."""
 
     partition: int
     """The number of the partition, from 0."""
     passages: tuple[str, ...]
-    state: Literal["relevant", "nothing", "failed"]
+    state: Literal["relevant", "nothing", "unparsed", "failed"]
     text: str = ""
     choice: str | None = None
     quotations: tuple[Quotation, ...] = ()
@@ -98,6 +99,11 @@ class PartialAnswer:
     confidence: float | None = None
     """How well the passages support the finding, by the model: from 0 to 5 (setting `map_confidence`). Not a
     probability. None if the model was not asked, or did not say."""
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing is known of the part: its call was lost, or its reply cannot be read."""
+        return self.state in ("unparsed", "failed")
 
 
 @dataclass(frozen=True, slots=True)

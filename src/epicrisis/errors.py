@@ -22,7 +22,8 @@ EpicrisisError
     ├── EndpointTimeout           no answer in time                            (retryable)
     ├── EndpointBusy              429 or 5xx                                   (retryable)
     ├── EndpointRejected          401, 403, 404 or another 4xx
-    ├── ReplyInvalid              HTML, malformed JSON, an empty answer        (retryable)
+    ├── ReplyInvalid              HTML, malformed JSON, a broken stream        (retryable)
+    │   └── ReplyEmpty            the model answers without a text
     ├── ReplyTruncated            the reply reached the token limit
     ├── ReplyWithheld             a content filter blocked the reply
     ├── NotCached                 offline replay, and the cache has no such reply
@@ -161,7 +162,11 @@ class EndpointRejected(ChatError):
 
 
 class ReplyInvalid(ChatError, retryable=True):
-    """The reply is unusable: HTML, malformed JSON, no choices, or an empty text."""
+    """The reply is unusable: HTML, malformed JSON or no choices."""
+
+
+class ReplyEmpty(ReplyInvalid):
+    """The model answered without a text, each time it was asked."""
 
 
 class ReplyTruncated(ChatError):

@@ -269,13 +269,33 @@ def test_unreadable_map_reply_is_requested_again() -> None:
     assert [notice.kind for notice in asked.of(Notice)] == ["asked-again"]
 
 
-def test_map_reply_unreadable_twice_fails_part() -> None:
+def test_map_reply_unreadable_twice_leaves_part_unparsed() -> None:
     model = ScriptedModel(by_stage(map=per_part({0: "It depends."}, rest=quoting(4, 1)), reduce=REDUCED))
     answer = run(brief_context, world(model, passages(8)))
-    assert [partial.state for partial in answer.partials] == ["failed", "relevant"]
+    assert [partial.state for partial in answer.partials] == ["unparsed", "relevant"]
     assert answer.partials[0].failure is not None
     assert answer.partials[0].failure.kind == "Unreadable"
     assert answer.state == "answered"
+
+
+def test_unreadable_part_without_other_answer_is_unparsed() -> None:
+    model = ScriptedModel(by_stage(map=per_part({4: "It depends."})))
+    answer = run(brief_context, world(model, passages(12)))
+    assert (answer.state, answer.choice) == ("unparsed", None)
+    assert answer.failure is not None
+    assert answer.failure.kind == "Unreadable"
+    assert "1 of 3 parts" in answer.failure.message
+
+
+def test_lost_part_beside_unreadable_one_fails() -> None:
+    """The reply of the lost call is not known, and the next attempt may get it."""
+    model = ScriptedModel(by_stage(map=per_part({0: "It depends.", 4: EndpointBusy("too busy")})))
+    answer = run(brief_context, world(model, passages(12)))
+    assert answer.state == "failed"
+    assert answer.failure is not None
+    assert answer.failure.kind == "MapFailed"
+    assert "2 of 3 parts" in answer.failure.message
+    assert "too busy" in answer.failure.message
 
 
 def test_no_findings_give_abstention() -> None:

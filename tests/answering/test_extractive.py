@@ -85,11 +85,11 @@ def test_map_reduce_answer_is_span_of_named_finding() -> None:
     assert stages(model).count("extract") == 4
 
 
-def test_parts_with_absent_words_fail() -> None:
+def test_parts_with_absent_words_are_unparsed() -> None:
     model = ScriptedModel(by_stage(extract=span("words of nobody"), reduce=said(sources=[1], answer="Two.")))
     answer = run(brief_context, world(model, passages(2), partition=1), WHAT)
-    assert answer.state == "failed"
-    assert [partial.state for partial in answer.partials] == ["failed", "failed"]
+    assert answer.state == "unparsed"
+    assert [partial.state for partial in answer.partials] == ["unparsed", "unparsed"]
 
 
 @pytest.mark.parametrize(

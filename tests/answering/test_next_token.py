@@ -61,9 +61,9 @@ def test_low_option_probability_is_noted() -> None:
 
 
 @pytest.mark.parametrize("model", [ScriptedModel(lambda _: "A"), telling({})])
-def test_missing_probabilities_fail_with_remedy(model: ScriptedModel) -> None:
+def test_missing_probabilities_are_unparsed_with_remedy(model: ScriptedModel) -> None:
     answer = run(zero_shot, world(model, ()), ASKED)
-    assert answer.state == "failed"
+    assert answer.state == "unparsed"
     assert answer.failure is not None
     assert "choose a model that reports log-probabilities" in answer.failure.message
 

@@ -39,7 +39,8 @@ def votes(stated: str) -> list[Vote]:
         ("AA--B", "abstain", "answered", "A", "majority"),
         ("A!!!?", "abstain", "answered", "A", "majority"),
         ("!-?", "abstain", "abstained", None, ""),
-        ("!?!", "abstain", "unparsed", None, ""),
+        ("!?!", "abstain", "failed", None, ""),
+        ("??", "abstain", "unparsed", None, ""),
         ("!!", "first-vote", "failed", None, ""),
     ],
 )

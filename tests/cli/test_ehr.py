@@ -19,6 +19,7 @@ from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.record_studies import EHR
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.retrieval.record_context import sort_by_time
+from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
 from epicrisis.types import Document, Passage
 from tests.support.served_models import served
@@ -203,6 +204,20 @@ def test_record_longer_than_window_is_counted_and_not_asked_again(
     manifest = json.loads(again.stdout)["manifest"]
     assert manifest["complete"]
     assert manifest["states"]["over-window"] == sum(case.ending == "over-window" for case in cases) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ehr-extractive", "ehr-context"])
+def test_ehr_experiment_of_unreadable_replies_ends_without_an_error(
+    record_folder: Path, tmp_path: Path, model_home: Path, name: str
+) -> None:
+    arms = ("--arm", record_arms.ALL, "--arm", record_arms.BRIEF, "--arm", "rag-5", "-n", "2")
+    with served(ScriptedModel(lambda _: "The notes describe several visits.")) as server:
+        result = ask(record_folder, f"{server.url}#prose", tmp_path / "run", name, *arms)
+    assert result.exit_code == 0, result.stderr
+    manifest = json.loads(result.stdout)["manifest"]
+    assert manifest["complete"]
+    assert set(manifest["states"]) == {"unparsed"}
 
 
 @pytest.mark.slow

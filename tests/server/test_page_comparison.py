@@ -94,7 +94,7 @@ def test_files_hold_every_changed_question_and_the_findings(tmp_path: Path) -> N
         *(f"/comparisons/export/{name}?{PAIR}" for name in ("questions.csv", "runs.csv", "json", "passwd")),
     )
     rows = list(csv.DictReader(io.StringIO(questions.text)))
-    assert [row["change"] for row in rows] == ["lost"] * 5 + ["won"] * 10 + ["not-scored"]
+    assert [row["change"] for row in rows] == ["lost"] * 5 + ["won"] * 11
     assert next(csv.DictReader(io.StringIO(runs.text)))["won"] == "10"
     data = json.loads(everything.text)
     findings = compare_run_files([tmp_path / "runs" / "before", tmp_path / "runs" / "after"])

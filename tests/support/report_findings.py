@@ -117,7 +117,7 @@ def in_conflict() -> Findings:
             conflicts.PartialChoice(choice, 1 + i % 2, 20200101, choice == "A") for choice in "AB"[: 1 + i % 2]
         )
         outcome = Outcome(f"q{i}", condition, "answered", i % 4 != 0, 0.5)
-        cases.append(conflicts.PartitionedCase(outcome, "A", "A", parts, 0, 1, 0))
+        cases.append(conflicts.PartitionedCase(outcome, "A", "A", parts, 0, 1, 0, 0))
         rival.append(Outcome(f"q{i}", {**condition, "arm": "rag"}, "answered", i % 3 == 0, 0.5))
     by = ("k", "place")
     tables = (

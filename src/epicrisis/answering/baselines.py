@@ -115,7 +115,8 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     logprobs = reply.option_logprobs
     if logprobs is None or not logprobs.values:
         message = "the endpoint reports no probability for any option: choose a model that reports log-probabilities"
-        return Answer(question, ZERO_SHOT, "failed", failure=Failure("NoLogprobs", message))
+        # The call was answered, and its reply holds nothing that can be counted.
+        return Answer(question, ZERO_SHOT, "unparsed", failure=Failure("NoLogprobs", message))
     if logprobs.mass < LOW_MASS:
         message = f"only {100 * logprobs.mass:.0f} % of the next token's probability is on the options"
         context.emit(Notice("model", message))

@@ -36,15 +36,16 @@ from epicrisis.answering.strategy_context import (
     PROMPTS,
     Context,
     gather_all,
+    get_failed_state,
     make_failure,
     make_unanswered,
+    make_unread_failure,
     render_question,
 )
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import (
     Answer,
     AnswerStarted,
-    Failure,
     MapFinished,
     MapStarted,
     Notice,
@@ -131,7 +132,7 @@ def _halve(context: Context, part: tuple[Passage, ...]) -> tuple[tuple[Passage, 
 async def _map_part(
     question: Question, context: Context, number: int, request: DocumentsRequest, numbers: Iterator[int]
 ) -> list[PartialAnswer]:
-    """Return the finding of one part, or its failure. Never raises ChatError or Unreadable.
+    """Return the finding of one part, or why it has none. Never raises ChatError or Unreadable.
 
     If the part exceeds the window after all, both halves are read; the second half takes the next of `numbers`.
     """
@@ -147,7 +148,7 @@ async def _map_part(
             first_half, second_half = [await build_documents_request(question, context, half, "map") for half in halves]
             partials = await _map_part(question, context, number, first_half, numbers)
             return partials + await _map_part(question, context, next(numbers), second_half, numbers)
-        partial = PartialAnswer(number, ids, "failed", failure=make_failure(error))
+        partial = PartialAnswer(number, ids, get_failed_state(error), failure=make_failure(error))
     else:
         state: Literal["relevant", "nothing"] = "relevant" if reply.has_answer else "nothing"
         quotations = list_quotations(await cite_reply(context, stage, request, reply))
@@ -169,27 +170,22 @@ async def _map_part(
 async def _reduce(
     question: Question, context: Context, partials: Sequence[PartialAnswer], passages: tuple[Passage, ...]
 ) -> Answer:
-    failed = [partial for partial in partials if partial.state == "failed"]
-    numbers = list(map(attrgetter("partition"), failed))
-    context.report_missing(numbers, len(partials), "part", "could not be read")
+    unread = [partial.partition for partial in partials if partial.is_unread]
+    context.report_missing(unread, len(partials), "part", "could not be read")
     findings = [partial for partial in partials if partial.state == "relevant"]
-    if not findings and not failed:
+    if not findings and not unread:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
     if findings:
         passages_by_id = {passage.id: passage for passage in passages}
         try:
             reply, claims = await _sum_up(question, context, findings, passages_by_id)
-            if reply.has_answer or not failed:
+            if reply.has_answer or not unread:
                 return conclude_from_documents(question, context, NAME, reply, claims, passages)
         except (ChatError, Unreadable) as error:
             return make_unanswered(question, NAME, error)
     # An unread part may hold the answer.
-    message = (
-        f"{len(failed)} of {count_noun(len(partials), 'part')} could not be read and no other answers the question"
-    )
-    first = failed[0].failure
-    reason = first.message if first else ""
-    return Answer(question, NAME, "failed", failure=Failure("MapFailed", f"{message}: {reason}"))
+    state, failure = make_unread_failure(partials, "no other answers the question")
+    return Answer(question, NAME, state, failure=failure)
 
 
 async def _sum_up(

@@ -21,11 +21,20 @@ from epicrisis.answering.document_answers import (
     cite_reply,
     list_quotations,
 )
-from epicrisis.answering.strategy_context import MAJORITY, TIE, Context, gather_all, make_failure, make_unanswered
+from epicrisis.answering.strategy_context import (
+    MAJORITY,
+    TIE,
+    Context,
+    choose_failed_state,
+    gather_all,
+    get_failed_state,
+    make_failure,
+    make_unanswered,
+    make_unread_failure,
+)
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import (
     Answer,
-    Failure,
     MapFinished,
     MapStarted,
     Notice,
@@ -126,7 +135,7 @@ async def _read_passages(question: Question, context: Context, number: int, requ
                 half_request = await build_documents_request(question, context, half, "map")
                 halves.append(await _read_passages(question, context, number, half_request))
             return _join_halves(halves[0], halves[1])
-        return PartialAnswer(number, ids, "failed", failure=make_failure(error))
+        return PartialAnswer(number, ids, get_failed_state(error), failure=make_failure(error))
     state: Literal["relevant", "nothing"] = "relevant" if reply.has_answer else "nothing"
     return PartialAnswer(number, ids, state, reply.text, reply.choice, quotations)
 
@@ -134,9 +143,10 @@ async def _read_passages(question: Question, context: Context, number: int, requ
 def _join_halves(one: PartialAnswer, two: PartialAnswer) -> PartialAnswer:
     """Return both halves of a document as one. Halves with different choices have none."""
     ids = (*one.passages, *two.passages)
-    for half in (one, two):
-        if half.state == "failed":
-            return replace(half, passages=ids)
+    unread = [half for half in (one, two) if half.is_unread]
+    if unread:
+        state = choose_failed_state([half.state for half in unread])
+        return replace(next(half for half in unread if half.state == state), passages=ids)
     relevant = [half for half in (one, two) if half.state == "relevant"]
     if not relevant:
         return replace(one, passages=ids)
@@ -165,29 +175,24 @@ def _decide(
     question: Question, context: Context, partials: Sequence[PartialAnswer], passages: Sequence[Passage]
 ) -> Answer:
     """Return the answer with the most votes, or an abstention for a tie or no vote."""
-    failed = [partial for partial in partials if partial.state == "failed"]
-    numbers = list(map(attrgetter("partition"), failed))
-    context.report_missing(numbers, len(partials), "part", "could not be read")
+    unread = [partial.partition for partial in partials if partial.is_unread]
+    context.report_missing(unread, len(partials), "part", "could not be read")
     votes = [_get_vote(question, context, partial) for partial in partials]
     margin = count_isolated_votes(votes, context.count)
     n_votes = sum(margin.votes.values())
     distribution = {letter: margin.votes.get(letter, 0) / n_votes for letter in question.options} if n_votes else {}
     if margin.choice is None:
-        if failed:
+        if unread:
             # An unread part may hold the answer.
-            first = failed[0].failure
-            message = (
-                f"{len(failed)} of {count_noun(len(partials), 'part')} could not be read and the others do not decide"
-            )
-            failure = Failure("MapFailed", f"{message}: {first.message if first else ''}")
-            return Answer(question, NAME, "failed", failure=failure, margin=margin, distribution=distribution)
+            state, failure = make_unread_failure(partials, "the others do not decide")
+            return Answer(question, NAME, state, failure=failure, margin=margin, distribution=distribution)
         text = f"The votes of the {margin.unit} are tied." if n_votes else f"None of the {margin.unit} has a vote."
         decided_by = TIE if n_votes else ""
         return Answer(
             question, NAME, "abstained", text, margin=margin, distribution=distribution, decided_by=decided_by
         )
-    if len(failed) >= margin.needed:
-        context.emit(Notice("margin", f"the {count_noun(len(failed), 'unread part')} could change the answer"))
+    if len(unread) >= margin.needed:
+        context.emit(Notice("margin", f"the {count_noun(len(unread), 'unread part')} could change the answer"))
     option = question.options[margin.choice]
     rows = [partial for partial, vote in zip(partials, votes, strict=True) if vote == margin.choice]
     claims = [(partial.text or option, partial.quotations) for partial in rows]

@@ -153,8 +153,8 @@ def _decide(question: Question, context: Context, votes: Sequence[Vote], answers
     """Return the answer of the winning vote, or one that says why none wins."""
     answered = [answer for answer in answers if answer.state == "answered"]
     if not answered:
-        # An abstention, then an unreadable reply, then a failure says most of the question.
-        order = ("abstained", "unparsed", "failed", "over-window")
+        # An abstention says most of the question. The reply of a lost call is not known (`choose_failed_state`).
+        order = ("abstained", "failed", "unparsed", "over-window")
         return min(answers, key=lambda answer: order.index(answer.state))
     if not question.options:
         abstentions = [answer for answer in answers if answer.state == "abstained"]

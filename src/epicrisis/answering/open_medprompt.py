@@ -22,6 +22,7 @@ from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.self_consistency import build_requests, find_examples
 from epicrisis.answering.strategy_context import (
     Context,
+    choose_failed_state,
     gather_all,
     get_failed_state,
     make_failure,
@@ -123,8 +124,10 @@ async def self_reflection(question: Question, context: Context) -> Answer:
 
 
 def _answer_without_draft(question: Question, strategy: str, drafts: Sequence[Draft]) -> Answer:
-    """Return an abstention if a draft abstained, else the state of the first draft."""
-    first = next((draft for draft in drafts if draft.state == "abstained"), drafts[0])
+    """Return an abstention if a draft abstained, else `failed` if a call was lost, else `unparsed`."""
+    states = [draft.state for draft in drafts]
+    state = "abstained" if "abstained" in states else choose_failed_state(states)
+    first = drafts[states.index(state)]
     return Answer(question, strategy, first.state, text=first.text, failure=first.failure, drafts=tuple(drafts))
 
 
@@ -138,7 +141,7 @@ async def _build_first_request(question: Question, context: Context, strategy: s
 async def _draft(
     context: Context, number: int, prompt: Prompt, reply_format: AnswerFormat, sampling: Sampling | None
 ) -> Draft:
-    """Return one draft. The state of a draft whose call failed is `failed`."""
+    """Return one draft. Never raises ChatError or Unreadable."""
     tracked, usages = context.track_usage()
     draft = Draft(number, "abstained")
     try:

@@ -20,6 +20,7 @@ from epicrisis.answering.strategy_context import (
     PROMPTS,
     TIE,
     Context,
+    choose_failed_state,
     gather_all,
     get_failed_state,
     make_failure,
@@ -138,13 +139,15 @@ async def _vote(
         return replace(answer, text=_choose_text(question, votes, tally.choice))
     if tally.decided_by == TIE:
         return replace(answer, text="The votes are tied between options.")
-    return answer if tally.state == "abstained" else replace(answer, failure=missing[0].failure)
+    if tally.state == "abstained":
+        return answer
+    return replace(answer, failure=next(vote.failure for vote in missing if vote.state == tally.state))
 
 
 async def _cast_vote(
     context: Context, number: int, order: ShuffledOptions, prompt: Prompt, reply_format: AnswerFormat
 ) -> Vote:
-    """Return one vote. The state of a vote whose call failed is `failed`."""
+    """Return one vote. Never raises ChatError or Unreadable."""
     tracked, usages = context.track_usage()
     voting = context.voting
     sampling = replace(context.sampling_of("writer"), temperature=voting.temperature, top_p=voting.top_p)
@@ -229,8 +232,8 @@ class Tally:
 def count_votes(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "abstain") -> Tally:
     """Return the option with the most votes, or an abstention if more votes abstain or options are tied.
 
-    If no vote has a choice, the state is `abstained` if a vote abstained, else `unparsed` if one was unreadable, else
-    `failed`.
+    If no vote has a choice, the state is `abstained` if a vote abstained, else `failed` if a call was lost, else
+    `unparsed`.
     """
     in_order = sorted(votes, key=attrgetter("number"))
     counts = Counter(vote.choice for vote in in_order if vote.choice is not None)
@@ -238,7 +241,7 @@ def count_votes(votes: Sequence[Vote], options: Sequence[str], tie: TieRule = "a
     if not counts:
         if states["abstained"]:
             return Tally("abstained")
-        return Tally("unparsed" if states["unparsed"] else "failed")
+        return Tally(choose_failed_state(states))
     distribution = {letter: counts[letter] / len(votes) for letter in options}
     highest = max(counts.values())
     leaders = [letter for letter, count in counts.items() if count == highest]

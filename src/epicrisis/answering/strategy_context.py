@@ -12,8 +12,16 @@ from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.paper_prompts import MapReducePrompts, PaperPrompts
 from epicrisis.answering.reply_stream import ReplyStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
-from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, Usage
-from epicrisis.errors import ChatError, ContextOverflow, EndpointTimeout, EpicrisisError
+from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, PartialAnswer, Usage
+from epicrisis.errors import (
+    ChatError,
+    ContextOverflow,
+    EndpointTimeout,
+    EpicrisisError,
+    ReplyEmpty,
+    ReplyTruncated,
+    ReplyWithheld,
+)
 from epicrisis.printable import count_noun
 from epicrisis.prompts import Prompt, render
 from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
@@ -298,9 +306,40 @@ async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
     return results
 
 
+_ANSWERED = (Unreadable, ReplyEmpty, ReplyTruncated, ReplyWithheld)
+"""Errors of calls that the model answered, with nothing that can be counted."""
+
+
 def get_failed_state(error: ChatError | Unreadable) -> Literal["failed", "unparsed"]:
-    """Return the state of a draft, vote or answer after a failed call or an unreadable reply."""
-    return "failed" if isinstance(error, ChatError) else "unparsed"
+    """Return the state of a part, draft, vote or answer after this error, the same for every strategy.
+
+    `unparsed`: the model answered, and its reply cannot be read: prose, broken JSON, no text, cut at its limit, or
+    withheld by a filter. `failed`: the call was not made or not answered.
+    """
+    return "unparsed" if isinstance(error, _ANSWERED) else "failed"
+
+
+def choose_failed_state(states: Iterable[str]) -> Literal["failed", "unparsed"]:
+    """Return the state of an answer that several calls could have given, and none gave.
+
+    A lost call decides, since its reply is not known: it may be the answer, and the next attempt may get it.
+    """
+    return "failed" if "failed" in states else "unparsed"
+
+
+def make_unread_failure(partials: Sequence[PartialAnswer], problem: str) -> tuple[AnswerState, Failure]:
+    """Return state and failure of an answer whose unread parts may hold what the others do not say.
+
+    The kind of the failure is that of all unread parts, if they have one in common.
+    """
+    unread = [partial for partial in partials if partial.is_unread]
+    state = choose_failed_state([partial.state for partial in unread])
+    failures = [partial.failure for partial in unread if partial.state == state and partial.failure is not None]
+    kinds = {failure.kind for failure in failures}
+    kind = kinds.pop() if state == "unparsed" and len(kinds) == 1 else "MapFailed"
+    reason = failures[0].message if failures else ""
+    parts = f"{len(unread)} of {count_noun(len(partials), 'part')} could not be read"
+    return state, Failure(kind, f"{parts} and {problem}: {reason}")
 
 
 def make_failure(error: ChatError | Unreadable) -> Failure:

@@ -164,8 +164,9 @@ class EventDisplay:
 
     def _partial_answer(self, partial: PartialAnswer) -> None:
         head = f"[bold]Map {partial.partition + 1}[/bold]"
-        if partial.state == "failed":
-            self._say(f"{head} failed: ", partial.failure.message if partial.failure else "no reason given")
+        if partial.is_unread:
+            problem = "failed" if partial.state == "failed" else "has a reply that cannot be read"
+            self._say(f"{head} {problem}: ", partial.failure.message if partial.failure else "no reason given")
         elif partial.state == "nothing":
             self._say(f"{head} found nothing relevant")
         else:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from epicrisis.cluster import ClusterAddress
     from epicrisis.evaluation.analysis.findings import Findings
     from epicrisis.evaluation.analysis.run_progress import RunProgress
-    from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_batches import IngestReport
@@ -249,20 +248,21 @@ def _arm_progress(
             for line in lines:
                 say_above(progress, line)
             for arm, task in tasks.items():
-                progress.update(task, completed=standing.finished[arm], so_far=_accuracy(standing.share_right(arm)))
+                progress.update(task, completed=standing.finished[arm], so_far=_accuracy(standing, arm))
             so_far = tokens_spent(standing.usage)
             if standing.scored[ALL_CASES]:
-                so_far = f"{_accuracy(standing.share_right(ALL_CASES))}  {so_far}"
+                so_far = f"{_accuracy(standing, ALL_CASES)}  {so_far}"
             progress.update(overall, completed=sum(standing.finished.values()), so_far=so_far)
 
         show(())
         yield show
 
 
-def _accuracy(share: Mean | None) -> str:
+def _accuracy(standing: RunProgress, arm: str) -> str:
+    share = standing.share_right(arm)
     if share is None:
         return ""
-    failed = f", {share.unscored} failed" if share.unscored else ""
+    failed = f", {standing.failed[arm]} failed" if standing.failed[arm] else ""
     return f"right {share.value:.1%} ({share.interval.low:.0%} to {share.interval.high:.0%}){failed}"
 
 

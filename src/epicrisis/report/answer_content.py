@@ -398,8 +398,8 @@ def _list_gaps(answer: Answer) -> tuple[str, ...]:
     """Return what was not found, left out or failed, one line each."""
     lines: list[str] = []
     total = len(answer.partials)
-    failed = [partial for partial in answer.partials if partial.state == "failed"]
-    for partial in failed:
+    unread = [partial for partial in answer.partials if partial.is_unread]
+    for partial in unread:
         reason = partial.failure.message if partial.failure else "no reason given"
         lines.append(f"Part {partial.partition + 1} of {total} could not be read: {reason}")
     empty = sum(partial.state == "nothing" for partial in answer.partials)
@@ -412,7 +412,7 @@ def _list_gaps(answer: Answer) -> tuple[str, ...]:
         lines.append(f"{quotations} not in the document named.")
     for notice in _list_notices(answer):
         # The lines above name these parts with the reason.
-        if notice.kind in _GAPS and not (notice.kind == "left-out" and failed):
+        if notice.kind in _GAPS and not (notice.kind == "left-out" and unread):
             lines.append(notice.message)
     return tuple(dict.fromkeys(map(printable, lines)))
 

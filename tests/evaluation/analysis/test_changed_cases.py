@@ -21,8 +21,8 @@ def test_changes_are_those_that_the_comparison_counts(tmp_path: Path) -> None:
     differences = compare_runs([one, two]).tables[-1]
     counts = Counter(case.change for case in changes)
     assert (counts["won"], counts["lost"]) == (differences.column("won")[0], differences.column("lost")[0])
-    assert counts == {"lost": 7, "won": 10, "not-scored": 1}
-    assert [case.change for case in changes] == ["lost"] * 7 + ["won"] * 10 + ["not-scored"]
+    assert counts == {"lost": 7, "won": 11}
+    assert [case.change for case in changes] == ["lost"] * 7 + ["won"] * 11
     abstained = next(case for case in changes if case.question_id == "5")
     assert (abstained.first.state, abstained.second.state, abstained.second.choice) == ("answered", "abstained", None)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from epicrisis.evaluation.analysis.grouping import (
+    DIFFERENCE_BOUNDS,
     FIGURES,
     P_COLUMN,
+    SHARE_BOUNDS,
     SHARE_COLUMN,
     Group,
+    bound_difference,
+    bound_share,
     compare_to_baseline,
     correct_p_values,
     count_endings,
@@ -21,7 +26,7 @@ from epicrisis.evaluation.analysis.grouping import (
     score_outcome,
     spread_over,
 )
-from epicrisis.evaluation.analysis.statistics import paired_difference, wilson
+from epicrisis.evaluation.analysis.statistics import Interval, paired_difference, wilson
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.types import AnswerState
 
@@ -43,12 +48,14 @@ MIXED = [
 
 def test_score_outcome_counts_each_state_separately() -> None:
     assert count_endings(MIXED) == (1, 1, 1, 1, 1)
-    assert [score_outcome(item, "right") for item in MIXED] == [1.0, 0.0, 0.0, 0.0, None]
+    assert [score_outcome(item, "right") for item in MIXED] == [1.0, 0.0, 0.0, 0.0, 0.0]
     assert [score_outcome(item, "right-of-answered") for item in MIXED] == [1.0, 0.0, None, None, None]
     of_all, of_answered = mean_score(MIXED, "right"), mean_score(MIXED, "right-of-answered")
-    assert (of_all.value, of_all.n, of_all.unscored) == (0.25, 4, 1)
+    assert (of_all.value, of_all.n, of_all.unscored) == (0.2, 5, 0)
     assert (of_answered.value, of_answered.n, of_answered.unscored) == (0.5, 2, 3)
-    assert of_all.interval == wilson(1, 4)
+    assert of_all.interval == wilson(1, 5)
+    unmarked = replace(make_outcome(6, state="failed"), is_unmarked=True)
+    assert score_outcome(unmarked, "right") is None
 
 
 def test_mean_score_of_repeated_question_counts_one_cluster() -> None:
@@ -64,12 +71,12 @@ def test_mean_by_pair_averages_scores_with_equal_named_conditions() -> None:
         make_outcome(1, False, place=100, k=8),
         make_outcome(1, state="failed", place=50, k=8),
     ]
-    assert mean_by_pair(scores, ("place",), "right") == {("1", 0): 1.0, ("1", 100): 0.0}
-    assert mean_by_pair(scores, (), "right") == {("1",): 0.5}
-    assert mean_by_pair(scores, ("nothing",), "right") == {("1", None): 0.5}
+    assert mean_by_pair(scores, ("place",), "right") == {("1", 0): 1.0, ("1", 100): 0.0, ("1", 50): 0.0}
+    assert mean_by_pair(scores, (), "right") == {("1",): pytest.approx(1 / 3)}
+    assert mean_by_pair(scores, ("place",), "right-of-answered") == {("1", 0): 1.0, ("1", 100): 0.0}
 
 
-def test_compare_to_baseline_without_scored_pairs_returns_none() -> None:
+def test_compare_to_baseline_without_common_cases_returns_none() -> None:
     first = [make_outcome(i, True, place=0) for i in range(6)]
     second = [make_outcome(i, i < 3, place=0) for i in range(6)]
     result = compare_to_baseline(Group((), first, second, ("place",)), "right")
@@ -79,7 +86,10 @@ def test_compare_to_baseline_without_scored_pairs_returns_none() -> None:
     elsewhere = [make_outcome(i, True, place=1) for i in range(6)]
     assert compare_to_baseline(Group((), first, elsewhere, ("place",)), "right") is None
     failed = [make_outcome(i, state="failed", place=0) for i in range(6)]
-    assert compare_to_baseline(Group((), first, failed, ("place",)), "right") is None
+    result = compare_to_baseline(Group((), first, failed, ("place",)), "right")
+    assert result is not None
+    assert (result.value, result.n) == (1.0, 6)
+    assert compare_to_baseline(Group((), first, failed, ("place",)), "right-of-answered") is None
 
 
 def test_compare_to_baseline_averages_places_of_one_question() -> None:
@@ -122,15 +132,17 @@ def test_accuracy_table_has_columns_rows_and_notes() -> None:
         baseline="rag",
         measure="right",
     )
-    assert table.columns == ("arm", *FIGURES, "difference to rag", P_COLUMN)
+    assert table.columns == ("arm", *FIGURES, SHARE_BOUNDS, DIFFERENCE_BOUNDS, "difference to rag", P_COLUMN)
     assert table.column("arm") == ("rag", "other")
     assert table.column("failed") == (0, 1)
     shares = table.column(SHARE_COLUMN)
-    assert [getattr(share, "n", None) for share in shares] == [30, 4]
+    assert [getattr(share, "n", None) for share in shares] == [30, 5]
+    assert table.column(SHARE_BOUNDS) == (None, Interval(0.2, 0.4, 1.0))
     assert table.column(P_COLUMN)[0] is None
-    assert "over the pairs with two scores" in table.notes[2]
+    assert "over the cases that both were asked" in table.notes[2]
     assert "Holm" not in table.notes[2], "one comparison"
-    assert "50.0 % of the 30 questions" in table.notes[3]
+    assert "more than 1 % of the cases failed" in table.notes[3]
+    assert "50.0 % of the 30 questions" in table.notes[4]
 
 
 def test_accuracy_table_notes_name_number_of_corrected_comparisons() -> None:
@@ -158,10 +170,27 @@ def test_accuracy_table_is_independent_of_case_order() -> None:
     assert result[0] == result[1] == result[2]
 
 
+def test_bounds_cover_what_lost_replies_of_both_arms_allow() -> None:
+    """The share may move by the arm's own failures, the difference by those of both arms."""
+    ours = [make_outcome(i, i < 50, "failed" if i >= 95 else "answered") for i in range(100)]
+    theirs = [make_outcome(i, i < 40, "failed" if i >= 98 else "answered") for i in range(100)]
+    assert bound_share(ours) == Interval(0.5, 0.55, 1.0)
+    bounds = bound_difference(Group((), ours, theirs))
+    assert bounds is not None
+    assert [bounds.low, bounds.high] == pytest.approx([0.08, 0.15])
+
+
+def test_bounds_are_left_out_for_one_percent_of_failures() -> None:
+    outcomes = [make_outcome(i, True, "failed" if i == 0 else "answered") for i in range(100)]
+    assert bound_share(outcomes) is None
+    assert bound_difference(Group((), outcomes, [make_outcome(i, True) for i in range(100)])) is None
+    more = [make_outcome(i, True, "failed" if i < 2 else "answered") for i in range(100)]
+    assert bound_share(more) is not None
+
+
 def test_accuracy_table_without_scored_cases_shows_nan_not_zero() -> None:
-    table = make_accuracy_table(
-        "T", ("arm",), [Group(("rag",), [make_outcome(1, state="failed")])], baseline="rag", measure="right"
-    )
+    unmarked = replace(make_outcome(1, state="failed"), is_unmarked=True)
+    table = make_accuracy_table("T", ("arm",), [Group(("rag",), [unmarked])], baseline="rag", measure="right")
     (share,) = table.column(SHARE_COLUMN)
     assert np.isnan(share.value)  # type: ignore[union-attr]
     assert (share.n, share.unscored) == (0, 1)  # type: ignore[union-attr]

@@ -13,9 +13,9 @@ from statsmodels.stats.multitest import multipletests
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.conclusions import DIFFERENCE_TO
 from epicrisis.evaluation.analysis.findings import Findings
-from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
+from epicrisis.evaluation.analysis.grouping import DIFFERENCE_BOUNDS, P_COLUMN, SHARE_BOUNDS, SHARE_COLUMN
 from epicrisis.evaluation.analysis.run_comparison import compare_run_files
-from epicrisis.evaluation.analysis.statistics import Difference, Mean
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.types import Question
@@ -64,17 +64,21 @@ def test_runs_table_counts_each_state_separately(tmp_path: Path) -> None:
     assert [row[name] for name in ("right", "wrong", "abstained", "unparsed", "failed")] == [18, 19, 1, 1, 1]
     share = row[SHARE_COLUMN]
     assert isinstance(share, Mean)
-    assert (share.n, share.unscored) == (39, 1)
+    assert (share.value, share.n, share.unscored) == (18 / 40, 40, 0)
+    assert row[SHARE_BOUNDS] == Interval(18 / 40, 19 / 40, 1.0)
     assert "33.3 % of the 40 questions" in " ".join(compare_run_files([first]).tables[0].notes)
 
 
 def test_comparison_counts_unpaired_and_unscored_questions(tmp_path: Path) -> None:
-    """20 questions are in one run alone, 10 in the other; of the 10 in both one failed."""
+    """20 questions are in one run alone, 10 in the other; of the 10 in both one failed, which is not right."""
     first = answers(tmp_path / "a.jsonl", lambda i: True, questions=QUESTIONS[:30])
-    second = answers(tmp_path / "b.jsonl", lambda i: "failed" if i == 0 else False, questions=QUESTIONS[20:])
+    second = answers(tmp_path / "b.jsonl", lambda i: "failed" if i == 0 else i < 5, questions=QUESTIONS[20:])
     (row,) = list_difference_rows(first, second)
-    assert [row[name] for name in ("pairs", "only in the run", "only in the other", "not scored")] == [9, 10, 20, 1]
-    assert get_difference(row).value == -1
+    assert [row[name] for name in ("pairs", "only in the run", "only in the other", "not scored")] == [10, 10, 20, 0]
+    assert get_difference(row).value == pytest.approx(-0.6)
+    bounds = row[DIFFERENCE_BOUNDS]
+    assert isinstance(bounds, Interval)
+    assert [bounds.low, bounds.high] == pytest.approx([-0.6, -0.5])
 
 
 def test_comparison_measure_selects_scored_cases(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_run_progress_counts_right_answers_by_arm_and_failures_apart() -> None:
         standing.add(Case(ASKED, {"arm": arm}), result)
     share = standing.share_right("rag")
     assert share is not None
-    assert share.value == pytest.approx(1 / 3)
-    assert (share.n, share.unscored, share.interval) == (3, 1, wilson(1, 3))
+    assert share.value == pytest.approx(1 / 4)
+    assert (share.n, standing.failed["rag"], share.interval) == (4, 1, wilson(1, 4))
     assert standing.finished == {"rag": 4, "oracle": 1}
     assert standing.usage.calls == 5
 

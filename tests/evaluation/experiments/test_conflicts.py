@@ -174,7 +174,7 @@ def make_case(
         final,
         gold,
         tuple(PartialChoice(choice, 1, None, False) for choice in stated),
-        **{"undecided": 0, "nothing": 0, "failed": 0, **fields},
+        **{"undecided": 0, "nothing": 0, "unparsed": 0, "failed": 0, **fields},
     )
 
 
@@ -190,8 +190,8 @@ CASES = (
     make_case(4, "AA", "A"),  # they agree
     make_case(5, "A", "A"),  # one alone
     make_case(6, "AC", None, state="abstained"),  # RAG right: lose
-    make_case(7, "AB", None, state="failed"),  # not scored
-    make_case(8, "AB", "A"),  # RAG failed
+    make_case(7, "AB", None, state="failed"),  # RAG right: lose
+    make_case(8, "AB", "A"),  # RAG failed: win
     make_case(9, "AB", "C", place=100),  # an answer no part stated; RAG was not asked
     make_case(0, "AB", "A", place=100),  # win, the same question elsewhere
 )
@@ -224,14 +224,14 @@ def test_conflicts_table_matches_manual_counts() -> None:
         "lose",
         "not compared",
     )
-    assert [row(table, 0)[name] for name in names] == [9, 7, 3, 2, 1, 0, 1, 1, 2, 2, 2]
+    assert [row(table, 0)[name] for name in names] == [9, 7, 3, 2, 1, 0, 1, 2, 2, 3, 0]
     assert [row(table, 100)[name] for name in names] == [2, 2, 1, 1, 0, 0, 0, 1, 0, 0, 1]
-    assert [row(table, "all")[name] for name in names] == [11, 9, 4, 3, 1, 0, 1, 2, 2, 2, 3]
+    assert [row(table, "all")[name] for name in names] == [11, 9, 4, 3, 1, 0, 1, 3, 2, 3, 1]
     resolved, rival = row(table, 0)["resolved"], row(table, 0)["RAG right"]
-    assert (resolved.value, resolved.n, resolved.unscored) == (pytest.approx(3 / 6), 6, 1)
-    assert (rival.n, rival.unscored) == (6, 1)
+    assert (resolved.value, resolved.n, resolved.unscored) == (pytest.approx(3 / 7), 7, 0)
+    assert (rival.n, rival.unscored) == (7, 0)
     difference = row(table, "all")["difference to RAG"]
-    assert (difference.n, difference.clusters, difference.value) == (6, 5, 0)
+    assert (difference.n, difference.clusters, difference.value) == (8, 7, 0)
 
 
 @pytest.mark.slow
@@ -309,11 +309,11 @@ def test_parts_table_matches_manual_counts() -> None:
     cases = (
         *CASES[:3],
         make_case(4, "AA", "A", nothing=2),
-        make_case(5, "", None, state="failed", failed=3, undecided=1),
+        make_case(5, "", None, state="failed", unparsed=1, failed=2, undecided=1),
         make_case(6, "A", "A"),
     )
     table = parts_table(cases, ("place",))
-    assert table.rows[-1] == ("all", 6, 2 + 3 + 2 + 2 + 1, 1, 2, 3, 1, 1, 1, 3)
+    assert table.rows[-1] == ("all", 6, 2 + 3 + 2 + 2 + 1, 1, 2, 1, 2, 1, 1, 1, 3)
     assert table.rows[0][1:] == table.rows[-1][1:]
 
 

@@ -163,7 +163,7 @@ def test_tables_of_several_models_have_rows_for_each() -> None:
     assert row(trend, "worse", "rag")[P_COLUMN] < 0.01 < row(trend, "better", "rag")[P_COLUMN]
 
 
-def test_trend_leaves_out_questions_with_failed_case() -> None:
+def test_trend_counts_failed_case_as_not_right() -> None:
     result = simulate_outcomes(0, 0.0, 5)
     failed = [
         Outcome(item.question, item.condition, "failed", None, 1 / 3)
@@ -172,9 +172,9 @@ def test_trend_leaves_out_questions_with_failed_case() -> None:
         for item in result
     ]
     by_k, trend = context_length.tables({"m": failed})
-    assert row(trend, "m", "rag")["change a doubling"].n == 4
-    assert [row(trend, "m", "rag")[name] for name in ("questions", "not scored")] == [4, 1]
+    assert row(trend, "m", "rag")["change a doubling"].n == 5
+    assert [row(trend, "m", "rag")[name] for name in ("questions", "not compared")] == [5, 0]
     for table in (by_k, trend):
         assert "Guessing among the options would be right in 33.3 % of the 5 questions." in table.notes
-    assert (row(by_k, "m", "rag", 1)[SHARE_COLUMN].n, row(by_k, "m", "rag", 1)[SHARE_COLUMN].unscored) == (4, 1)
-    assert row(by_k, "m", "rag", 8)["difference to the same arm at its smallest k"].clusters == 4
+    assert (row(by_k, "m", "rag", 1)[SHARE_COLUMN].n, row(by_k, "m", "rag", 1)[SHARE_COLUMN].unscored) == (5, 0)
+    assert row(by_k, "m", "rag", 8)["difference to the same arm at its smallest k"].clusters == 5

@@ -353,17 +353,20 @@ def make_outcomes(marks: Mapping[str, str], arm: str) -> list[Outcome]:
 def test_macro_averages_match_manual_calculation() -> None:
     mine, theirs = make_outcomes({"a": "rrrw", "b": "rf"}, "rag"), make_outcomes({"a": "wwrw", "b": "wr"}, "mirage")
     mean = integration.macro_mean(mine)
-    assert mean.value == pytest.approx((3 / 4 + 1) / 2)
-    assert (mean.n, mean.unscored) == (5, 1)
+    assert mean.value == pytest.approx((3 / 4 + 1 / 2) / 2)
+    assert (mean.n, mean.unscored) == (6, 0)
     assert mean.interval.low < mean.value <= mean.interval.high
     difference = integration.macro_difference(mine, theirs)
     assert difference is not None
-    assert difference.value == pytest.approx((2 / 4 + 1) / 2)
-    assert (difference.n, difference.clusters) == (5, 5)
-    assert difference.p == pytest.approx(2 / 2**3), "three questions that differ, all of one sign"
-    assert integration.macro_difference(mine, make_outcomes({"a": "rrrr", "b": "ff"}, "rag")) is None
+    assert difference.value == pytest.approx((2 / 4 + 0) / 2), "the failed case is not right, and its pair counts"
+    assert (difference.n, difference.clusters) == (6, 6)
+    assert difference.p == pytest.approx(3 / 4), "of 16 flips of 3/4, 3/4, 3/2 and 3/2, 12 have a sum of 3/2 or more"
+    failed = integration.macro_difference(mine, make_outcomes({"a": "rrrr", "b": "ff"}, "rag"))
+    assert failed is not None
+    assert failed.value == pytest.approx((-1 / 4 + 1 / 2) / 2)
     assert integration.macro_difference(mine, make_outcomes({"a": "rrrr"}, "rag")) is None
-    assert np.isnan(integration.macro_mean(make_outcomes({"a": "ff"}, "rag")).value)
+    assert integration.macro_mean(make_outcomes({"a": "ff"}, "rag")).value == 0
+    assert np.isnan(integration.macro_mean([]).value)
 
 
 def test_macro_interval_combines_wilson_intervals_of_sets() -> None:

@@ -330,7 +330,7 @@ def test_tables_with_missing_arm_or_place_show_no_difference() -> None:
     _, averages, middle = positions.tables({"m": short})
     assert row(averages, "m", 8, "brief-context")["difference to rag at that k"].n == 20
     assert row(middle, "m", 8, "brief-context")["lost in the middle"].clusters == 10
-    assert [row(middle, "m", 8, "rag")[name] for name in ("questions", "not scored")] == [10, 0]
+    assert [row(middle, "m", 8, "rag")[name] for name in ("questions", "not compared")] == [10, 0]
     failed = [
         replace(item, state="failed", right=None)
         if item.question == "3" and item.condition["place"] in (0, 100)
@@ -338,7 +338,8 @@ def test_tables_with_missing_arm_or_place_show_no_difference() -> None:
         for item in result
     ]
     middle = positions.tables({"m": failed})[2]
-    assert [row(middle, "m", 8, "rag")[name] for name in ("questions", "not scored")] == [9, 1]
+    assert [row(middle, "m", 8, "rag")[name] for name in ("questions", "not compared")] == [10, 0]
+    assert any("4 of 100 cases failed" in note for note in middle.notes)
     only = [item for item in result if item.condition["place"] == 50]
     assert row(positions.tables({"m": only})[2], "m", 8, "rag")["lost in the middle"] is None
 
@@ -358,7 +359,7 @@ def test_tables_notes_state_protocol_and_guessing_rate() -> None:
             "Protocol published",
             "preflight",
             "Holm",
-            "did not fail",
+            "of all cases",
             "are ours under every protocol",
         ):
             assert item in text

@@ -305,7 +305,7 @@ def test_correctness_outcomes_are_scored_like_tables(tmp_path: Path) -> None:
     outcomes = result.outcomes("one")
     assert count_endings(outcomes) == (3, 1, 1, 1, 2)
     right, decided = mean_score(outcomes, "right"), mean_score(outcomes, "right-of-answered")
-    assert (right.value, right.n, right.unscored) == (0.5, 6, 2)
+    assert (right.value, right.n, right.unscored) == (3 / 7, 7, 1)
     assert (decided.value, decided.n) == (0.75, 4)
     assert result.outcomes() == outcomes
 

@@ -38,11 +38,11 @@ def test_correctness_tables_show_share_with_wilson_interval_and_states(tmp_path:
         marks, "judge", "correct", "incorrect", "cannot be said", "unreadable", "call failed", "not marked"
     )
     assert row == ("one", 5, 2, 1, 1, 1, 0)
-    # Of 13 three have no score: the failed case, and two without a verdict.
-    assert marks.column(SHARE) == (Mean(0.5, wilson(5, 10), 10, 3),)
+    # Of 13 two have no score, as no judge gave a verdict. The failed case is not right.
+    assert marks.column(SHARE) == (Mean(5 / 11, wilson(5, 11), 11, 2),)
     assert marks.column(OF_DECIDED) == (Mean(5 / 7, wilson(5, 7), 7, 6),)
     (text,) = correctness_conclusions({"qwen": marking(run, one="cccccii?uf...")})
-    assert text == "qwen, by one: 50.0 % of 10 are correct (95 % interval 23.7 to 76.3)."
+    assert text == "qwen, by one: 45.5 % of 11 are correct (95 % interval 21.3 to 72.0)."
 
 
 def test_correctness_tables_separate_arms_in_fixed_order(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_correctness_tables_without_grades_show_endings_only(tmp_path: Path) -> 
     assert correctness_conclusions({"qwen": result}) == ()
     nothing = marking(run_of(tmp_path / "none", ["failed"]), one=".")
     assert select_columns(correctness_tables({"qwen": nothing})[1], SHARE, OF_DECIDED, "not marked") == [
-        (None, None, 0)
+        (Mean(0.0, wilson(0, 1), 1, 0), None, 0)
     ]
 
 

@@ -68,7 +68,7 @@ def test_missing_information_counts_right_and_wrong_abstentions_of_each_arm() ->
     right, wrong = cell(table, ARM, "abstained rightly"), cell(table, ARM, "abstained wrongly")
     assert isinstance(right, Mean)
     assert isinstance(wrong, Mean)
-    assert (right.value, right.n, wrong.value, wrong.n) == (0.75, 4, 0.25, 4)
+    assert (right.value, right.n, wrong.value, wrong.n) == (0.75, 4, 0.2, 5)
 
 
 def test_computed_answers_are_counted_by_category_and_grade() -> None:

@@ -10,6 +10,7 @@ from epicrisis.evaluation.analysis.conclusions import PATIENTS_COLUMN, draw_conc
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.grading.measure_tables import (
+    BOUNDS,
     MeasuredRow,
     case_score,
     distribution_table,
@@ -65,13 +66,13 @@ def row_by_column(made: Table, row: int = 0) -> dict[str, Any]:
         ("answered", 0.75),
         ("abstained", 0.0),
         ("unparsed", 0.0),
-        ("empty", None),
-        ("refused", None),
-        ("over-window", None),
-        ("failed", None),
+        ("empty", 0.0),
+        ("refused", 0.0),
+        ("over-window", 0.0),
+        ("failed", 0.0),
     ],
 )
-def test_case_score_distinguishes_empty_refused_and_wrong(ending: Ending, value: float | None) -> None:
+def test_case_score_without_an_answer_is_zero_for_every_ending(ending: Ending, value: float | None) -> None:
     assert case_score(make_case(ending=ending, judge=0.75), JUDGE) == value
 
 
@@ -221,14 +222,27 @@ def test_metrics_table_row_has_endings_means_and_difference() -> None:
     assert (first["cases"], first["answered"], first["abstained"], first["over-window"]) == (4, 2, 1, 1)
     mean = first[JUDGE]
     assert isinstance(mean, Mean)
-    assert mean.value == pytest.approx(2 / 3)
-    assert (mean.n, mean.unscored) == (3, 1)
+    assert mean.value == pytest.approx(2 / 4)
+    assert (mean.n, mean.unscored) == (4, 0)
     result = first["difference to full"]
     assert isinstance(result, Difference)
-    assert result.value == pytest.approx(2 / 3)
-    assert result.n == 3
+    assert result.value == pytest.approx(2 / 4)
+    assert result.n == 4
     assert dict(zip(table.columns, table.rows[1], strict=True))["difference to full"] is None
     assert any("1 comparisons" in note for note in table.notes)
+
+
+def test_metrics_table_gives_bounds_of_lost_replies_of_both_arms() -> None:
+    mine = [make_case("a", judge=1.0), make_case("b", judge=0.5), make_case("c", ending="failed")]
+    other = [
+        make_case("a", "full", ending="failed"),
+        make_case("b", "full", judge=0.5),
+        make_case("c", "full", judge=1),
+    ]
+    table = metrics_table("T", ("arm",), [MeasuredRow(("rag-5",), mine, other)], baseline="full")
+    bounds = row_by_column(table)[BOUNDS]
+    assert [bounds.low, bounds.high] == pytest.approx([(0 + 0 - 1) / 3, (1 + 0 + 0) / 3])
+    assert any("failed calls had scored 0 or 1" in note for note in table.notes)
 
 
 def test_metrics_table_shows_evidence_and_abstention_columns_only_with_values() -> None:

@@ -219,9 +219,7 @@ def test_choice_of_not_in_record_option_counts_as_abstention(tmp_path: Path, opt
     cases = read_measured_cases(folder_of(tmp_path, lines))
     assert {item.unanswerable for item in cases} == {unanswerable}
     name, expected = (
-        ("abstained-rightly", [1.0, 0.0, 1.0, 0.0, None])
-        if unanswerable
-        else ("accuracy", [1.0, 0.0, None, None, None])
+        ("abstained-rightly", [1.0, 0.0, 1.0, 0.0, 0.0]) if unanswerable else ("accuracy", [1.0, 0.0, None, None, None])
     )
     assert [item.values.get(name) for item in cases] == expected
     assert {*cases[0].values} == {name}

@@ -55,7 +55,7 @@ def test_score_records_returns_question_condition_and_correctness(tmp_path: Path
     )
     assert score_records(read_records(path)) == (
         Outcome(QUESTION.key, {}, "answered", True, 0.5),
-        Outcome(QUESTION.key, {"k": 8}, "answered", False, 0.5, failed_parts=1),
+        Outcome(QUESTION.key, {"k": 8}, "answered", False, 0.5, unread_parts=1),
         Outcome(QUESTION.key, {"k": 16}, "abstained", None, 0.5),
     )
 

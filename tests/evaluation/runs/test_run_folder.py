@@ -144,7 +144,7 @@ def test_run_resumed_asks_failed_cases_again(tmp_path: Path) -> None:
 def test_tables_state_number_of_failed_parts(tmp_path: Path) -> None:
     """BriefContext answers without them (errata C4): such a case is not asked again, and the tables say how many."""
     result = run([case for case in CASES if case.condition["arm"] == "brief-context"], Failing(5), tmp_path / "run")
-    partly = [item for item in result if item.state != "failed" and item.failed_parts]
+    partly = [item for item in result if item.state != "failed" and item.unread_parts]
     assert partly
     notes = positions.tables({"m": result})[0].notes
     assert any(note.startswith(f"In {len(partly)} cases some parts could not be read") for note in notes)

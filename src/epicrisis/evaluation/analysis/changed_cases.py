@@ -1,4 +1,4 @@
-"""The cases that two runs answered differently: right in one and not in the other, or without a score in one.
+"""The cases that two runs answered differently: right in one and not in the other.
 
 Cases are paired as in `run_comparison`: the same question under the same conditions that both runs have.
 """
@@ -17,9 +17,9 @@ from epicrisis.evaluation.runs.outcomes import Outcome, score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.types import AnswerState
 
-CaseChange: TypeAlias = Literal["lost", "won", "not-scored"]
-"""`lost`: right in the first run and not in the second. `not-scored`: only one of the runs has a score."""
-CHANGES: tuple[CaseChange, ...] = ("lost", "won", "not-scored")
+CaseChange: TypeAlias = Literal["lost", "won"]
+"""`lost`: right in the first run and not in the second. `won`: the reverse. A failed case is not right."""
+CHANGES: tuple[CaseChange, ...] = ("lost", "won")
 _COLUMNS = ("question id", "question", "change", "first state", "first choice", "second state", "second choice", "gold")
 
 
@@ -57,7 +57,7 @@ class _ScoredCase:
 
 
 def list_changed_cases(first: RecordedRun, second: RecordedRun) -> tuple[ChangedCase, ...]:
-    """Return the changed cases: those that the second run lost, then those it won, then those without a score.
+    """Return the changed cases: those that the second run lost, then those it won.
 
     Raises InputError for unreadable records.
     """
@@ -120,8 +120,6 @@ def _pairing_key(outcome: Outcome, names: Sequence[str]) -> tuple[object, ...]:
 
 def _find_change(one: Outcome, other: Outcome) -> CaseChange | None:
     first, second = score_outcome(one, "right"), score_outcome(other, "right")
-    if first == second:
+    if first is None or second is None or first == second:
         return None
-    if first is None or second is None:
-        return "not-scored"
     return "lost" if first > second else "won"

@@ -7,22 +7,29 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import add, attrgetter, itemgetter
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias, TypeVar
 
-from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean, holm, paired_difference
+from epicrisis.evaluation.analysis.statistics import (
+    Difference,
+    Interval,
+    Mean,
+    estimate_mean,
+    holm,
+    paired_difference,
+)
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.printable import count_noun
+from epicrisis.printable import agree, count_noun
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 AccuracyMeasure: TypeAlias = Literal["right", "right-of-answered"]
-"""`right`: the share right of all cases that did not fail; abstained and unparsed answers are not right.
+"""`right`: the share right of all cases; abstained, unparsed and failed ones are not right.
 `right-of-answered`: the share right of the cases with a choice."""
 
 PairingKey: TypeAlias = tuple[Hashable, ...]
@@ -30,21 +37,28 @@ PairingKey: TypeAlias = tuple[Hashable, ...]
 
 STATES = ("right", "wrong", "abstained", "unparsed", "failed")
 _OVER_WINDOW = "over-window"
-"""Counted as failed here, as it has no score either. Tables about patient records count it separately."""
+"""Counted as failed here, as no call was made. Tables about patient records count it separately."""
+FAILED_SHARE = 0.01
+"""A larger share of failed cases is shown with bounds: a lost reply may have been right or wrong."""
+SHARE_BOUNDS, DIFFERENCE_BOUNDS = "share right, bounds", "difference, bounds"
 SHARE_COLUMN = "share right"
 P_COLUMN = "p (Holm)"
 FIGURES = (SHARE_COLUMN, *STATES)
 
 _MEASURES: Mapping[AccuracyMeasure, str] = {
-    "right": "Share right: of all cases that did not fail. Abstained and unparsed answers are not right, and are "
-    "counted separately.",
+    "right": "Share right: of all cases. Abstained, unparsed and failed ones are not right, and are counted "
+    "separately.",
     "right-of-answered": "Share right: of the cases with a choice. All others have no score, and are counted "
     "separately.",
 }
 INTERVALS = "Intervals are 95 %: Wilson's if each question occurs once, otherwise a bootstrap of questions."
 _TEST = (
-    "Differences are paired by question and condition, over the pairs with two scores; p by flipping the signs of "
+    "Differences are paired by question and condition, over the cases that both were asked; p by flipping the signs of "
     "questions (McNemar's exact test if each question occurs once)"
+)
+_BOUNDS = (
+    "Bounds: the figure if the replies of all failed calls had been wrong, and if they had been right; of a difference "
+    "the lowest and the highest. They are given where more than 1 % of the cases failed."
 )
 
 
@@ -65,10 +79,16 @@ class Group:
 
 
 def score_outcome(outcome: Outcome, measure: AccuracyMeasure = "right") -> float | None:
-    """Return 1 for right, 0 for not right, or None for a case without a score."""
+    """Return 1 for right, 0 for not right, or None for a case without a score.
+
+    A case without an answer is not right, whatever the reason, so that every arm has all of its cases in its share.
+    Under `right-of-answered` it has no score, and neither has an answer that no judge has marked.
+    """
+    if outcome.is_unmarked:
+        return None
     if outcome.state == "answered":
         return float(bool(outcome.right))
-    return 0.0 if measure == "right" and outcome.state not in ("failed", _OVER_WINDOW) else None
+    return 0.0 if measure == "right" else None
 
 
 def mean_score(outcomes: Sequence[Outcome], measure: AccuracyMeasure = "right") -> Mean:
@@ -96,6 +116,58 @@ def compare_to_baseline(group: Group, measure: AccuracyMeasure = "right") -> Dif
     if not first.keys() & second.keys():
         return None
     return paired_difference(first, second, dict(zip(first, map(itemgetter(0), first), strict=True)))
+
+
+def assume_replies(outcomes: Sequence[Outcome], *, right: bool) -> list[Outcome]:
+    """Return the outcomes as they would be if the lost replies of all failed cases had been right, or wrong."""
+    assumed: list[Outcome] = []
+    for outcome in outcomes:
+        is_lost = outcome.state == "failed" and not outcome.is_unmarked
+        assumed.append(replace(outcome, state="answered", right=right) if is_lost else outcome)
+    return assumed
+
+
+def has_bounds(*sides: Sequence[Outcome]) -> bool:
+    """Return whether the failed shares of the sides add up to more than FAILED_SHARE."""
+    share = 0.0
+    for outcomes in sides:
+        lost = sum(outcome.state == "failed" and not outcome.is_unmarked for outcome in outcomes)
+        share += lost / max(1, len(outcomes))
+    return share > FAILED_SHARE
+
+
+def bound_share(
+    outcomes: Sequence[Outcome], mean: Callable[[Sequence[Outcome]], Mean] | None = None
+) -> Interval | None:
+    """Return the share right if all failed calls were wrong, and if all were right; None for too few failures."""
+    if not has_bounds(outcomes):
+        return None
+    mean = mean or mean_score
+    low, high = (mean(assume_replies(outcomes, right=right)).value for right in (False, True))
+    return Interval(low, high, 1.0)
+
+
+def bound_difference(group: Group, compare: Callable[[Group], Difference | None] | None = None) -> Interval | None:
+    """Return the lowest and the highest difference that the lost replies of both sides allow; None as `bound_share`."""
+    if not has_bounds(group.outcomes, group.against):
+        return None
+    limits: list[float] = []
+    for right in (False, True):
+        ours, theirs = assume_replies(group.outcomes, right=right), assume_replies(group.against, right=not right)
+        difference = (compare or compare_to_baseline)(replace(group, outcomes=ours, against=theirs))
+        if difference is None:
+            return None
+        limits.append(difference.value)
+    return Interval(limits[0], limits[1], 1.0)
+
+
+def add_bounds(
+    columns: Sequence[str], rows: Sequence[tuple[Cell, ...]], bounds: Mapping[str, Sequence[Interval | None]]
+) -> tuple[tuple[str, ...], list[tuple[Cell, ...]], tuple[str, ...]]:
+    """Return columns and rows with those of these columns that have a value, and a note if there are any."""
+    shown = {heading: cells for heading, cells in bounds.items() if any(cell is not None for cell in cells)}
+    added = [(*row, *(cells[index] for cells in shown.values())) for index, row in enumerate(rows)]
+    return (*columns, *shown), added, (_BOUNDS,) if shown else ()
 
 
 def mean_by_pair(
@@ -169,15 +241,34 @@ def describe_chance(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     )
 
 
-def describe_omitted_parts(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """Return a note on cases that were answered without some of their parts; no note if there are none."""
-    cases = sum(outcome.state != "failed" and outcome.failed_parts > 0 for outcome in outcomes)
-    if not cases:
+def describe_failures(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return a note on failed cases, for a table without bounds; no note for few."""
+    if not has_bounds(outcomes):
         return ()
+    failed = sum(outcome.state == "failed" for outcome in outcomes)
     return (
-        f"In {count_noun(cases, 'case')} some parts could not be read and were left out. These cases are "
-        "scored as they are.",
+        f"{failed} of {count_noun(len(outcomes), 'case')} failed and {agree(failed, 'counts', 'count')} as not right "
+        "here. The tables of the shares right have the bounds.",
     )
+
+
+def describe_omitted_parts(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """Return notes on cases that were answered without some of their parts, and on withheld answers, if any."""
+    outcomes = tuple(outcomes)
+    notes: list[str] = []
+    partly = sum(outcome.state in ("answered", "abstained") and outcome.unread_parts > 0 for outcome in outcomes)
+    if partly:
+        notes.append(
+            f"In {count_noun(partly, 'case')} some parts could not be read and were left out. These cases are "
+            "scored as they are."
+        )
+    withheld = sum(outcome.is_withheld for outcome in outcomes)
+    if withheld:
+        notes.append(
+            f"{count_noun(withheld, 'answer')} without a verified quotation {agree(withheld, 'is', 'are')} among the "
+            "abstained, because users do not get such answers (unverified = abstain)."
+        )
+    return tuple(notes)
 
 
 def make_notes(comparisons: int, remarks: Sequence[str] = (), measure: AccuracyMeasure = "right") -> tuple[str, ...]:
@@ -215,6 +306,17 @@ def make_accuracy_table(
         rows.append((*group.labels, mean, *counts, *group.extra_cells))
     comparisons = len(hypotheses) - hypotheses.count(None)
     ends = zip(differences, correct_p_values(hypotheses), strict=True)
-    remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes), *remarks)
-    columns = (*labels, *FIGURES, *extra_columns, f"difference to {baseline}", P_COLUMN)
+    bounds = {} if measure != "right" else make_bounds(groups)
+    columns, rows, note = add_bounds((*labels, *FIGURES, *extra_columns), rows, bounds)
+    remarks = (*note, *describe_chance(outcomes), *describe_omitted_parts(outcomes), *remarks)
+    columns = (*columns, f"difference to {baseline}", P_COLUMN)
     return Table(title, columns, tuple(map(add, rows, ends)), make_notes(comparisons, remarks, measure))
+
+
+def make_bounds(groups: Iterable[Group]) -> dict[str, list[Interval | None]]:
+    """Return the bounds of each group's share and difference, by column."""
+    groups = tuple(groups)
+    return {
+        SHARE_BOUNDS: [bound_share(group.outcomes) for group in groups],
+        DIFFERENCE_BOUNDS: [bound_difference(group) for group in groups],
+    }

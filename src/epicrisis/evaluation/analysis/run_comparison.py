@@ -15,12 +15,17 @@ from typing import TypeAlias
 from epicrisis.evaluation.analysis.conclusions import DIFFERENCE_TO, draw_conclusions
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import (
+    DIFFERENCE_BOUNDS,
     FIGURES,
     P_COLUMN,
+    SHARE_BOUNDS,
     AccuracyMeasure,
     Group,
     PairingKey,
+    add_bounds,
     add_differences,
+    bound_difference,
+    bound_share,
     compare_to_baseline,
     count_endings,
     describe_chance,
@@ -30,7 +35,7 @@ from epicrisis.evaluation.analysis.grouping import (
     mean_by_pair,
     mean_score,
 )
-from epicrisis.evaluation.analysis.statistics import Difference
+from epicrisis.evaluation.analysis.statistics import Difference, Interval
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import AGAINST
 from epicrisis.evaluation.runs.outcomes import Outcome, score_record
@@ -45,8 +50,8 @@ Stratum: TypeAlias = tuple[tuple[str, Cell], ...]
 
 _PAIR_COLUMNS = ("pairs", "only in the run", "only in the other", "not scored", "won", "lost", "test")
 _NOTES = (
-    "Pairs: both runs asked the question under the same condition, and both cases have a score. Cases of one run only, "
-    "and cases without a score, are counted and are in no difference.",
+    "Pairs: both runs asked the question under the same condition. Cases of one run only are counted and are in no "
+    "difference, and so are cases without a choice under right-of-answered.",
     "Won: right in the run and not in the other; lost: the reverse. p: McNemar's exact test (two-sided, of won and "
     "lost) if each question occurs once, otherwise by flipping the signs of questions.",
 )
@@ -118,13 +123,16 @@ def _make_runs_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure) -> Ta
     """Return a table of each arm of each run: share right, and counts of states."""
     names = _separating_conditions(*runs)
     rows: list[tuple[Cell, ...]] = []
+    share_bounds: list[Interval | None] = []
     for run in runs:
         for stratum, outcomes in _split_strata(run.outcomes, names).items():
             labels = (run.run.name, *map(dict(stratum).get, names))
             rows.append((*labels, mean_score(outcomes, measure), *count_endings(outcomes)))
+            share_bounds.append(bound_share(outcomes) if measure == "right" else None)
+    columns, rows, note = add_bounds(("run", *names, *FIGURES), rows, {SHARE_BOUNDS: share_bounds})
     outcomes = list(chain.from_iterable(map(attrgetter("outcomes"), runs)))
-    remarks = (*describe_chance(outcomes), *describe_omitted_parts(outcomes))
-    return Table("The runs", ("run", *names, *FIGURES), tuple(rows), make_notes(0, remarks, measure))
+    remarks = (*note, *describe_chance(outcomes), *describe_omitted_parts(outcomes))
+    return Table("The runs", columns, tuple(rows), make_notes(0, remarks, measure))
 
 
 def _make_settings_table(runs: Sequence[_ScoredRun]) -> Table:
@@ -151,6 +159,7 @@ def _make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure
     """Return a table of each two runs and each of their common arms: pairs, won and lost, the difference and its p."""
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
+    bounds: list[Interval | None] = []
     names: dict[str, None] = {}
     for one, other in combinations(runs, 2):
         names |= dict.fromkeys(_separating_conditions(one, other))
@@ -165,14 +174,16 @@ def _make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure
                     counts, difference = _compare(mine, theirs, measure)
                     rows.append((other.run.name, one.run.name, *map(values.get, names), *counts))
                     differences.append(difference)
+                    bounds.append(_bound(mine, theirs) if measure == "right" else None)
     n = len(differences) - differences.count(None)
     corrections = {0: "there is nothing to compare", 1: "there is one comparison to correct p for"}
     correction = corrections.get(n, f"p is corrected by Holm for {n} comparisons")
+    columns, rows, note = add_bounds(("run", AGAINST, *names, *_PAIR_COLUMNS), rows, {DIFFERENCE_BOUNDS: bounds})
     return Table(
         "Differences, paired by question",
-        ("run", AGAINST, *names, *_PAIR_COLUMNS, f"{DIFFERENCE_TO}the other", P_COLUMN),
+        (*columns, f"{DIFFERENCE_TO}the other", P_COLUMN),
         add_differences(rows, differences),
-        (*_NOTES, f"Intervals are 95 %, by a bootstrap of questions; {correction}."),
+        (*_NOTES, *note, f"Intervals are 95 %, by a bootstrap of questions; {correction}."),
     )
 
 
@@ -180,8 +191,7 @@ def _compare(
     mine: Sequence[Outcome], theirs: Sequence[Outcome], measure: AccuracyMeasure
 ) -> tuple[tuple[Cell, ...], Difference | None]:
     """Return the cells under _PAIR_COLUMNS, and the difference if there is one."""
-    shared = _condition_names(mine) & _condition_names(theirs)
-    pair = tuple(filter(shared.__contains__, REPEATED))
+    pair = _shared_repetitions(mine, theirs)
     my_scores, their_scores = mean_by_pair(mine, pair, measure), mean_by_pair(theirs, pair, measure)
     my_cases, their_cases = _pairing_keys(mine, pair), _pairing_keys(theirs, pair)
     scored = my_scores.keys() & their_scores.keys()
@@ -195,6 +205,16 @@ def _compare(
     unscored = len(my_cases & their_cases) - len(scored)
     counts = (len(scored), len(my_cases - their_cases), len(their_cases - my_cases), unscored, wins, losses, test)
     return counts, difference
+
+
+def _bound(mine: Sequence[Outcome], theirs: Sequence[Outcome]) -> Interval | None:
+    return bound_difference(Group((), mine, theirs, _shared_repetitions(mine, theirs)))
+
+
+def _shared_repetitions(mine: Sequence[Outcome], theirs: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return the conditions of repetition that both have."""
+    shared = _condition_names(mine) & _condition_names(theirs)
+    return tuple(name for name in REPEATED if name in shared)
 
 
 def _pairing_keys(outcomes: Sequence[Outcome], pair: Sequence[str]) -> set[PairingKey]:

@@ -41,21 +41,21 @@ class RunProgress:
         arm = str(outcome.condition.get("arm", ALL_CASES))
         value = score_outcome(outcome, "right")
         self.finished[arm] += 1
+        self.failed[arm] += outcome.state == "failed"
         if value is None or outcome.chance is None:
-            self.failed[arm] += outcome.state == "failed"
             return
         self.scored[arm] += 1
         self.right[arm] += int(value)
 
     def share_right(self, arm: str) -> Mean | None:
-        """Return the share right among the scored cases of an arm, or None if there are none.
+        """Return the share right among the cases of an arm that can be scored, or None if there are none.
 
         The interval is Wilson's, as if each question occurred once.
         """
         n = self.scored[arm]
         if not n:
             return None
-        return Mean(self.right[arm] / n, wilson(self.right[arm], n), n, self.failed[arm])
+        return Mean(self.right[arm] / n, wilson(self.right[arm], n), n)
 
 
 def find_arm(case: Case) -> str:

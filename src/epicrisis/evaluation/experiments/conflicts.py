@@ -1,8 +1,8 @@
 """What happens to conflicts among the partial answers? (BriefContext, Figure 4 and Supplementary Table 2.)
 
-A conflict is two different choices stated by the parts of one question. Parts that found nothing, failed, or found
-something without choosing state none; they are counted separately (errata C3, C4). Plain RAG's answers to the same
-cases show whether a conflict is resolved rightly (errata B12).
+A conflict is two different choices stated by the parts of one question. Parts that found nothing, could not be read, or
+found something without choosing state none; they are counted separately (errata C3, C4). Plain RAG's answers to the
+same cases show whether a conflict is resolved rightly (errata B12).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 from epicrisis.answers import Retrieved
 from epicrisis.dates import last_day
 from epicrisis.evaluation.analysis import grouping
-from epicrisis.evaluation.analysis.statistics import Difference
+from epicrisis.evaluation.analysis.statistics import Difference, Interval
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
@@ -54,6 +54,7 @@ class PartitionedCase:
     undecided: int
     """Parts that found something and chose nothing."""
     nothing: int
+    unparsed: int
     failed: int
 
     @property
@@ -99,6 +100,7 @@ def _read_case(record: RunRecord) -> PartitionedCase:
         stated=tuple(stated),
         undecided=states["relevant"] - len(stated),
         nothing=states["nothing"],
+        unparsed=states["unparsed"],
         failed=states["failed"],
     )
 
@@ -174,9 +176,13 @@ def rules_table(cases: Sequence[PartitionedCase], source: str = "") -> Table:
 
 
 def _compare(ours: Sequence[Outcome], against: Sequence[Outcome]) -> Difference | None:
-    """Return the difference of the pairs that share all conditions but the arm."""
+    return grouping.compare_to_baseline(_pair_up(ours, against))
+
+
+def _pair_up(ours: Sequence[Outcome], against: Sequence[Outcome]) -> grouping.Group:
+    """Return the pairs that share all conditions but the arm."""
     names: set[str] = set().union(*map(attrgetter("condition"), ours))
-    return grouping.compare_to_baseline(grouping.Group((), ours, against, tuple(sorted(names - {"arm"}))))
+    return grouping.Group((), ours, against, tuple(sorted(names - {"arm"})))
 
 
 def _difference_table(
@@ -210,6 +216,7 @@ def conflicts_table(
     rival_of = {pair_key(outcome.question, outcome.condition): outcome for outcome in rival}
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
+    bounds: dict[str, list[Interval | None]] = {grouping.SHARE_BOUNDS: [], grouping.DIFFERENCE_BOUNDS: []}
     for key, members in _group_cases(cases, by):
         ours: list[Outcome] = []
         against: list[Outcome] = []
@@ -227,13 +234,17 @@ def conflicts_table(
             else:
                 endings["win" if mine > theirs else "lose"] += 1
         differences.append(_compare(ours, against))
+        bounds[grouping.SHARE_BOUNDS].append(grouping.bound_share(ours))
+        bounds[grouping.DIFFERENCE_BOUNDS].append(grouping.bound_difference(_pair_up(ours, against)))
         counts = (*grouping.count_endings(ours), *map(endings.__getitem__, _ENDINGS))
         rows.append((*key, len(members), len(ours), grouping.mean_score(ours), *counts, grouping.mean_score(against)))
     counted = ("read in parts", "conflicts", "resolved", *grouping.STATES, *_ENDINGS)
-    columns = (*by, *counted, "RAG right", "difference to RAG", grouping.P_COLUMN)
+    headings, rows, note = grouping.add_bounds((*by, *counted, "RAG right"), rows, bounds)
+    columns = (*headings, "difference to RAG", grouping.P_COLUMN)
     remarks = (
+        *note,
         *grouping.describe_chance(map(attrgetter("outcome"), cases)),
-        "Resolved: share right among the conflicts. Not compared: RAG failed, or was not asked the same.",
+        "Resolved: share right among the conflicts. Not compared: RAG was not asked the same.",
         "The same questions at every condition: rows are not independent of each other.",
     )
     return _difference_table("Conflicts among the parts", columns, rows, differences, remarks, source)
@@ -244,11 +255,11 @@ def parts_table(cases: Sequence[PartitionedCase], by: Sequence[str] = (), source
     rows: list[tuple[Cell, ...]] = []
     for key, members in _group_cases(cases, by):
         stating = list(map(len, map(attrgetter("stated"), members)))
-        states = [sum(map(attrgetter(name), members)) for name in ("undecided", "nothing", "failed")]
+        states = [sum(map(attrgetter(name), members)) for name in ("undecided", "nothing", "unparsed", "failed")]
         none, one, conflicts = stating.count(0), stating.count(1), sum(map(attrgetter("conflict"), members))
         several = len(stating) - none - one - conflicts
         rows.append((*key, len(members), sum(stating), *states, none, one, several, conflicts))
-    parts = ("parts that chose", "found, chose nothing", "found nothing", "failed")
+    parts = ("parts that chose", "found, chose nothing", "found nothing", "unparsed", "failed")
     columns = (*by, "cases", *parts, "no choice", "one part chose", "several agree", "conflict")
     about = "The columns from parts that chose to failed count parts, all others count cases."
     return Table("What the parts said", columns, tuple(rows), (about,), source)

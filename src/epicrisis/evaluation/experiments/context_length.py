@@ -65,8 +65,8 @@ def _trend_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) -
         total = len(set(map(attrgetter("question"), cases_of_arm)))
         rows.append(((model, arm), (outcome_groups.compare_scores(slopes),), (len(slopes), total - len(slopes))))
     about = (
-        "A doubling: k to 2 k; a negative change means that the longer context is read worse. Of the questions with a "
-        "score at every k."
+        "A doubling: k to 2 k; a negative change means that the longer context is read worse. Of the questions "
+        "asked at every k."
     )
     columns = ("model", "arm", "change a doubling", grouping.P_COLUMN)
     return outcome_groups.change_table(
@@ -75,7 +75,7 @@ def _trend_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) -
 
 
 def _slopes(by_k: Mapping[tuple[int], Sequence[Outcome]]) -> dict[grouping.PairingKey, float]:
-    """Return each question's slope over log2 k by least squares, of the questions with a score at every k."""
+    """Return each question's slope over log2 k by least squares, of the questions asked at every k."""
     if len(by_k) < 2:
         return {}
     shares = [grouping.mean_by_pair(outcomes, ()) for outcomes in by_k.values()]

@@ -74,6 +74,7 @@ def accuracy_table(
     rows: list[tuple[Cell, ...]] = []
     changes: list[Difference | None] = []
     tested: list[Difference | None] = []
+    groups_by_baseline: dict[str, list[grouping.Group]] = {baseline: [] for baseline in BASELINES}
     for model, outcomes in runs.items():
         groups = outcome_groups.group_conditions(outcomes, "prompt_tokens", "arm")
         prompt_tokens = outcome_groups.group_conditions(costs[model], "prompt_tokens", "arm")
@@ -86,8 +87,14 @@ def accuracy_table(
                 # RAG and BriefContext are compared once.
                 is_compared = arm not in (baseline, CLOSED_BOOK, RAG)
                 group = grouping.Group((), here, against if is_compared else (), ("repeat",))
+                groups_by_baseline[baseline].append(group)
                 changes.append(grouping.compare_to_baseline(group))
                 tested.append(changes[-1])
+    bounds = {grouping.SHARE_BOUNDS: [grouping.bound_share(group.outcomes) for group in groups_by_baseline[RAG]]}
+    for baseline, compared in groups_by_baseline.items():
+        bounds[f"{grouping.DIFFERENCE_BOUNDS} ({baseline})"] = list(map(grouping.bound_difference, compared))
+    headings: tuple[str, ...] = ("model", LIMIT, "arm", *grouping.FIGURES, SPENT, OVER)
+    headings, rows, note = grouping.add_bounds(headings, rows, bounds)
     p_values = grouping.correct_p_values(tested)
     cells: list[tuple[Cell, ...]] = []
     for index, row in enumerate(rows):
@@ -98,16 +105,18 @@ def accuracy_table(
         cells.append((*row, *ends))
     every = outcome_groups.all_outcomes(runs)
     comparisons = len(p_values) - p_values.count(None)
-    remarks = (*grouping.describe_chance(every), *grouping.describe_omitted_parts(every), *_EQUAL, _FAMILY)
+    remarks = (*note, *grouping.describe_chance(every), *grouping.describe_omitted_parts(every), *_EQUAL, _FAMILY)
     differences = (
         f"difference to {RAG}",
         grouping.P_COLUMN,
         f"difference to {BRIEF_CONTEXT}",
         f"{grouping.P_COLUMN} of that",
     )
-    columns = ("model", LIMIT, "arm", *grouping.FIGURES, SPENT, OVER, *differences)
     return Table(
-        f"Accuracy at equal tokens: {dataset}", columns, tuple(cells), grouping.make_notes(comparisons, remarks)
+        f"Accuracy at equal tokens: {dataset}",
+        (*headings, *differences),
+        tuple(cells),
+        grouping.make_notes(comparisons, remarks),
     )
 
 

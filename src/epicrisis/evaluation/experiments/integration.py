@@ -8,7 +8,7 @@ The arm `mirage` is plain RAG as MIRAGE ran it, 32 passages of all retrievers fu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from operator import attrgetter, itemgetter, mul, sub
@@ -201,6 +201,8 @@ def _comparison_table(runs: outcome_groups.OutcomesByModel, arms: Sequence[str],
     compared = [outcome for outcome in outcome_groups.all_outcomes(runs) if outcome.condition["arm"] in arms]
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
+    share_bounds: list[Interval | None] = []
+    difference_bounds: list[Interval | None] = []
     for model, outcomes in runs.items():
         sets = sorted(map(str, outcome_groups.values_of(outcomes, "dataset")))
         sets.sort(key=lambda name: SETS.index(name) if name in SETS else len(SETS))
@@ -212,20 +214,31 @@ def _comparison_table(runs: outcome_groups.OutcomesByModel, arms: Sequence[str],
                 continue
             against = outcome_groups.select(in_part, arm=baseline) if arm != baseline else []
             labels = (model, part, arm, here[0].condition.get("k"))
+            group = grouping.Group(labels, here, against, ("repeat",))
+            mean: Callable[[Sequence[Outcome]], Mean] = grouping.mean_score
+            compare: Callable[[grouping.Group], Difference | None] = grouping.compare_to_baseline
+            counts: tuple[Cell, ...] = grouping.count_endings(here)
             if part == MACRO:
-                rows.append((*labels, macro_mean(here), *[None] * len(grouping.STATES)))
-                differences.append(macro_difference(here, against))
-            else:
-                rows.append((*labels, grouping.mean_score(here), *grouping.count_endings(here)))
-                differences.append(grouping.compare_to_baseline(grouping.Group(labels, here, against, ("repeat",))))
+                mean, compare, counts = macro_mean, _compare_macro, (None,) * len(grouping.STATES)
+            rows.append((*labels, mean(here), *counts))
+            differences.append(compare(group))
+            share_bounds.append(grouping.bound_share(here, mean))
+            difference_bounds.append(grouping.bound_difference(group, compare))
     tested = len(differences) - differences.count(None)
-    notes = (*grouping.describe_chance(compared), *grouping.describe_omitted_parts(compared), *_AVERAGES, *remarks)
+    bounds = {grouping.SHARE_BOUNDS: share_bounds, grouping.DIFFERENCE_BOUNDS: difference_bounds}
+    columns, rows, note = grouping.add_bounds(("model", "set", "arm", "k", *grouping.FIGURES), rows, bounds)
+    omitted = grouping.describe_omitted_parts(compared)
+    notes = (*note, *grouping.describe_chance(compared), *omitted, *_AVERAGES, *remarks)
     return Table(
         f"Accuracy with real rankings, against {baseline}",
-        ("model", "set", "arm", "k", *grouping.FIGURES, f"difference to {baseline}", grouping.P_COLUMN),
+        (*columns, f"difference to {baseline}", grouping.P_COLUMN),
         grouping.add_differences(rows, differences),
         grouping.make_notes(tested, notes),
     )
+
+
+def _compare_macro(group: grouping.Group) -> Difference | None:
+    return macro_difference(group.outcomes, group.against)
 
 
 def macro_mean(outcomes: Sequence[Outcome]) -> Mean:

@@ -12,7 +12,13 @@ from itertools import product
 from operator import attrgetter, itemgetter
 
 from epicrisis.errors import InputError
-from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table, mean_score
+from epicrisis.evaluation.analysis.grouping import (
+    SHARE_COLUMN,
+    Group,
+    describe_failures,
+    make_accuracy_table,
+    mean_score,
+)
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder
@@ -91,12 +97,13 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
         ranked.append((-1.0 if average is None else average, (model, arm, average, *means)))
     ranked.sort(key=itemgetter(0), reverse=True)
     columns = ("model", "arm", "average", *map(str, sets))
+    failures = describe_failures(all_outcomes(runs))
     return (
         gains_table(
             "With and without context retrieval", vote_sampling.ZERO, vote_sampling.SHUFFLED, vote_sampling.MEDPROMPT
         ),
         gains_table("What the examples bring", vote_sampling.SHUFFLED, vote_sampling.MEDPROMPT),
-        Table("Leaderboard", columns, tuple(map(itemgetter(1), ranked)), (*notes, _LEADERBOARD_NOTE)),
+        Table("Leaderboard", columns, tuple(map(itemgetter(1), ranked)), (*failures, *notes, _LEADERBOARD_NOTE)),
     )
 
 

@@ -12,6 +12,7 @@ from epicrisis.evaluation.analysis.grouping import (
     PairingKey,
     correct_p_values,
     describe_chance,
+    describe_failures,
     group_by,
     make_notes,
 )
@@ -26,7 +27,7 @@ from epicrisis.evaluation.runs.recorded_run import RecordedRun
 OutcomesByModel: TypeAlias = Mapping[str, Sequence[Outcome]]
 """The outcomes of each run, by the name of its model."""
 ChangeRow: TypeAlias = tuple[tuple[Cell, ...], tuple[Difference | None, ...], tuple[int, int]]
-"""Labels, changes, and the numbers of questions with and without a score."""
+"""Labels, changes, and the numbers of questions asked under all that is compared, and of the others."""
 
 
 class _Conditional(Protocol):
@@ -113,8 +114,9 @@ def change_table(
             cells += [change, next(remaining)]
         built.append((*labels, *cells, *counts))
     tested = len(p_values) - p_values.count(None)
-    all_notes = make_notes(tested, (*describe_chance(cases), *notes))
-    return Table(title, (*columns, "questions", "not scored"), tuple(built), all_notes)
+    cases = tuple(cases)
+    all_notes = make_notes(tested, (*describe_failures(cases), *describe_chance(cases), *notes))
+    return Table(title, (*columns, "questions", "not compared"), tuple(built), all_notes)
 
 
 def add_notes(tables: Iterable[Table], notes: Sequence[str]) -> tuple[Table, ...]:

@@ -165,7 +165,7 @@ def _middle_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) 
     changed = ("lost in the middle", grouping.P_COLUMN, f"lost less than {BASELINE}", f"{grouping.P_COLUMN} of that")
     about = (
         "Lost in the middle: share right with the key at either end, less the share right with it between them, of the "
-        "questions with a score at both."
+        "questions that were asked at both."
     )
     with_k = outcome_groups.with_condition(outcome_groups.all_outcomes(runs), "k")
     return outcome_groups.change_table(

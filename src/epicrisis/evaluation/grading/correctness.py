@@ -49,6 +49,7 @@ from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.printable import count_noun
 from epicrisis.prompts import Prompt, fence, render
+from epicrisis.types import AnswerState
 
 CORRECTNESS_FOLDER = "marking"
 """The folder next to a run's records with a file of grades per judge, JUDGE.jsonl."""
@@ -176,7 +177,7 @@ class CorrectnessGrades:
         """Return the outcomes of the cases with a reference, for tables of right and wrong answers.
 
         A correct answer is right. One that "cannot be said" is `unparsed`, so it is not right. One without a verdict is
-        `failed` and has no score, because that is not the answer's fault.
+        `failed` and unmarked: it has no score, because that is not the answer's fault.
         """
         outcomes = []
         for case in self.cases:
@@ -184,7 +185,8 @@ class CorrectnessGrades:
             if verdict in ("correct", "incorrect"):
                 outcomes.append(replace(case.outcome, right=verdict == "correct"))
             elif case.gradable:
-                outcomes.append(replace(case.outcome, state="failed" if verdict is None else "unparsed"))
+                state: AnswerState = "failed" if verdict is None else "unparsed"
+                outcomes.append(replace(case.outcome, state=state, is_unmarked=verdict is None))
             elif case.reference is not None:
                 outcomes.append(case.outcome)
         return tuple(outcomes)

@@ -61,9 +61,7 @@ def _abstained_rightly(case: MeasuredCase) -> float | None:
 
 
 def _abstained_wrongly(case: MeasuredCase) -> float | None:
-    if case.unanswerable or case.ending not in ("answered", "abstained", "unparsed"):
-        return None
-    return float(case.ending == "abstained")
+    return None if case.unanswerable else float(case.ending == "abstained")
 
 
 def _missing_table(rows: Sequence[MeasuredRow]) -> Table:

@@ -19,8 +19,8 @@ from statistics import fmean, median
 from typing import TypeAlias
 
 from epicrisis.evaluation.analysis.conclusions import MEASURE_COLUMN, PATIENTS_COLUMN
-from epicrisis.evaluation.analysis.grouping import P_COLUMN, add_differences, group_by, mean_by
-from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
+from epicrisis.evaluation.analysis.grouping import FAILED_SHARE, P_COLUMN, add_differences, group_by, mean_by
+from epicrisis.evaluation.analysis.statistics import Difference, Interval, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.patient_records.populations import BINS, K
 from epicrisis.evaluation.grading.measurements import MeasuredCase
@@ -37,13 +37,13 @@ ZERO = (ACCURACY, "exact-match", "token-f1", "meteor", "nli-entailment", "judge-
 value: a missing answer contradicts nothing, adds nothing and gets no number wrong."""
 FROM_RECORD = ("evidence", "citations-verified", "evidence-recall", "abstained-rightly")
 """Values from the record alone: they relate an answer to its evidence and say nothing about its correctness."""
-_NO_ANSWER = ("abstained", "unparsed")
+BOUNDS = "difference, bounds"
 
 NOTES = (
-    f"Means are over the cases that were answered. In {', '.join(ZERO)} those that abstained or could not be read "
-    "count 0, for they give nothing that is right; in all other metrics they have no value, and "
-    f"`{NUMBERS}` is of answers to questions whose right answer has a number. What came back empty, was refused, did "
-    "not fit the window or failed has no score anywhere and is counted beside (errata E2).",
+    f"In {', '.join(ZERO)} means are over all cases: one without an answer counts 0, for it gives nothing that is "
+    "right, whether it abstained, came back empty, was refused, could not be read, did not fit the window or failed. "
+    "Each of these is counted beside (errata E2). In all other metrics means are over the answered cases, and "
+    f"`{NUMBERS}` is of answers to questions whose right answer has a number.",
     "If the notes do not contain the answer, abstaining is right, and so is an option that says so. Such questions "
     f"are in no metric and no difference: only the column `{ABSTAINED}` counts them.",
     "Intervals are 95 %, by a bootstrap of whole patients, for all questions of one read the same record (of whole "
@@ -59,6 +59,10 @@ _LACKING = (
     f"`{UNSCORED}`: answered cases that have no value in a metric of other cases (a judge that was interrupted, or "
     "whose verdict cannot be read; a text over the window). Cases that gave no answer count 0 there all the same, so "
     "that such a mean is rather too low; without any value among the answers there is none."
+)
+_BOUNDS = (
+    f"`{BOUNDS}`: the lowest and the highest difference if the answers of failed calls had scored 0 or 1. They are "
+    "given where more than 1 % of the cases failed."
 )
 _POOLED = (
     f"`{SCORE}`: of questions with options accuracy, of others the other metric under `{MEASURE_COLUMN}`; forms are "
@@ -78,14 +82,14 @@ class MeasuredRow:
 def case_score(case: MeasuredCase, metric: str) -> float | None:
     """Return the case's value in a metric, or None if it has none.
 
-    Accuracy applies to questions with options, all other metrics to those without. A case that abstained or cannot be
-    read scores 0 in the metrics of ZERO. An unanswerable question has no score.
+    Accuracy applies to questions with options, all other metrics to those without. A case without an answer scores 0
+    in the metrics of ZERO. An unanswerable question has no score.
     """
     if not _applies(case, metric):
         return None
     if case.ending == "answered":
         return case.values.get(metric)
-    return 0.0 if case.ending in _NO_ANSWER and _base_name(metric) in ZERO else None
+    return 0.0 if _base_name(metric) in ZERO else None
 
 
 def _applies(case: MeasuredCase, metric: str) -> bool:
@@ -180,6 +184,7 @@ def _build_table(
         if first.keys() & second.keys():
             difference = paired_difference(first, second, dict(map(attrgetter("question", "cluster"), cases)))
         differences.append(difference)
+        optional[BOUNDS].append(_bound_difference(line.row, line.measures))
         unscored: list[str] = []
         for metric in line.metrics:
             count = sum(metric not in case.values for case in _applicable_answers(cases, metric))
@@ -200,10 +205,34 @@ def _build_table(
     notes = list(NOTES)
     if UNSCORED in columns:
         notes.append(_LACKING)
+    if BOUNDS in columns:
+        notes.append(_BOUNDS)
     if comparisons := len(differences) - differences.count(None):
         notes.append(_TEST.format(n=comparisons))
     last = (MEASURE_COLUMN, f"difference to {baseline}", P_COLUMN)
     return Table(title, (*headings, *columns, *last), add_differences(rows, differences), (*notes, *remarks))
+
+
+def _bound_difference(row: MeasuredRow, measures: Sequence[str]) -> Interval | None:
+    """Return the lowest and the highest difference that the lost replies allow, or None for few failures."""
+    sides = (row.cases, row.against)
+    failed = sum(sum(case.ending == "failed" for case in cases) / max(1, len(cases)) for cases in sides)
+    if failed <= FAILED_SHARE:
+        return None
+
+    def score(case: MeasuredCase, lost: float) -> float | None:
+        value = _first_score(case, measures)
+        return lost if value is not None and case.ending == "failed" else value
+
+    limits: list[float] = []
+    for lost in (0.0, 1.0):
+        first = mean_by(row.cases, attrgetter("question"), partial(score, lost=lost))
+        second = mean_by(row.against, attrgetter("question"), partial(score, lost=1.0 - lost))
+        shared = first.keys() & second.keys()
+        if not shared:
+            return None
+        limits.append(fmean(first[question] - second[question] for question in shared))
+    return Interval(limits[0], limits[1], 1.0)
 
 
 def _first_score(case: MeasuredCase, measures: Sequence[str]) -> float | None:

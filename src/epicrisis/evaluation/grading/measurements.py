@@ -272,8 +272,7 @@ def _grade_computed(answer: ScoredAnswer) -> ComputedGrade | None:
 def _record_values(answer: ScoredAnswer) -> dict[str, float]:
     values: dict[str, float] = {}
     if answer.unanswerable:
-        if answer.ending in ("answered", "abstained", "unparsed"):
-            values["abstained-rightly"] = float(answer.ending == "abstained" or answer.right is True)
+        values["abstained-rightly"] = float(answer.ending == "abstained" or answer.right is True)
     elif answer.right is not None:
         values["accuracy"] = float(answer.right)
     if answer.searched and answer.ending not in ("over-window", "failed"):

@@ -36,6 +36,7 @@ ENDINGS: tuple[Ending, ...] = get_args(Ending)
 _FAILURE_ENDINGS: Mapping[str, Ending] = {
     "ContextOverflow": "over-window",
     "EmptyReply": "empty",
+    "ReplyEmpty": "empty",
     "ReplyWithheld": "refused",
 }
 

@@ -30,8 +30,12 @@ class Outcome:
     `answered`, and for a question without options or gold letter."""
     chance: float | None = None
     """The probability of guessing right among the options; None without options."""
-    failed_parts: int = 0
-    """Parts that BriefContext could not read and left out (errata C4)."""
+    unread_parts: int = 0
+    """Parts whose calls were lost or whose replies could not be read. BriefContext leaves them out (errata C4)."""
+    is_unmarked: bool = False
+    """Whether a judge should have marked the open answer and gave no verdict. Such a case has no score."""
+    is_withheld: bool = False
+    """Whether the model's answer was kept from the reader, as no quotation was verified. The state is `abstained`."""
 
 
 def read_model_text(answer: Answer) -> str:
@@ -81,5 +85,6 @@ def _score(question_key: str, condition: Condition, answer: Answer) -> Outcome:
         state=answer.model_state,
         right=right,
         chance=chance_accuracy(question.options, question.gold),
-        failed_parts=sum(partial.state == "failed" for partial in answer.partials),
+        is_withheld=answer.withheld is not None,
+        unread_parts=sum(partial.is_unread for partial in answer.partials),
     )

@@ -22,7 +22,6 @@ from epicrisis.server.comparisons import RunPair
 CHANGE_LABELS: Mapping[CaseChange, str] = {
     "lost": "right, then wrong or no answer",
     "won": "wrong or no answer, then right",
-    "not-scored": "scored in one run only",
 }
 SHOWN_CHANGES = 500
 """Changed questions on the page. The files have all."""

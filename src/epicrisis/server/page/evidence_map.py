@@ -201,8 +201,10 @@ def list_ranked_documents(answer: Answer) -> list[tuple[str, str, str]]:
 
 
 def _judge_part(answer: Answer, partial: PartialAnswer) -> PartVerdict:
-    if partial.state != "relevant":
-        return partial.state
+    if partial.is_unread:
+        return "failed"
+    if partial.state == "nothing":
+        return "nothing"
     if partial.choice is not None and answer.choice is not None:
         options = answer.question.options
         same = first_same_option(options, partial.choice) == first_same_option(options, answer.choice)
@@ -339,10 +341,10 @@ def _warn(answer: Answer) -> list[str]:
         )
     if answer.partials and not any(partial.state == "relevant" for partial in answer.partials):
         warnings.append("No part of the evidence contains anything relevant. The library may not answer this question.")
-    failed = sum(partial.state == "failed" for partial in answer.partials)
-    if failed:
+    unread = sum(partial.is_unread for partial in answer.partials)
+    if unread:
         warnings.append(
-            f"{failed} of {count_noun(len(answer.partials), 'part')} could not be read, so evidence may be missing."
+            f"{unread} of {count_noun(len(answer.partials), 'part')} could not be read, so evidence may be missing."
         )
     if any(isinstance(event, Retrieved) and not event.ranking.hits for event in answer.trace):
         warnings.append("The search found nothing in the library.")

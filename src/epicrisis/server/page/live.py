@@ -32,7 +32,12 @@ from epicrisis.server.page.rendering import render
 
 _PARTIAL = Markup('<hx-partial hx-target="#{}" hx-swap="{}">{}</hx-partial>')
 _CLAIM = Markup('<li><span id="live-claim-{}">{}</span> <span class="support">not checked yet</span></li>')
-_STATES = {"relevant": "found evidence", "nothing": "found nothing relevant", "failed": "could not be read"}
+_STATES = {
+    "relevant": "found evidence",
+    "nothing": "found nothing relevant",
+    "unparsed": "has a reply that could not be read",
+    "failed": "could not be read",
+}
 _DISCARDED = frozenset({"restarted", "asked-again"})
 """Kinds of notices after which the reply so far does not count."""
 SEARCHING, READING, WRITING = "Searching the library", "Reading the evidence", "Writing the answer"
@@ -150,7 +155,7 @@ def describe_step(event: Event) -> tuple[str, bool]:
             return f"Reading part {event.partition + 1}: {_count(len(event.passages), 'passage')}.", False
         case MapFinished():
             state = event.partial.state
-            return f"Part {event.partial.partition + 1} {_STATES[state]}.", state == "failed"
+            return f"Part {event.partial.partition + 1} {_STATES[state]}.", event.partial.is_unread
         case Voted():
             return f"Vote {event.vote.number + 1}: {event.vote.state}.", False
         case Drafted():

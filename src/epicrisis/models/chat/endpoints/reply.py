@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from epicrisis.answers import Usage
-from epicrisis.errors import ReplyInvalid, ReplyTruncated, ReplyWithheld
+from epicrisis.errors import ReplyEmpty, ReplyInvalid, ReplyTruncated, ReplyWithheld
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens
 from epicrisis.models.chat.endpoints.failures import ErrorInReply
 from epicrisis.printable import ends_in_high_surrogate, replace_surrogates
@@ -295,7 +295,10 @@ class _StreamReader:
 
 
 def check_answer(reply: CompletedReply, host: str, usage: Usage) -> None:
-    """Raise ReplyWithheld, ReplyInvalid or ReplyTruncated if the reply is no answer. A text cut at its limit passes."""
+    """Raise ReplyWithheld, ReplyInvalid, ReplyEmpty or ReplyTruncated if the reply is no answer.
+
+    A text cut at its limit passes.
+    """
     if reply.finish == "content_filter" or reply.refusal:
         reason = "the model refuses to answer" if reply.refusal else "a content filter withholds the reply"
         raise ReplyWithheld(f"{reason} at {host}: ask again, or use another model", usage=usage)
@@ -309,7 +312,7 @@ def check_answer(reply: CompletedReply, host: str, usage: Usage) -> None:
         raise error
     if reply.finish != "length":
         problem = "only thinks, without an answer" if reply.thinking else "answers with an empty text"
-        raise ReplyInvalid(f"{host} {problem}: try again, or use another model", usage=usage)
+        raise ReplyEmpty(f"{host} {problem}: try again, or use another model", usage=usage)
 
 
 def _make_thinking_error(host: str, tokens: int) -> ReplyTruncated:
