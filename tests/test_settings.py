@@ -123,7 +123,7 @@ def test_reranker_signal_requires_reranker() -> None:
 
 
 def test_preflight_recipe_contains_set_values() -> None:
-    told = {"enabled": True, "rule": "fitted", "depth": 16}
+    told = {"enabled": True, "rule": "fitted", "signal": None, "n": None, "threshold": None, "depth": 16}
     assert load_settings().model_dump(include={"preflight"}) == {"preflight": told}
     other = load_settings({"preflight": {"signal": "dense-gap", "n": 5}}).model_dump(include={"preflight"})
     assert other == {"preflight": {**told, "signal": "dense-gap", "n": 5}}

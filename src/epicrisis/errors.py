@@ -23,7 +23,7 @@ EpicrisisError
     ├── EndpointBusy              429 or 5xx                                   (retryable)
     ├── EndpointRejected          401, 403, 404 or another 4xx
     ├── ReplyInvalid              HTML, malformed JSON, a broken stream        (retryable)
-    │   └── ReplyEmpty            the model answers without a text
+    │   └── ReplyEmpty            the model answers without a text             (retryable)
     ├── ReplyTruncated            the reply reached the token limit
     ├── ReplyWithheld             a content filter blocked the reply
     ├── NotCached                 offline replay, and the cache has no such reply

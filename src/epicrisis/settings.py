@@ -209,19 +209,18 @@ class Settings(_Table):
     count: CountUnit | None = _key(
         None, "Unit of k, partition and the preflight check. Default: documents, and passages for a patient record."
     )
-    sentences: int = _key(8, "Sentences that evidence and focused select.", "sentences", ge=1, le=200, omit=8)
+    sentences: int = _key(8, "Sentences that evidence and focused select.", "sentences", ge=1, le=200)
     neighbours: int = _key(
-        1, "Sentences that focused adds before and after each selected one.", "sentences", ge=0, le=20, omit=1
+        1, "Sentences that focused adds before and after each selected one.", "sentences", ge=0, le=20
     )
     focus_tokens: int | None = _key(
         None,
         "Limit for the sentences that focused reads, by the writer's tokenizer, in place of a number of sentences.",
         "tokens",
         ge=1,
-        omit=None,
     )
     adaptive_k: bool = _key(
-        False, "rag and focused read only what ranks before the largest gap in the scores, at most k.", omit=False
+        False, "rag and focused read only what ranks before the largest gap in the scores, at most k."
     )
     rotations: int = _key(
         1,
@@ -229,13 +228,11 @@ class Settings(_Table):
         "prompts",
         ge=1,
         le=100,
-        omit=1,
     )
     route: RouteTarget = _key(
         "off",
         "Where rag and focused send a question that the documents in one prompt do not answer: brief-context, "
         "full-context, or off.",
-        omit="off",
     )
     partition: int = _key(4, "Evidence per map call.", "documents or passages, see count", ge=1)
     rrf_k: int = _key(60, "Constant of reciprocal rank fusion.", ge=1)
@@ -247,7 +244,6 @@ class Settings(_Table):
         "Passages of each ranking that enter a fusion (the EHR study: 2). Default: 100 passages, or k if more.",
         "times k",
         ge=1,
-        omit=None,
     )
     fuse: tuple[LibraryFolder, ...] = _key(
         (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
@@ -258,69 +254,54 @@ class Settings(_Table):
     unit: EvidenceUnit = _key(
         "chunk",
         "What to read of a record: passages (chunk), or the k whole notes of the best passages (note).",
-        omit="chunk",
     )
     note_tokens: int | None = _key(
         None,
         "Limit for whole notes together, by the writer's tokenizer. Default: the room in its window.",
         "tokens",
         ge=1,
-        omit=None,
     )
     order: EvidenceOrder | None = _key(
-        None, "Order of the evidence. Default: time for a question about a patient, else rank.", omit=None
+        None, "Order of the evidence. Default: time for a question about a patient, else rank."
     )
     timeline: bool = _key(
-        True, "Restrict notes by time expressions of a question (first, latest, during the second stay).", omit=True
+        True, "Restrict notes by time expressions of a question (first, latest, during the second stay)."
     )
-    facts: bool = _key(
-        True, "Compute answers about structured entries of a record. Experiments leave it out unless set.", omit=False
-    )
-    extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.", omit="span")
+    facts: bool = _key(True, "Compute answers about structured entries of a record.")
+    extract: ExtractionTarget = _key("span", "What answers an extractive question: a sentence or a span.")
     citing: CitingMode = _key(
         "numbers",
-        "How a reply names its evidence: numbers (of sentences) or quotes (copied words). Experiments quote unless "
-        "this is set.",
-        omit="quotes",
+        "How a reply names its evidence: numbers (of sentences) or quotes (copied words).",
     )
     map_confidence: bool = _key(
         False,
         "Ask map replies of brief-context for a rationale and a confidence (0 to 5), which the reduce call weighs.",
-        omit=False,
     )
     describe_sources: bool = _key(
         True,
-        "Tell the chat model the study type of each source, if known. Experiments leave it out unless this is set.",
-        omit=False,
+        "Tell the chat model the study type of each source, if known.",
     )
     prefer: tuple[StudyType, ...] = _key(
         (),
         "Study types to move forward in the ranking, such as systematic-review and randomised-trial. docs/answers.md "
         "lists all.",
-        omit=(),
     )
     prefer_mode: PreferenceMode = _key(
-        "first", "Move the preferred study types forward (first), or leave out all others (only).", omit="first"
+        "first", "Move the preferred study types forward (first), or leave out all others (only)."
     )
     unverified: UnverifiedPolicy = _key(
         "abstain",
         "What to do with an answer from documents without a verified quotation: abstain and show it, or keep it as an "
-        "answer. Experiments keep it unless this is set.",
-        omit="keep",
+        "answer.",
     )
-    defence: DefenceSettings = _key(DefenceSettings(), "", omit=DefenceSettings())
+    defence: DefenceSettings = DefenceSettings()
     check: SupportCheck = _key(
         "rules",
         "Check of an answer's claims against the sentences they cite: off, rules (numbers and directions), nli "
         "(check_model), or model (a chat model: models.judge, else the writer).",
-        omit="rules",
     )
-    check_model: NameOrPath | None = _key(
-        None, "Entailment model of check = nli: a catalogue name or a folder.", omit=None
-    )
-    unsupported: UnsupportedPolicy = _key(
-        "mark", "Claims that their sentences do not support: mark or remove.", omit="mark"
-    )
+    check_model: NameOrPath | None = _key(None, "Entailment model of check = nli: a catalogue name or a folder.")
+    unsupported: UnsupportedPolicy = _key("mark", "Claims that their sentences do not support: mark or remove.")
     scope: ScopeSettings = ScopeSettings()
     votes: VoteSettings = VoteSettings()
     examples: ExampleSettings = ExampleSettings()
@@ -337,7 +318,7 @@ class Settings(_Table):
     budget: BudgetSettings = BudgetSettings()
     plan: PlanSettings = PlanSettings()
     energy: EnergySettings = EnergySettings()
-    literature: LiteratureSettings = _key(LiteratureSettings(), "", omit=LiteratureSettings())
+    literature: LiteratureSettings = LiteratureSettings()
     calibration: LocalPath | None = _key(
         None, "File of `epicrisis calibrate confidence`. Answers then show the calibrated confidence.", "path"
     )
@@ -361,7 +342,6 @@ class Settings(_Table):
         "this (extra `deidentify`).",
         gt=0,
         lt=1,
-        omit=None,
     )
     threads: int | None = _key(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 

@@ -84,10 +84,8 @@ ModelName = Annotated[
 VariableName = Annotated[str, AfterValidator(_check_variable)]
 
 
-def define_key(default: Any, meaning: str, unit: str = "", omit: Any = ..., **constraints: Any) -> Any:
-    """Build the field of a key. Dumps leave out the value `omit`. `constraints` are those of pydantic's `Field`."""
-    if omit is not ...:
-        constraints["exclude_if"] = lambda value: value == omit
+def define_key(default: Any, meaning: str, unit: str = "", **constraints: Any) -> Any:
+    """Build the field of a key. `constraints` are those of pydantic's `Field`."""
     return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
 
 
@@ -229,16 +227,15 @@ class PreflightSettings(SettingsTable):
         "Rule if signal, n and threshold are not set: fitted to the library's encoder, or the paper's. A notice names "
         "the rule used for records, passages and encoders without a fitted one.",
     )
-    signal: SignalKind | None = define_key(None, "Signal of the check. Default: of the rule.", omit=None)
+    signal: SignalKind | None = define_key(None, "Signal of the check. Default: of the rule.")
     n: int | None = define_key(
-        None, "Length of the compared lists. Default: of the rule.", "documents or passages", ge=1, omit=None
+        None, "Length of the compared lists. Default: of the rule.", "documents or passages", ge=1
     )
     threshold: float | None = define_key(
         None,
         "One prompt is enough if the signal is greater: below 1 for an overlap, in the ranker's scores for a gap. "
         "Default: of the rule.",
         ge=0,
-        omit=None,
     )
     depth: int = define_key(16, "How much of the dense ranking is ranked again.", "documents or passages", ge=1)
 

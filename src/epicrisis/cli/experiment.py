@@ -103,12 +103,8 @@ AgainstNotes = Annotated[
 Nli = Annotated[Texts, _measured("--nli", help="Entailment model: name or folder (repeatable).")]
 BertScore = Annotated[Texts, _measured("--bertscore", help="Encoder for BERTScore: name or folder.")]
 
-_DEFAULTS = {"unverified": "keep", "citing": "quotes", "describe_sources": False, "facts": False}
-"""Settings of experiments: every answer counts, and replies quote as in the published figures."""
 _COUNTING = ("cost", "focused")
 """Experiments that count tokens, which are unknown for cached replies."""
-_RECORD_DEFAULTS = {**_DEFAULTS, "fusion_times": 2}
-"""Settings of the study of patient records: each ranking gives twice as many hits as chunks."""
 
 
 @command(
@@ -305,9 +301,11 @@ def _run_on_passages(call: _Call, first_table_only: bool = False) -> None:
     """Run or continue an experiment on passages of literature, each model in a folder of its own."""
     from epicrisis.evaluation.experiments.planning import plan_experiment
     from epicrisis.evaluation.experiments.run_findings import read_findings
+    from epicrisis.evaluation.experiments.study_protocols import find_protocol
 
     manifests: dict[Path, RunManifest] = {}
-    for folder, settings in call.runs(_DEFAULTS, {"strategy": call.experiment.strategy}):
+    defaults = find_protocol(call.request.protocol).settings
+    for folder, settings in call.runs(defaults, {"strategy": call.experiment.strategy}):
         library = call.library
         if library is None and call.experiment.brings_documents:
             library = _make_library(call, settings)
@@ -346,6 +344,7 @@ def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_
         load_record_sets,
         plan_record_experiment,
     )
+    from epicrisis.evaluation.experiments.record_studies import PROTOCOL_SETTINGS
     from epicrisis.evaluation.experiments.run_findings import read_findings
     from epicrisis.evaluation.grading.scored_answers import read_answers
 
@@ -357,7 +356,8 @@ def _run_on_records(call: _Call, measures: Measures, against_notes: bool, chunk_
     changes = {} if request.reranker is None else {"rerank": {"name": request.reranker}}
     manifests: dict[Path, RunManifest] = {}
     failed = 0
-    for folder, settings in call.runs({**_RECORD_DEFAULTS, "strategy": experiment.strategy}, changes):
+    defaults = {**PROTOCOL_SETTINGS[request.protocol], "strategy": experiment.strategy}
+    for folder, settings in call.runs(defaults, changes):
         check_protocol(request, settings)
         path = call.library or _library_of(sets, request.data or Path(), settings, chunk_tokens)
         with show_ingest("Reading the notes", quiet=call.json) as display:

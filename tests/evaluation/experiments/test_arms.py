@@ -14,7 +14,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.evaluation.experiments import attention_bias, integration, positions
 from epicrisis.evaluation.experiments.arms import ARMS, Study
 from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source, rank_candidates
-from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, StudyProtocol, describe_protocol
+from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS, PROTOCOLS, StudyProtocol, describe_protocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.settings import Settings
 from epicrisis.testing.scorers import TermOverlapReranker
@@ -30,9 +30,13 @@ def test_protocols_differ_as_errata_state() -> None:
     families = [item for name, item in PROTOCOLS.items() if name.startswith("as-coded-")]
     assert list(PROTOCOLS) == ["published", "as-coded", *(item.name for item in families), "corrected"]
     assert [item.sample for item in (published, coded, corrected)] == ["at-random", "as-coded", "at-random"]
-    assert (published.temperature, coded.temperature, corrected.temperature) == (None, 0.2, 0.0)
+    assert (published.temperature, coded.temperature, corrected.temperature) == (None, 0.2, None)
     assert [coded.partition_size(k) for k in (1, 2, 8, 16)] == [1, 1, 4, 8]
     assert [published.partition_size(k) for k in (1, 8, 16)] == [4, 4, 4]
+    assert corrected.partition_size(16) is None, "that of the settings"
+    assert corrected.settings == {}, "as users' questions are asked"
+    for item in (published, coded, *families):
+        assert item.settings == PAPER_SETTINGS
     assert [item.map_reads for item in (published, coded, corrected)] == ["placed", "retrieved", "placed"]
     for item in PROTOCOLS.values():
         assert item.notes[0].startswith(f"Protocol {item.name}: ")

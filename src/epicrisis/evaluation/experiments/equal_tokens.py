@@ -129,7 +129,7 @@ def _question_cases(evidence: Evidence, study: Study, grid: Grid) -> list[Case]:
             ranking=_order_for(arm, evidence.ranking),
             sentences=evidence.sentences if overrides.strategy == "focused" else None,
             count="passages",
-            partition=study.protocol.partition or PARTITION,
+            partition=PARTITION if study.protocol.partition == "half" else study.protocol.partition,
             rotations=grid.votes[0] if overrides.rotations else None,
         )
         for limit in grid.prompt_tokens:

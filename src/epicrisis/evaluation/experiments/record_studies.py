@@ -16,6 +16,7 @@ from epicrisis.evaluation.analysis.published import make_population_table
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS
 from epicrisis.evaluation.grading import fact_tables, measure_tables, metric_tables
 from epicrisis.evaluation.grading.calibration import judge_remarks
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
@@ -34,12 +35,20 @@ _BY_LENGTH = ("set", "form", "bin")
 """Conditions of the rows of tables, besides the arm."""
 PROTOCOL_NOTES = {
     "published": "Protocol published: the prompts of the study (Appendix C.3) except in the arms brief-context, which "
-    "it does not have: notes in order of time, then the question, and one short sentence, without quotations. Ours: "
+    "it does not have: notes in order of time, then the question, and one short sentence, without quotations, which "
+    "counts as it is. Each ranking gives twice as many hits as chunks. Ours: "
     "the wording, JSON in place of field markers, the fence around notes, a way to give no answer, and the prompt of "
     "multiple-choice questions, which is not printed.",
-    "corrected": "Protocol corrected: an extractive question is answered with words of a note that occur in it; others "
-    "are no answer.",
+    "corrected": "Protocol corrected: questions are asked with the settings of `ask`. An extractive question is "
+    "answered with words of a note that occur in it; others are no answer, and neither are answers without a verified "
+    "quotation (unverified = abstain).",
 }
+PROTOCOL_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "published": {**PAPER_SETTINGS, "fusion_times": 2},
+    "corrected": {},
+}
+"""Settings of each protocol that the user's own ones override. As published, each ranking gives twice as many hits as
+chunks; as corrected, questions are asked and passages found as by `ask`."""
 _OLD_PUBLISHED = (
     "Protocol published, in a run made before it had prompts of its own: an extractive question is answered with a "
     "short sentence, as the study asks it. The prompts are ours."

@@ -27,6 +27,17 @@ _OLD_COMMON = (
     "are the model and the library.",
     _COMMON[1],
 )
+PAPER_SETTINGS: Mapping[str, Any] = {
+    "unverified": "keep",
+    "citing": "quotes",
+    "describe_sources": False,
+    "facts": False,
+}
+"""Settings of the papers where the user names no others: every answer counts, and no prompt has what they lack."""
+_PAPER_SETTINGS_NOTE = (
+    "As in the paper, answers count without a verified quotation, and prompts have no numbers of sentences, no study "
+    "types and no computed facts (unless the settings say otherwise)."
+)
 PLACEMENT_NOTES = (
     "If a question has several key documents, one is chosen by the seed and placed, and the others are left out; with "
     "--gold all, all are placed together (C8).",
@@ -42,10 +53,10 @@ class StudyProtocol:
     sample: Literal["at-random", "as-coded"]
     n: int
     """Questions in the sample, or in each class."""
-    partition: int | None
-    """Documents per map call; None: half of them."""
+    partition: int | Literal["half"] | None
+    """Documents per map call, or half of them; None: the number of the settings."""
     temperature: float | None
-    """Temperature of every call; None: not stated, so the one of the settings."""
+    """Temperature of every call; None: the one of the settings."""
     map_reads: Literal["placed", "retrieved"]
     """Ranking of BriefContext's map calls: the placed one, or the retrieved one at every place (C1)."""
     top_p: float | None = None
@@ -62,12 +73,14 @@ class StudyProtocol:
     """Preflight check of the arms with one; not `enabled`: it is never called (C2)."""
     count: CountUnit | None = None
     """Unit of k, of a part and of the check; None: the one of the settings."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that the user's own ones override; empty: an experiment asks as `ask` does."""
     notes: tuple[str, ...] = ()
     """Notes under the tables."""
 
-    def partition_size(self, k: int) -> int:
-        """Return the documents per map call for `k` documents."""
-        return max(1, k // 2) if self.partition is None else self.partition
+    def partition_size(self, k: int) -> int | None:
+        """Return the documents per map call for `k` documents; None: the number of the settings."""
+        return max(1, k // 2) if self.partition == "half" else self.partition
 
     def draw_sample(self, dataset: Dataset, seed: int, n: int | None = None) -> Dataset:
         """Return the sample of the questions, with `n` instead of the protocol's number.
@@ -92,6 +105,7 @@ _PUBLISHED = StudyProtocol(
     prompts=TEXT,
     preflight=PreflightSettings(rule="paper"),
     count="documents",
+    settings=PAPER_SETTINGS,
     notes=(
         "Protocol published: questions at random (105 unless another number was asked for; the text says 20 %, of "
         "500), 4 documents a map call (its example). The text states neither temperature nor top_p nor a limit of new "
@@ -99,6 +113,7 @@ _PUBLISHED = StudyProtocol(
         "Prompts by the text: instruction, question, labelled documents; a map call extracts what is relevant or "
         "reports that nothing is; the reduce call sees what was extracted and no document. No prompt is printed, so "
         "wording, the options in the prompts and the form of replies are ours.",
+        _PAPER_SETTINGS_NOTE,
         *_COMMON,
     ),
 )
@@ -106,7 +121,7 @@ _AS_CODED = StudyProtocol(
     name="as-coded",
     sample="as-coded",
     n=35,
-    partition=None,
+    partition="half",
     temperature=0.2,
     map_reads="retrieved",
     top_p=0.1,
@@ -114,6 +129,7 @@ _AS_CODED = StudyProtocol(
     word_statistics="candidates",
     preflight=PreflightSettings(enabled=False, n=3, threshold=0.3, depth=64),
     count="documents",
+    settings=PAPER_SETTINGS,
 )
 
 
@@ -129,6 +145,7 @@ def _describe_as_coded(name: str, sampling: str, family: str) -> tuple[str, ...]
         "and the same prompt, so a flat curve says nothing.",
         "The preflight check is never called (C2), so an arm with it equals the arm without it. BM25 over found "
         "documents, in the arm fused and in a check of the settings, takes its statistics from them alone (C6).",
+        _PAPER_SETTINGS_NOTE,
         *_COMMON,
     )
 
@@ -160,12 +177,13 @@ _ALL = (
         name="corrected",
         sample="at-random",
         n=105,
-        partition=4,
-        temperature=0.0,
+        partition=None,
+        temperature=None,
         map_reads="placed",
         notes=(
-            "Protocol corrected: questions at random, 4 documents a map call, temperature 0, every arm reads the same "
-            "ranking. The prompts and the form of replies are ours (errata C3, C5, C12).",
+            "Protocol corrected: questions at random, every arm reads the same ranking. Prompts, the form of replies, "
+            "sampling and the documents of a map call are those of the settings, as users' questions are asked (errata "
+            "C3, C5, C12). An answer without a verified quotation is an abstention unless unverified = keep.",
             *_COMMON,
         ),
     ),
