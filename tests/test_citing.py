@@ -135,7 +135,8 @@ def test_recipe_names_numbers_only_where_they_change_replies() -> None:
     assert numbered["settings"]["citing"] == "numbers"
     assert len(numbered["numbered_prompts"]) == 12
     quoted = Pipeline(Settings(citing="quotes"), models).recipe()
-    assert "citing" not in quoted["settings"]
+    assert quoted["settings"]["citing"] == "quotes"
+    assert "numbered_prompts" not in quoted
     assert quoted["prompts"] == numbered["prompts"]
 
 

@@ -296,8 +296,7 @@ def test_defence_that_the_strategy_does_not_have_is_rejected(values: Mapping[str
         Settings.model_validate(values)
 
 
-def test_recipe_without_defence_has_no_such_key() -> None:
-    assert "defence" not in Settings().model_dump()
+def test_recipe_has_defence() -> None:
     changed = Settings.model_validate({"defence": {"repeat": True}})
     assert changed.model_dump()["defence"]["repeat"] is True
 

@@ -162,11 +162,10 @@ def test_settings_of_check_have_judge_role_only_with_its_model() -> None:
     assert "judge" in Settings(check="model", models=judge).roles
 
 
-def test_recipe_contains_check_only_if_set() -> None:
+def test_recipe_contains_check_and_its_prompts_only_for_a_model() -> None:
     models = dict.fromkeys(ROLES, ScriptedModel(lambda _: ""))
-    keys = {"check", "check_model", "unsupported"}
     plain = Pipeline(Settings(), models).recipe()
-    assert not keys & set(plain["settings"])
+    assert plain["settings"]["check"] == "rules"
     assert "check_prompts" not in plain
     recipe = Pipeline(Settings(check="model", unsupported="remove"), models).recipe()
     assert (recipe["settings"]["check"], recipe["settings"]["unsupported"]) == ("model", "remove")
