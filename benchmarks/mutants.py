@@ -47,7 +47,7 @@ _CONFIGURATION = """
 [tool.mutmut]
 source_paths = ["src"]
 only_mutate = {only_mutate}
-also_copy = ["README.md", "demo"]
+also_copy = {also_copy}
 pytest_add_cli_args = ["-m", "not slow and not models and not data", "-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = {tests}
 """
@@ -95,13 +95,18 @@ def _list_changed(commit: str) -> list[str]:
 
 
 def _prepare(files: Collection[str]) -> None:
-    """Copy the source and the tests, with mutmut's settings."""
-    for name in ("src", "tests", "demo"):
-        shutil.copytree(ROOT / name, COPY / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy2(ROOT / "README.md", COPY)
+    """Copy what git knows, with mutmut's settings."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True)
+    paths = listed.stdout.decode().splitlines()
+    for path in paths:
+        (COPY / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / path, COPY / path)
+    beside = sorted({Path(path).parts[0] for path in paths} - {"src", "tests", "pyproject.toml"})
     tests = [str(path.relative_to(ROOT)) for name in TESTS for path in sorted((ROOT / "tests").glob(name))]
     selected = [path for path in tests if Path(path).name not in READ_SOURCE]
-    settings = _CONFIGURATION.format(only_mutate=json.dumps(sorted(files)), tests=json.dumps(selected))
+    settings = _CONFIGURATION.format(
+        only_mutate=json.dumps(sorted(files)), also_copy=json.dumps(beside), tests=json.dumps(selected)
+    )
     (COPY / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text("utf-8") + settings, "utf-8")
 
 

@@ -24,7 +24,7 @@ from epicrisis.testing.reader import PositionCurve, find_key_passages, position_
 from epicrisis.types import Document, Passage
 from tests.support.served_models import served
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 
 def run(*arguments: object) -> Result:
@@ -82,7 +82,8 @@ def study(
     """Return the JSON and the cases of the whole study, with a reader that loses the middle."""
     folder = record_folder.parent / "run"
     with serve_reader(records, u_curve()) as model:
-        result = ask(record_folder, model, folder)
+        # With numbers, the sentences to number are selected anew for each of 600 prompts.
+        result = ask(record_folder, model, folder, EHR, "--setting", "citing=quotes")
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout), read_measured_cases(folder)
 
@@ -102,7 +103,6 @@ def select_cases(cases: Sequence[MeasuredCase], arm: str, *, answerable: bool = 
     ]
 
 
-@pytest.mark.slow
 def test_ehr_study_covers_every_arm_length_form_and_category(study: tuple[object, tuple[MeasuredCase, ...]]) -> None:
     cases = study[1]
     conditions = [case.condition for case in cases]
@@ -187,7 +187,6 @@ def test_ehr_study_findings_have_the_tables_of_the_study(
     assert any(title.startswith("Correlations of the metrics") for title in titles)
 
 
-@pytest.mark.slow
 def test_record_longer_than_window_is_counted_and_not_asked_again(
     record_folder: Path, records: RecordSet, tmp_path: Path, model_home: Path
 ) -> None:
@@ -206,7 +205,6 @@ def test_record_longer_than_window_is_counted_and_not_asked_again(
     assert manifest["states"]["over-window"] == sum(case.ending == "over-window" for case in cases) > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ehr-extractive", "ehr-context"])
 def test_ehr_experiment_of_unreadable_replies_ends_without_an_error(
     record_folder: Path, tmp_path: Path, model_home: Path, name: str
@@ -220,7 +218,6 @@ def test_ehr_experiment_of_unreadable_replies_ends_without_an_error(
     assert set(manifest["states"]) == {"unparsed"}
 
 
-@pytest.mark.slow
 def test_ehr_study_as_published_has_its_prompts_and_says_so(
     record_folder: Path, records: RecordSet, tmp_path: Path, model_home: Path
 ) -> None:
@@ -265,7 +262,6 @@ def test_ehr_experiment_with_invalid_options_reports_one_line(
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.slow
 def test_fact_questions_are_asked_with_and_without_structured_entries(tmp_path: Path, model_home: Path) -> None:
     folder = tmp_path / "records"
     made = run("synthesize-record", "-o", folder, "--patients", 2, "--tokens", 4000, "--structured", "fhir")
