@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from epicrisis.cli.app import app
 from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_FACTS, find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import record_arms
-from epicrisis.evaluation.experiments.record_studies import EHR
+from epicrisis.evaluation.experiments.record_studies import EHR, WHOLE
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.retrieval.record_context import sort_by_time
 from epicrisis.testing.chat import ScriptedModel
@@ -81,9 +82,11 @@ def study(
 ) -> tuple[dict[str, object], tuple[MeasuredCase, ...]]:
     """Return the JSON and the cases of the whole study, with a reader that loses the middle."""
     folder = record_folder.parent / "run"
+    arms = (*WHOLE.grid.arms, record_arms.GOLD)
     with serve_reader(records, u_curve()) as model:
         # With numbers, the sentences to number are selected anew for each of 600 prompts.
-        result = ask(record_folder, model, folder, EHR, "--setting", "citing=quotes")
+        options = ("--setting", "citing=quotes", *chain.from_iterable(("--arm", arm) for arm in arms))
+        result = ask(record_folder, model, folder, EHR, *options)
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout), read_measured_cases(folder)
 
@@ -106,9 +109,7 @@ def select_cases(cases: Sequence[MeasuredCase], arm: str, *, answerable: bool = 
 def test_ehr_study_covers_every_arm_length_form_and_category(study: tuple[object, tuple[MeasuredCase, ...]]) -> None:
     cases = study[1]
     conditions = [case.condition for case in cases]
-    assert {condition["arm"] for condition in conditions} == {*record_arms.SETTINGS, *record_arms.RETRIEVAL_ARMS} - {
-        record_arms.FULL
-    }
+    assert {condition["arm"] for condition in conditions} == {*WHOLE.grid.arms, record_arms.GOLD}
     assert {condition["bin"] for condition in conditions} == {"0-8K"}
     assert {condition["form"] for condition in conditions} == {"choice", "extractive", "open"}
     assert len({condition["category"] for condition in conditions}) == 7
@@ -116,7 +117,7 @@ def test_ehr_study_covers_every_arm_length_form_and_category(study: tuple[object
     assert {case.ending for case in cases} == {"answered", "abstained"}
 
 
-def test_ehr_study_without_related_notes_answers_nothing_and_with_them_everything(
+def test_ehr_study_without_related_notes_answers_nothing_and_with_the_gold_note_everything(
     study: tuple[object, tuple[MeasuredCase, ...]],
 ) -> None:
     cases = study[1]
@@ -124,11 +125,10 @@ def test_ehr_study_without_related_notes_answers_nothing_and_with_them_everythin
         is_correct(case)
         for case in (*select_cases(cases, record_arms.NONE), *select_cases(cases, record_arms.UNRELATED))
     )
-    related_cases = [
-        case for case in select_cases(cases, record_arms.RELATED) if case.condition["category"] != "holistic"
-    ]
-    assert related_cases
-    assert all(is_correct(case) for case in related_cases if case.form != "extractive")
+    gold_cases = [case for case in select_cases(cases, record_arms.GOLD) if case.condition["category"] != "holistic"]
+    assert gold_cases
+    assert all(is_correct(case) for case in gold_cases if case.form != "extractive")
+    assert any(is_correct(case) for case in select_cases(cases, record_arms.RELATED))
 
 
 def test_ehr_study_counts_abstention_correct_for_unanswerable_questions(

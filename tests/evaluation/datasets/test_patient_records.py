@@ -120,7 +120,7 @@ def test_ehrnoteqa_uses_first_summaries_and_leaves_out_other_patients(tmp_path: 
             patient="10",
         ),
     )
-    assert records.related == {"10": {"note:10-DS-1", "note:10-DS-2"}}
+    assert records.note_types == {"discharge summary"}
     assert (records.name, records.population, records.notices) == ("ehrnoteqa", "all", ())
     result = documents(records)
     assert set(result) == {"note:10-DS-1", "note:10-DS-2", "note:10-DS-3", "note:10-RR-1"}
@@ -212,7 +212,7 @@ def test_ehr_ds_qa_with_mimic_notes_has_whole_record(tmp_path: Path) -> None:
     write_table(tmp_path / "discharge.csv", IV, *rows)
     records = load_records(tmp_path, "ehr-ds-qa", "table-1")
     assert set(documents(records)) == {"note:20-DS-1", "note:20-DS-2"}
-    assert records.related == {"20-DS-1:1": {"note:20-DS-1"}}
+    assert records.note_types == {"discharge summary"}
     assert len(records.notices) == 1
 
 
@@ -460,7 +460,7 @@ def test_generated_folder_loads_question_and_note(tmp_path: Path) -> None:
         "discharged": "2150-03-09T12:00",
     }
     assert set(documents(records)) == {"note:n1"}
-    assert records.related == {"q1": {"note:n1"}}
+    assert records.note_types == frozenset()
 
 
 def test_generated_folder_with_missing_parts_raises_input_error(tmp_path: Path) -> None:

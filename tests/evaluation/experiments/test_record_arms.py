@@ -27,7 +27,7 @@ QUESTION = Question(
 )
 
 
-def make_note(number: int, text: str = "") -> Passage:
+def make_note(number: int, text: str = "", kind: str = "Discharge summary") -> Passage:
     text = text or f"Note {number}. " + "It says little. " * 20
     return Passage(
         f"n{number}#whole",
@@ -36,16 +36,16 @@ def make_note(number: int, text: str = "") -> Passage:
         0,
         len(text),
         text,
-        "Discharge summary",
+        kind,
         "notes",
         f"2150-0{number + 1}-01",
         "p",
-        {"note_type": "Discharge summary", "encounter": f"h{number}"},
+        {"note_type": kind, "encounter": f"h{number}"},
     )
 
 
-NOTES = tuple(make_note(i) for i in range(4))
-CHART = Chart(QUESTION, NOTES, frozenset({"n2"}), {f"n{i}": 3_000 for i in range(4)})
+NOTES = (make_note(0, kind="Nursing"), make_note(1, kind="Radiology report"), make_note(2), make_note(3))
+CHART = Chart(QUESTION, NOTES, frozenset({"discharge summary"}), {f"n{i}": 3_000 for i in range(4)})
 
 
 def make_chunk(of: Passage, ordinal: int) -> Passage:
@@ -103,10 +103,27 @@ def test_record_settings_read_no_unrelated_related_and_all_notes() -> None:
     }
     assert result["exclude-all"].treatment.strategy == "closed-book"
     assert result["exclude-all"].treatment.ranking is None
-    assert list_documents(result["exclude-related"]) == ["n0", "n1", "n3"]
-    assert list_documents(result["include-related"]) == ["n2"]
+    assert list_documents(result["exclude-related"]) == ["n0", "n1"]
+    assert list_documents(result["include-related"]) == ["n2", "n3"]
     assert list_documents(result["include-all"]) == ["n0", "n1", "n2", "n3"]
     assert {result[arm].treatment.strategy for arm in record_arms.SETTINGS[1:]} == {"full-context"}
+
+
+def test_record_gold_note_arms_separate_the_note_with_the_answer() -> None:
+    assert list_documents(build_case("exclude-gold-note")) == ["n0", "n1", "n3"]
+    assert list_documents(build_case("include-gold-note")) == ["n2"]
+
+
+def test_record_related_notes_of_a_set_without_types_are_of_the_gold_notes_type() -> None:
+    chart = replace(CHART, note_types=frozenset())
+    assert list_documents(build_case("include-related", chart)) == ["n2", "n3"]
+    untyped = replace(chart, notes=tuple(replace(note, metadata={}) for note in NOTES))
+    assert list_documents(build_case("include-related", untyped)) == ["n2"]
+
+
+def test_record_related_notes_include_the_gold_note_of_another_type() -> None:
+    chart = replace(CHART, note_types=frozenset({"radiology report"}))
+    assert list_documents(build_case("include-related", chart)) == ["n1", "n2"]
 
 
 def test_record_condition_has_form_category_and_length() -> None:
@@ -116,14 +133,14 @@ def test_record_condition_has_form_category_and_length() -> None:
 
 def test_record_setting_equal_to_another_is_left_out() -> None:
     """One note that is the related one: without it nothing is left, with it alone all is there."""
-    alone = Chart(QUESTION, NOTES[2:3], frozenset({"n2"}), {"n2": 500})
+    alone = replace(CHART, notes=NOTES[2:3], tokens={"n2": 500})
     assert [
         case.condition["arm"] for case in build_record_cases([alone], make_study(Finder()), record_arms.SETTINGS)
     ] == [
         "exclude-all",
         "include-all",
     ]
-    unmarked = Chart(QUESTION, NOTES, frozenset(), CHART.tokens)
+    unmarked = replace(CHART, question=replace(QUESTION, gold_documents=()), note_types=frozenset())
     with pytest.raises(InputError, match="no record has notes for these settings"):
         build_record_cases([unmarked], make_study(Finder()), ["include-related"])
 

@@ -28,6 +28,9 @@ from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, Strate
 
 NONE, UNRELATED, RELATED, ALL = "exclude-all", "exclude-related", "include-related", "include-all"
 SETTINGS = (NONE, UNRELATED, RELATED, ALL)
+"""The study's settings. Related notes are those of the types that the question's set is about (4.2, C.2)."""
+WITHOUT_GOLD, GOLD = "exclude-gold-note", "include-gold-note"
+"""Another reading: related are the notes that hold the answer, so other notes of their type are not."""
 FULL, BRIEF, BRIEF_RECORD = "full-context", "brief-context", "brief-context-record"
 CHUNKS, NOTES = (5, 10, 15), (3, 5, 7)
 """The study's sizes: chunks, and whole parent notes."""
@@ -48,8 +51,8 @@ class Chart:
     question: Question
     notes: tuple[Passage, ...]
     """Whole notes, oldest first."""
-    related: frozenset[str]
-    """Ids of the notes that the set marks as holding the answer."""
+    note_types: frozenset[str]
+    """Types of the notes that the set is about, in lower case; empty: those of the gold notes."""
     tokens: Mapping[str, int]
     """Tokens of each note, by the answering model's tokenizer."""
     facts: frozenset[str] = frozenset()
@@ -60,6 +63,18 @@ class Chart:
         """Tokens of all notes: of Include All, without structured entries."""
         notes = {note.document_id for note in self.notes} - self.facts
         return sum(map(self.tokens.__getitem__, notes))
+
+    @property
+    def gold(self) -> frozenset[str]:
+        """Ids of the notes that hold the answer."""
+        return frozenset(self.question.gold_documents) & self.tokens.keys()
+
+    @property
+    def related(self) -> frozenset[str]:
+        """Ids of the gold notes, and of all notes of the types that the set is about."""
+        note_types = self.note_types or {_read_type(note) for note in self.notes if note.document_id in self.gold}
+        related = {note.document_id for note in self.notes if _read_type(note) in note_types - {""}}
+        return self.gold | related
 
     def without_facts(self) -> Chart:
         """Return the chart without the documents of structured entries."""
@@ -98,6 +113,10 @@ class RecordStudy:
     """The prompts of arms that read in one prompt or not at all; None: ours."""
 
 
+def _read_type(note: Passage) -> str:
+    return str(note.metadata.get("note_type", "")).casefold()
+
+
 def build_record_cases(
     charts: Sequence[Chart], study: RecordStudy, arms: Sequence[str], extra: Condition | None = None
 ) -> list[Case]:
@@ -131,7 +150,7 @@ def build_record_cases(
 
 def check_arms(arms: Iterable[str]) -> None:
     """Raise InputError for an unknown arm."""
-    names = {*SETTINGS, FULL, BRIEF, BRIEF_RECORD}
+    names = {*SETTINGS, WITHOUT_GOLD, GOLD, FULL, BRIEF, BRIEF_RECORD}
     for arm in map(_remove_facts, arms):
         match = _RAG.fullmatch(arm)
         modifiers = _split_modifiers(match["modifiers"]) if match else []
@@ -172,13 +191,13 @@ def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides |
     )
     if arm == NONE:
         return replace(common, strategy="closed-book", about=())
-    if arm in (*SETTINGS, FULL, BRIEF_RECORD):
+    if arm in (*SETTINGS, WITHOUT_GOLD, GOLD, FULL, BRIEF_RECORD):
         ranking = chart.ranking(lambda _: True, "record")
-        if arm in (UNRELATED, RELATED):
-            related = chart.related & chart.tokens.keys()
-            if not related or len(related) == len(chart.notes):
+        if arm in (UNRELATED, RELATED, WITHOUT_GOLD, GOLD):
+            selection = chart.related if arm in (UNRELATED, RELATED) else chart.gold
+            if not selection or len(selection) == len(chart.notes):
                 return None
-            ranking = chart.ranking(lambda note: (note in related) == (arm == RELATED), arm)
+            ranking = chart.ranking(lambda note: (note in selection) == (arm in (RELATED, GOLD)), arm)
         strategy: StrategyName = "brief-context" if arm == BRIEF_RECORD else "full-context"
         return replace(common, strategy=strategy, ranking=ranking)
     if arm == BRIEF:

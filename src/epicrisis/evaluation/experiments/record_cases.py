@@ -267,9 +267,8 @@ class _RecordReader:
         charts: list[record_arms.Chart] = []
         for question in questions:
             notes = self.notes[question.patient or ""]
-            related = record_set.related.get(question.id, frozenset())
             facts = frozenset(note.document_id for note in notes if FACTS in note.metadata)
-            charts.append(record_arms.Chart(question, notes, related, self._tokens_of(notes), facts))
+            charts.append(record_arms.Chart(question, notes, record_set.note_types, self._tokens_of(notes), facts))
         return charts
 
     def _tokens_of(self, notes: Sequence[Passage]) -> dict[str, int]:

@@ -38,7 +38,7 @@ PROTOCOL_NOTES = {
     "it does not have: notes in order of time, then the question, and one short sentence, without quotations, which "
     "counts as it is. Each ranking gives twice as many hits as chunks. Ours: "
     "the wording, JSON in place of field markers, the fence around notes, a way to give no answer, and the prompt of "
-    "multiple-choice questions, which is not printed.",
+    "multiple-choice questions, which is not printed. Related notes are those of the types that the set is about.",
     "corrected": "Protocol corrected: questions are asked with the settings of `ask`. An extractive question is "
     "answered with words of a note that occur in it; others are no answer, and neither are answers without a verified "
     "quotation (unverified = abstain).",
@@ -99,7 +99,7 @@ def _retrieval_tables(cases: MeasuredByModel, remarks: Sequence[str], baseline: 
     """Yield the metrics by the length of the record, and retrieval against full context by kind of question."""
     yield _metric_table("By the length of the record", cases, _BY_LENGTH, baseline, remarks)
     # The other settings depend on the marked notes, which retrieval does not know.
-    others = {*record_arms.SETTINGS} - {baseline}
+    others = {*record_arms.SETTINGS, record_arms.WITHOUT_GOLD, record_arms.GOLD} - {baseline}
     rows = _group_rows(_select_arms(cases, lambda arm: arm not in others), ("set", "category"), baseline)
     if rows:
         title, labels = "When does retrieval beat full context?", ("model", "set", "category", "arm")

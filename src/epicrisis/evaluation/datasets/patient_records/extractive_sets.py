@@ -239,7 +239,7 @@ def _build_source(
             for report in reports:
                 yield report.as_record(name)[0]
 
-    return RecordSource(tuple(questions), notes, licence, tuple(notices))
+    return RecordSource(tuple(questions), notes, licence, tuple(notices), note_types=frozenset((kind,)))
 
 
 def _drop_answered_elsewhere(pairs: Sequence[tuple[Question, GoldSpans]]) -> list[tuple[Question, GoldSpans]]:

@@ -85,6 +85,7 @@ def read_ehr_ds_qa(path: Path) -> RecordSource:
     """
     questions: list[Question] = []
     patients: set[str] = set()
+    note_types: set[str] = set()
     reviewed = 0
     for note in _read_reviewed_notes(path):
         for number, pair in enumerate(note.qa_pairs, 1):
@@ -100,11 +101,12 @@ def read_ehr_ds_qa(path: Path) -> RecordSource:
                     )
                 )
                 patients.add(note.subject_id)
+                note_types.add(_name_note_type(note).casefold())
     files = find_note_files(path)
 
     def reviewed_notes() -> Iterator[ClinicalNote]:
         for note in _read_reviewed_notes(path):
-            kind = MIMIC_NOTE_TYPES.get(note.note_type, note.note_type)
+            kind = _name_note_type(note)
             yield ClinicalNote("", note.subject_id, note.note, (), kind, note.hadm_id or "", note.note_id)
 
     def notes() -> Iterator[ReaderItem]:
@@ -123,7 +125,11 @@ def read_ehr_ds_qa(path: Path) -> RecordSource:
             "radiology.csv.gz there"
         )
     studied = frozenset(question.id for question in questions)
-    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, tuple(notices), studied)
+    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, tuple(notices), studied, frozenset(note_types))
+
+
+def _name_note_type(note: _Note) -> str:
+    return MIMIC_NOTE_TYPES.get(note.note_type, note.note_type)
 
 
 def _read_reviewed_notes(path: Path) -> list[_Note]:
@@ -220,7 +226,7 @@ def read_ehrnoteqa(path: Path, choice: bool = True) -> RecordSource:
             "discharge summaries here than there should be",
         )
     notes = partial(read_patients_notes, files, lines.keys())
-    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, notices, frozenset(lines))
+    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, notices, frozenset(lines), frozenset((DISCHARGE,)))
 
 
 def _read_lines(path: Path) -> dict[str, _Line]:

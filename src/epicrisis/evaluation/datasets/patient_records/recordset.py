@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,8 +38,8 @@ class RecordSet:
     questions: tuple[Question, ...]
     notes: Callable[[], Iterator[ReaderItem]]
     """Yields the notes of the patients, and rows that cannot be read. Each call reads the files again."""
-    related: Mapping[str, frozenset[str]]
-    """Maps a question id to the notes that "include related" contains and "exclude related" omits."""
+    note_types: frozenset[str]
+    """Types of the notes that the set is about, in lower case; empty if it does not say."""
     population: str
     """`all`, or the name of a filter. A filter by length is applied later, by `populations.select_by_length`."""
     licence: str = ""
@@ -109,18 +109,14 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
             f"{count_noun(repetitions, 'question id')} {agree(repetitions, 'occurs', 'occur')} twice; give each "
             "question its own",
         )
-    patients: set[str | None] = {None}
-    related: dict[str, frozenset[str]] = {}
-    for question in questions:
-        patients.add(question.patient)
-        related[question.id] = frozenset(question.gold_documents)
+    patients = {None, *(question.patient for question in questions)}
 
     def notes() -> Iterator[ReaderItem]:
         for item in source.notes():
             if getattr(item, "patient", None) in patients:
                 yield item
 
-    return RecordSet(name, questions, notes, related, population, source.licence, source.notices)
+    return RecordSet(name, questions, notes, source.note_types, population, source.licence, source.notices)
 
 
 def _find_reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSource]]:

@@ -40,6 +40,8 @@ class RecordSource:
     """Notices for the reader, for example about questions that were left out."""
     studied: frozenset[str] | None = None
     """Ids of the questions that the EHR study used (section 4.1); None if it did not use this set."""
+    note_types: frozenset[str] = frozenset()
+    """Types of the notes that the set is about, in lower case; empty if it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
