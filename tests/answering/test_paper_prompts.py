@@ -303,3 +303,32 @@ def test_text_map_prompt_has_instruction_question_then_labelled_documents() -> N
     assert not any(passage.text in last for passage in FOUR)
     assert [partial.state for partial in answer.partials] == ["relevant", "nothing"]
     assert (answer.state, answer.choice) == ("answered", "A")
+
+
+def test_text_prompts_allow_only_the_map_call_to_report_nothing() -> None:
+    """Methods, ContextMap: reading and reducing answer the question, whatever was found."""
+    final = make_reply(answer="Yes.", choice="A")
+    _, in_parts = ask_each(TEXT, [make_reply(finding="It helps.", choice="A")] * 2 + [final])
+    _, at_once = ask_each(TEXT, [final], rag)
+    _, from_memory = ask_each(TEXT, [final], closed_book)
+    may_report_nothing = []
+    for request in (*in_parts, *at_once, *from_memory):
+        in_prompt, in_schema = '"found": false' in user_text(request), "[false]" in json.dumps(request.schema)
+        assert in_prompt == in_schema
+        assert ("guess" in user_text(request)) is False
+        may_report_nothing.append(in_prompt)
+    assert may_report_nothing == [True, True, False, False, False]
+
+
+def test_text_reduce_call_answers_when_no_part_is_relevant() -> None:
+    nothing = '{"result": {"found": false}}'
+    answer, requests = ask_each(TEXT, [nothing, nothing, make_reply(answer="No.", choice="B")])
+    assert [partial.state for partial in answer.partials] == ["nothing", "nothing"]
+    assert OPEN not in user_text(requests[-1])
+    assert "No relevant information was extracted" in user_text(requests[-1])
+    assert (answer.state, answer.choice) == ("answered", "B")
+
+
+def test_text_reply_that_finds_nothing_all_the_same_is_an_abstention() -> None:
+    answer, _ = ask_each(TEXT, ['{"result": {"found": false}}'], rag)
+    assert answer.state == "abstained"

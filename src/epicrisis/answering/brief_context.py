@@ -22,7 +22,7 @@ from epicrisis.answering.document_answers import (
     wants_confidence,
     wants_span,
 )
-from epicrisis.answering.paper_prompts import NotebookReply
+from epicrisis.answering.paper_prompts import MapReducePrompts, NotebookReply
 from epicrisis.answering.reply_parsing import MAX_CONFIDENCE, AnswerFormat, ParsedReply
 from epicrisis.answering.sentence_numbers import (
     CitedText,
@@ -173,9 +173,10 @@ async def _reduce(
     unread = [partial.partition for partial in partials if partial.is_unread]
     context.report_missing(unread, len(partials), "part", "could not be read")
     findings = [partial for partial in partials if partial.state == "relevant"]
-    if not findings and not unread:
+    paper_prompts = _find_paper_prompts(question, context)
+    if not findings and not unread and paper_prompts is None:
         return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
-    if findings:
+    if findings or not unread:
         passages_by_id = {passage.id: passage for passage in passages}
         try:
             reply, claims = await _sum_up(question, context, findings, passages_by_id)
@@ -186,6 +187,11 @@ async def _reduce(
     # An unread part may hold the answer.
     state, failure = make_unread_failure(partials, "no other answers the question")
     return Answer(question, NAME, state, failure=failure)
+
+
+def _find_paper_prompts(question: Question, context: Context) -> MapReducePrompts | None:
+    """Return the prompts of a paper, whose reduce call answers without findings too, or None where ours are used."""
+    return None if wants_span(question, context) else context.map_reduce_prompts
 
 
 async def _sum_up(
@@ -267,8 +273,9 @@ def build_reduce_request(
     they would make the prompt as long as a map call. With `map_confidence` findings have confidence and rationale, and
     so has the reply to a half of them (LLM x MapReduce, Zhou et al. 2024, sections 3.2 and 3.3).
     """
-    if context.map_reduce_prompts is not None and not wants_span(question, context):
-        return context.map_reduce_prompts.build_reduce(question, list(map(attrgetter("text"), findings)))
+    paper_prompts = _find_paper_prompts(question, context)
+    if paper_prompts is not None:
+        return paper_prompts.build_reduce(question, list(map(attrgetter("text"), findings)))
     items: list[str] = []
     marks: list[list[ArticleMark]] = []
     places: list[dict[int, int]] = []

@@ -101,7 +101,7 @@ class TextPrompts:
     """The prompts that the paper's text describes (Methods, ContextMap and ContextReduce).
 
     Instruction, question, then documents with labels. The map call extracts what is relevant or reports that there is
-    nothing; the reduce call sees what was extracted, and no document.
+    nothing; the reduce call sees what was extracted, and no document. Only the map call may report nothing.
     """
 
     name: str = "text"
@@ -117,20 +117,24 @@ class TextPrompts:
         """Return the request that reads these passages. Raises ScopeViolation."""
         check_scope(passages, scope)
         documents = fence(list(map(_join_title, passages)), marks=[passage.marks for passage in passages])
-        reply_format = AnswerFormat(question.options)
+        reply_format = AnswerFormat(question.options, may_abstain=False)
         if stage == "map":
-            reply_format = replace(
-                reply_format, text_field="finding", text_characters=EXTRACT_CHARACTERS, choice_may_be_null=True
+            reply_format = AnswerFormat(
+                question.options,
+                text_field="finding",
+                text_characters=EXTRACT_CHARACTERS,
+                choice_may_be_null=True,
             )
         return self._render(f"text_{stage}", question, documents), reply_format
 
     def build_reduce(self, question: Question, findings: Sequence[str]) -> PromptAndFormat:
         """Return the request for a summary of the extracted texts."""
-        return self._render("text_reduce", question, fence(findings, "finding")), AnswerFormat(question.options)
+        extracted = fence(findings, "finding") if findings else ""
+        return self._render("text_reduce", question, extracted), AnswerFormat(question.options, may_abstain=False)
 
     def build_closed_book(self, question: Question) -> PromptAndFormat:
         """Return the request with the question alone."""
-        return self._render("text_rag", question, ""), AnswerFormat(question.options)
+        return self._render("text_rag", question, ""), AnswerFormat(question.options, may_abstain=False)
 
     def _render(self, template: str, question: Question, documents: str) -> Prompt:
         return render(FOLDER, template, question=question.text, options=question.options, documents=documents)

@@ -89,6 +89,8 @@ class AnswerFormat:
     sentences."""
     with_confidence: bool = False
     """Whether a reply gives a rationale and a confidence as well."""
+    may_abstain: bool = True
+    """Whether the format offers to find no answer. A reply that finds none all the same is read as an abstention."""
 
     @property
     def has_claims(self) -> bool:
@@ -104,7 +106,10 @@ class AnswerFormat:
         return self.sentences > 0
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema: `result` has either `found` true and all other fields, or only `found` false."""
+        """Return the JSON schema: `result` has either `found` true and all other fields, or only `found` false.
+
+        Without `may_abstain` it has `found` true and all other fields.
+        """
         fields: dict[str, Any] = {"found": {"type": "boolean", "enum": [True]}}
         if self.documents:
             document = {"type": "integer", "enum": list(range(1, self.documents + 1))}
@@ -130,7 +135,12 @@ class AnswerFormat:
             fields["choice"] = {"enum": [*choices, None]} if self.choice_may_be_null else {"enum": choices}
         if self.with_confidence:
             fields["confidence"] = {"type": "integer", "enum": list(range(MAX_CONFIDENCE + 1))}
-        result = {"anyOf": [object_schema(fields), object_schema({"found": {"type": "boolean", "enum": [False]}})]}
+        return self._complete_schema(object_schema(fields))
+
+    def _complete_schema(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema of a reply from the one of a result with an answer."""
+        if self.may_abstain:
+            result = {"anyOf": [result, object_schema({"found": {"type": "boolean", "enum": [False]}})]}
         if not self.reasoning:
             return object_schema({"result": result})
         return object_schema({"reasoning": text_schema(REASONING_CHARACTERS), "result": result})

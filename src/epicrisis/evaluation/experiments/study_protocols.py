@@ -111,7 +111,8 @@ _PUBLISHED = StudyProtocol(
         "500), 4 documents a map call (its example). The text states neither temperature nor top_p nor a limit of new "
         "tokens: the first two are those of the settings.",
         "Prompts by the text: instruction, question, labelled documents; a map call extracts what is relevant or "
-        "reports that nothing is; the reduce call sees what was extracted and no document. No prompt is printed, so "
+        "reports that nothing is; the reduce call sees what was extracted and no document. Only map calls may report "
+        "nothing: plain RAG, closed book and reduce are not offered to give no answer. No prompt is printed, so "
         "wording, the options in the prompts and the form of replies are ours.",
         _PAPER_SETTINGS_NOTE,
         *_COMMON,
