@@ -30,12 +30,12 @@ def map_points(each: PlotFigure) -> Mapping[tuple[str, str, str, float | None], 
 
 
 def test_positions_plot_has_panel_for_each_model_and_k() -> None:
-    by_place, averages, middle = plot_all(tables.by_position()).values()
+    averages, by_place, middle = plot_all(tables.by_position()).values()
     (lines,) = by_place
     assert lines.plot.kind == "line"
     assert lines.panels == ("tiny, k 8", "tiny, k 16", f"{tables.HOSTILE}, k 8", f"{tables.HOSTILE}, k 16")
     assert lines.series == ("rag", "brief-context")
-    table = tables.by_position().tables[0]
+    table = tables.by_position().tables[1]
     for row in table.rows:
         model, k, arm, place, mean, *_ = row
         assert isinstance(mean, Mean)
@@ -50,7 +50,7 @@ def test_positions_plot_has_panel_for_each_model_and_k() -> None:
 
 
 def test_line_plot_is_independent_of_row_order() -> None:
-    table = tables.by_position().tables[0]
+    table = tables.by_position().tables[1]
     shuffled = Table(table.title, table.columns, table.rows[::-1])
     (lines,) = plot_figures("positions", shuffled)
     along = [(mark.panel, mark.series, mark.x) for mark in lines.marks if mark.x is not None]
@@ -168,8 +168,8 @@ def test_comparison_plot_shows_differences_with_intervals() -> None:
 
 def test_plot_figures_of_unknown_or_empty_table_is_empty() -> None:
     assert plot_figures("positions", Table("T", ("arm", "n"), (("rag", 3),))) == ()
-    assert plot_figures("unheard-of", tables.by_position().tables[0]) == ()
-    empty = Table("T", tables.by_position().tables[0].columns, ())
+    assert plot_figures("unheard-of", tables.by_position().tables[1]) == ()
+    empty = Table("T", tables.by_position().tables[1].columns, ())
     assert plot_figures("positions", empty) == ()
 
 

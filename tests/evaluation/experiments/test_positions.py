@@ -12,12 +12,14 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis import statistics
+from epicrisis.evaluation.analysis.conclusions import draw_headline
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import is_p_column
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import ARMS, UNPLACED, Study
+from epicrisis.evaluation.experiments.experiment import conclude_from_tables
 from epicrisis.evaluation.experiments.placement import PLACES, first_rank
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
@@ -36,6 +38,7 @@ K = 16
 PARTITION = 4
 CURVE = u_curve()
 EVERY_ARM = tuple(ARMS)
+AVERAGED_DIFFERENCE = "difference to rag at that k, averaged over the places"
 
 
 def make_study(protocol: str = "corrected", **changes: Any) -> Study:
@@ -210,7 +213,7 @@ def test_prompts_hold_key_at_its_place(
 def test_tables_show_u_curve_for_rag_and_flat_brief_context(
     biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
-    by_place, averages, middle = positions.tables({"reader": biased_run[2]})
+    averages, by_place, middle = positions.tables({"reader": biased_run[2]})
     for place in PLACES:
         rank = first_rank(place, K)
         for arm, expected in (("rag", CURVE(rank, K)), ("brief-context", CURVE(rank % PARTITION, PARTITION))):
@@ -220,7 +223,7 @@ def test_tables_show_u_curve_for_rag_and_flat_brief_context(
             assert near(result[SHARE_COLUMN].value, expected, N)
     gain = np.mean([CURVE(first_rank(p, K) % PARTITION, PARTITION) - CURVE(first_rank(p, K), K) for p in PLACES])
     overall = row(averages, "reader", K, "brief-context")
-    difference = overall["difference to rag at that k"]
+    difference = overall[AVERAGED_DIFFERENCE]
     assert difference.interval.low <= gain <= difference.interval.high
     assert difference.interval.low > 0
     assert overall[P_COLUMN] < 0.001
@@ -229,7 +232,7 @@ def test_tables_show_u_curve_for_rag_and_flat_brief_context(
     assert row(averages, "reader", K, "oracle")[SHARE_COLUMN].value == 1.0
     assert row(averages, "reader", K, "closed-book")[SHARE_COLUMN].value == 0.0
     assert row(averages, "reader", K, "closed-book")["abstained"] == N
-    assert row(averages, "reader", K, "oracle")["difference to rag at that k"].value > 0
+    assert row(averages, "reader", K, "oracle")[AVERAGED_DIFFERENCE].value > 0
     assert row(averages, "reader", K, "oracle")[P_COLUMN] is None, "a bound is no hypothesis"
     lost = {arm: row(middle, "reader", K, arm) for arm in ("rag", "brief-context")}
     ends = np.mean([CURVE(0, K), CURVE(K - 1, K)])
@@ -294,28 +297,42 @@ def test_tables_detect_effect_at_stated_power_and_coverage(monkeypatch: pytest.M
     shares = {"rag": [0.7, 0.5, 0.4, 0.5, 0.7], "brief-context": [0.7] * 5}
     gain, result, covered = 0.14, 0, 0
     for seed in range(30):
-        averages = positions.tables({"m": simulate_outcomes(seed, shares, 60)})[1]
-        difference = row(averages, "m", 8, "brief-context")["difference to rag at that k"]
+        averages = positions.tables({"m": simulate_outcomes(seed, shares, 60)})[0]
+        difference = row(averages, "m", 8, "brief-context")[AVERAGED_DIFFERENCE]
         result += difference.p < 0.05
         covered += difference.interval.low <= gain <= difference.interval.high
     assert result >= 29
     assert covered >= 25
 
 
+def test_first_finding_is_about_the_average_over_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper compares averages: each place alone may show nothing when they do."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 1000)
+    result = simulate_outcomes(0, {"rag": [0.5] * 5, "brief-context": [0.66] * 5}, 40)
+    averages, by_place, _ = tables = positions.tables({"m": result})
+    assert row(averages, "m", 8, "brief-context")[P_COLUMN] < 0.05
+    assert not any(isinstance(p, float) and p < 0.05 for p in by_place.column(P_COLUMN))
+    first, second, *_ = conclude_from_tables((), tables)
+    assert first.startswith("brief-context was right ")
+    assert "more often than rag at that k, averaged over the places (" in first
+    assert first == draw_headline(tables[0])
+    assert second.startswith("Smaller differences")
+
+
 def test_tables_separate_spread_over_places_from_spread_over_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 100)
     result = simulate_outcomes(1, {"rag": [0.8, 0.4, 0.4, 0.4, 0.8]}, 200, repeats=4)
-    averages = positions.tables({"m": result})[1]
+    averages = positions.tables({"m": result})[0]
     spread = row(averages, "m", 8, "rag")
     assert spread["SD over places"] == pytest.approx(np.std([0.8, 0.4, 0.4, 0.4, 0.8], ddof=1), abs=0.03)
     assert 0 < spread["SD over repeats"] < 0.05
-    once = positions.tables({"m": simulate_outcomes(1, {"rag": [0.5] * 5}, 20)})[1]
+    once = positions.tables({"m": simulate_outcomes(1, {"rag": [0.5] * 5}, 20)})[0]
     assert row(once, "m", 8, "rag")["SD over repeats"] is None
 
 
 def test_tables_show_bounds_without_placed_cases() -> None:
     result = [Outcome(str(i), {"arm": "oracle", "repeat": 0}, "answered", i < 6, 0.5) for i in range(8)]
-    by_place, averages, middle = positions.tables({"m": result})
+    averages, by_place, middle = positions.tables({"m": result})
     assert row(averages, "m", None, "oracle")["right"] == 6
     assert by_place.rows == middle.rows == ()
 
@@ -324,11 +341,11 @@ def test_tables_with_missing_arm_or_place_show_no_difference() -> None:
     """Of a run that was broken off: what has no rival has no difference, and pairs are of what both were asked."""
     result = simulate_outcomes(0, {"rag": [0.5] * 5, "brief-context": [0.7] * 5}, 10)
     alone = [item for item in result if item.condition["arm"] == "brief-context"]
-    averages = positions.tables({"m": alone})[1]
-    assert row(averages, "m", 8, "brief-context")["difference to rag at that k"] is None
+    averages = positions.tables({"m": alone})[0]
+    assert row(averages, "m", 8, "brief-context")[AVERAGED_DIFFERENCE] is None
     short = [item for item in result if item.condition["arm"] == "rag" or item.condition["place"] in (0, 25)]
-    _, averages, middle = positions.tables({"m": short})
-    assert row(averages, "m", 8, "brief-context")["difference to rag at that k"].n == 20
+    averages, _, middle = positions.tables({"m": short})
+    assert row(averages, "m", 8, "brief-context")[AVERAGED_DIFFERENCE].n == 20
     assert row(middle, "m", 8, "brief-context")["lost in the middle"].clusters == 10
     assert [row(middle, "m", 8, "rag")[name] for name in ("questions", "not compared")] == [10, 0]
     failed = [

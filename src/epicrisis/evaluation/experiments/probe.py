@@ -56,7 +56,7 @@ def tables(
     runs: OutcomesByModel, costs: Mapping[str, Sequence[CaseCost]], remarks: Sequence[str] = ()
 ) -> tuple[Table, ...]:
     """Build the answers, the tables of `positions`, and the cost of each arm."""
-    by_place, averages, middle = positions.tables(runs, remarks=remarks)
+    averages, by_place, middle = positions.tables(runs, remarks=remarks)
     cost_tables = map(measured_table, costs.values(), costs)
     return _answers_table(averages, middle, costs), by_place, averages, middle, *cost_tables
 
