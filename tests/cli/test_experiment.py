@@ -402,6 +402,30 @@ def test_ensembles_with_two_models_share_tables(run: Run, question_file: Path, t
     assert {entry["arm"] for entry in cost_rows} == {"chain-of-thought", "self-consistency"}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("experiment", "ensembles", "--arm", "zero-shot", "--arm", "chain-of-thought", "-n", 3, "--set"),
+        ("evaluate", "--strategy", "zero-shot"),
+        ("ask", "LIBRARY", "--strategy", "zero-shot", "--file"),
+    ],
+    ids=["experiment", "evaluate", "ask"],
+)
+def test_zero_shot_without_log_probabilities_ends_before_the_first_case(
+    run: Run, library: Path, question_file: Path, tmp_path: Path, command: tuple[object, ...]
+) -> None:
+    output = tmp_path / "output"
+    words = [library if word == "LIBRARY" else word for word in command]
+    with served(make_reader(u_curve())) as server:
+        result = run(*words, question_file, "--model", f"{server.url}#plain", "-o", output, "--yes")
+        assert server.ledger.calls == 1
+    assert result.exit_code == 2
+    assert_one_line(result)
+    assert "zero-shot cannot be asked: the model at" in result.stderr
+    assert "reports no token probabilities" in result.stderr
+    assert not output.exists()
+
+
 def focused_command(folder: Path, model: str, *options: object) -> tuple[object, ...]:
     arms: list[object] = []
     for arm in ("rag", "brief-context", "focused", "rotations"):

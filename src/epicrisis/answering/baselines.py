@@ -12,10 +12,10 @@ from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import TIE, Context, make_unanswered, render_question
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Retrieved
-from epicrisis.errors import ChatError, ContextOverflow
+from epicrisis.errors import ChatError, ContextOverflow, EndpointRejected, InputError
 from epicrisis.partitioning import take_before_gap
 from epicrisis.printable import agree, count_noun
-from epicrisis.protocols import ChatRequest
+from epicrisis.protocols import ChatModel, ChatRequest
 from epicrisis.question_options import first_same_option
 from epicrisis.types import Question
 
@@ -90,8 +90,21 @@ async def full_context(question: Question, context: Context) -> Answer:
 
 
 ZERO_SHOT = "zero-shot"
+NO_LOGPROBS = "reports no probability for any option: choose a model that reports log-probabilities"
+_SAMPLE = Question("Is ice cold?", {"A": "yes", "B": "no"}, "choice")
 LOW_MASS = 0.5
 """Below this share of the probability on the letters, the model was likely to write something else."""
+
+
+async def check_option_logprobs(model: ChatModel) -> None:
+    """Raise InputError if the model reports no log-probabilities of options. It is asked one short question."""
+    request = ChatRequest(render_question("next_token", _SAMPLE).messages, max_tokens=1, options=tuple(_SAMPLE.options))
+    try:
+        reply = await model.complete(request)
+    except EndpointRejected as error:
+        raise InputError(f"{ZERO_SHOT} cannot be asked: {error}") from None
+    if reply.option_logprobs is None:
+        raise InputError(f"{ZERO_SHOT} cannot be asked: {model.name} {NO_LOGPROBS}")
 
 
 async def zero_shot(question: Question, context: Context) -> Answer:
@@ -114,9 +127,9 @@ async def zero_shot(question: Question, context: Context) -> Answer:
         return make_unanswered(question, ZERO_SHOT, error)
     logprobs = reply.option_logprobs
     if logprobs is None or not logprobs.values:
-        message = "the endpoint reports no probability for any option: choose a model that reports log-probabilities"
         # The call was answered, and its reply holds nothing that can be counted.
-        return Answer(question, ZERO_SHOT, "unparsed", failure=Failure("NoLogprobs", message))
+        failure = Failure("NoLogprobs", f"the endpoint {NO_LOGPROBS}")
+        return Answer(question, ZERO_SHOT, "unparsed", failure=failure)
     if logprobs.mass < LOW_MASS:
         message = f"only {100 * logprobs.mass:.0f} % of the next token's probability is on the options"
         context.emit(Notice("model", message))

@@ -74,12 +74,13 @@ async def run_cases(
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.planning import confirmation_question
 
-    async def confirm_cost(cases: Sequence[Case]) -> None:
-        if yes:
-            return
-        questions = [case.question for case in cases]
+    async def prepare_calls(cases: Sequence[Case]) -> None:
+        """Let a person confirm an expensive run, and refuse strategies that its model cannot answer with."""
         overrides = [case.treatment for case in cases]
-        confirm(await confirmation_question(pipeline, settings, questions, overrides))
+        if not yes:
+            questions = [case.question for case in cases]
+            confirm(await confirmation_question(pipeline, settings, questions, overrides))
+        await pipeline.check_strategies(overrides)
 
     async with Pipeline.open(settings, library) as pipeline:
         if pipeline.search is not None and pipeline.search.library.count() == (0, 0):
@@ -93,11 +94,11 @@ async def run_cases(
         # A run that is not confirmed leaves no folder, which would bar another run.
         continued = (folder / MANIFEST).exists()
         if not continued:
-            await confirm_cost(cases)
+            await prepare_calls(cases)
         with Run.open(folder, plan, cases) as run:
             run.record_energy(SessionEnergy(0.0, settings.energy.kg_co2_per_kwh, ()))
             if continued:
-                await confirm_cost([case for case in cases if not run.records.is_done(case.key)])
+                await prepare_calls([case for case in cases if not run.records.is_done(case.key)])
             standing = RunProgress()
             if run.records.states:
                 standing.add_earlier(map(score_record, read_records(folder / RECORDS)))

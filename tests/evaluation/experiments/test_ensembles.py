@@ -186,5 +186,9 @@ def test_models_tables_compare_with_one_prediction_and_with_same_votes(tmp_path:
     assert row(alone, "m", "two", "medprompt")[f"difference to {SHUFFLED}"].value == 0.5
     assert [cells[1] for cells in board.rows] == ["medprompt", SHUFFLED, ZERO]
     assert row(board, "m", "medprompt")["average"] == 1.0
+    voted = [outcome for outcome in outcomes if outcome.condition["arm"] != ZERO]
+    gains, _, board = model_comparison.tables({"m": voted})
+    assert row(gains, "m", "one", "medprompt")["difference to zero-shot"] is None
+    assert [cells[1] for cells in board.rows] == ["medprompt", SHUFFLED]
     with pytest.raises(InputError, match="over one library of solved questions"):
         model_comparison.cases(sample, VoteSampling(), {"a": show_answer, "b": show_nothing})

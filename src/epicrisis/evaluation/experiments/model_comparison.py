@@ -21,7 +21,7 @@ from epicrisis.evaluation.analysis.grouping import (
 )
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
-from epicrisis.evaluation.experiments.arms import ExampleFinder
+from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, all_outcomes, select, values_of
 from epicrisis.evaluation.runs.case import Case
@@ -47,11 +47,14 @@ def cases(
     sources: Mapping[str, ExampleFinder],
     *,
     votes: int = VOTES,
+    arms: Sequence[str] = ARMS,
 ) -> tuple[Case, ...]:
     """Build the cases of questions by set. Conditions: `set`, `arm`, `repeat`.
 
-    Raises InputError without exactly one source of examples, or for a question without a gold letter.
+    Raises InputError for an unknown arm, without exactly one source of examples, or for a question without a gold
+    letter.
     """
+    check_names(arms, ARMS)
     if len(sources) != 1:
         raise InputError("models are compared over one library of solved questions: give it with --examples")
     (find,) = sources.values()
@@ -60,19 +63,20 @@ def cases(
     for name, questions in questions_by_set.items():
         vote_sampling.check_choices(questions)
         for question in questions:
-            arms = {
+            overrides_by_arm = {
                 vote_sampling.ZERO: RunOverrides("zero-shot"),
                 vote_sampling.SHUFFLED: RunOverrides("self-consistency", voting=voting),
                 vote_sampling.MEDPROMPT: RunOverrides("medprompt", voting=voting, examples=find(question)),
             }
-            for arm, overrides in arms.items():
-                built += sampling.cases(question, {"set": name, "arm": arm}, overrides)
+            for arm in arms:
+                built += sampling.cases(question, {"set": name, "arm": arm}, overrides_by_arm[arm])
     return tuple(built)
 
 
 def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     votes = vote_sampling.single_votes(inputs, NAME)
-    return cases(inputs.questions, vote_sampling.sampling_of(inputs), inputs.study.examples, votes=votes)
+    sampling, sources = vote_sampling.sampling_of(inputs), inputs.study.examples
+    return cases(inputs.questions, sampling, sources, votes=votes, arms=inputs.grid.arms)
 
 
 def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -83,7 +87,8 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
     def gains_table(title: str, baseline: str, *arms: str) -> Table:
         groups: list[Group] = []
         for model, outcomes in runs.items():
-            for name, arm in product(values_of(outcomes, "set"), arms):
+            present = [arm for arm in arms if select(outcomes, arm=arm)]
+            for name, arm in product(values_of(outcomes, "set"), present):
                 here, rivals = select(outcomes, set=name, arm=arm), select(outcomes, set=name, arm=baseline)
                 groups.append(Group((model, name, arm), here, rivals, ("repeat",)))
         return make_accuracy_table(title, ("model", "set", "arm"), groups, baseline=baseline, remarks=notes)
@@ -91,6 +96,8 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
     sets = values_of(all_outcomes(runs), "set")
     ranked: list[tuple[float, tuple[Cell, ...]]] = []
     for (model, outcomes), arm in product(runs.items(), ARMS):
+        if not select(outcomes, arm=arm):
+            continue
         means = [mean_score(select(outcomes, set=name, arm=arm)) for name in sets]
         complete = all(map(attrgetter("n"), means))
         average = sum(map(attrgetter("value"), means)) / len(means) if complete else None
@@ -114,7 +121,7 @@ EXPERIMENT = Experiment(
     _build_cases,
     vote_sampling.vote_tables(tables, ("set", "arm")),
     sets=vote_sampling.QUESTION_SETS,
-    grid=Grid(votes=(VOTES,)),
+    grid=Grid(ARMS, votes=(VOTES,)),
     published=("models", "models-averages", "models-leaderboard"),
     plots=(
         (
