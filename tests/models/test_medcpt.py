@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.networks import load_tokenizer, pad_batch
 from epicrisis.protocols import Encoder
@@ -24,12 +25,9 @@ pytest.importorskip("transformers")
 pytestmark = pytest.mark.torch
 
 MEDCPT: dict[str, Any] = {
-    "pooling": "cls",
-    "normalise": False,
-    "max_tokens": 512,
-    "max_query_tokens": 64,
-    "title": "pair",
+    name: value for name, value in load_catalogue()["medcpt"].settings.items() if name != "dimensions"
 }
+"""The settings of the catalogue's entry, without the size of the published network."""
 QUERIES = ["diabetes treatment", "Does aspirin prevent strokes?", "", "warfarin " * 100, "naïve β-cells (type 2)."]
 LONG = "aspirin reduces the risk of stroke in patients with atrial fibrillation. " * 60
 ARTICLES = [
