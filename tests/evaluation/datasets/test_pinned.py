@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import pytest
 
-from epicrisis.evaluation.datasets.dataset import Dataset, sample_per_class
+from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random, sample_per_class
 from epicrisis.evaluation.datasets.load import load_catalogue, load_dataset
 from epicrisis.types import Question
 
@@ -81,6 +81,11 @@ ROWS: dict[str, list[Row]] = {
         ("medqa_4opt_test_0", "A junior orthopaedic surgery resident is", 0, "Tell the attending that he can", ()),
         ("medqa_4opt_test_9", "A 23-year-old woman presents to the phys", 0, "Silvery plaques on extensor su", ()),
         ("medqa_4opt_test_1272", "A 79-year-old man presents to the office", 0, "Chronic obstructive pulmonary ", ()),
+    ],
+    "medqa/test": [
+        ("medqa_4opt_test_0", "A junior orthopaedic surgery resident is", 4, "B", ()),
+        ("medqa_4opt_test_9", "A 23-year-old woman comes to the physici", 4, "A", ()),
+        ("medqa_4opt_test_1272", "A 79-year-old man presents to the office", 4, "C", ()),
     ],
     "medmcqa/train-10k": [
         ("medmcqa_train_111695", "Cubitus varus is most commonly seen in", 4, "D", ()),
@@ -151,6 +156,7 @@ CLASSES = {
     "medq": {"Dermatology": 23, "Headache": 18, "Diabetes": 7},
     "medqa/validation": {"A": 330, "B": 316, "C": 352, "D": 274},
     "medqa/open-test": {},
+    "medqa/test": {"A": 353, "B": 309, "C": 346, "D": 264},
     "medmcqa/train-10k": {"A": 2957, "B": 2595, "C": 2371, "D": 2077},
     "mmlu/anatomy": {"A": 25, "B": 34, "C": 45, "D": 31},
     "mmlu/clinical_knowledge": {"A": 57, "B": 71, "C": 58, "D": 79},
@@ -170,14 +176,7 @@ def row(question: Question) -> Row:
 
 @pytest.fixture(scope="module")
 def sets(data_folder: Path) -> dict[str, Dataset]:
-    studied = {"medqa", "medmcqa"}
-    return {
-        name: load_dataset(
-            name, Path("nowhere"), data_folder / "medprompt" if name.split("/")[0] in studied else data_folder
-        )
-        for name in load_catalogue()
-        if name != "careqa"
-    }
+    return {name: load_dataset(name, Path("nowhere"), data_folder) for name in load_catalogue() if name != "careqa"}
 
 
 @pytest.mark.slow
@@ -275,6 +274,12 @@ def test_openmedqa_is_reworded_test_split(sets: dict[str, Dataset]) -> None:
     assert not {normalize_words(q.text) for q in test} & {
         normalize_words(q.text) for q in sets["medqa/validation"].questions
     }
+
+
+def test_medqa_test_and_openmedqa_draw_the_same_questions(sets: dict[str, Dataset]) -> None:
+    """The experiment openmedprompt asks both, each as a sample of its own."""
+    with_options, opened = (sample_at_random(sets[name], 20, seed=3) for name in ("medqa/test", "medqa/open-test"))
+    assert [q.id for q in with_options.questions] == [q.id for q in opened.questions]
 
 
 def normalize_words(text: str) -> str:

@@ -422,7 +422,7 @@ def test_dataset_digest_covers_questions_not_file(tmp_path: Path) -> None:
 
 def test_catalogue_entries_are_complete() -> None:
     sets = load_catalogue()
-    assert len(sets) == 21
+    assert len(sets) == 22
     assert [name for name, pinned in sets.items() if pinned.sha256 is None] == ["careqa"]
     for pinned in sets.values():
         assert pinned.sha256 is None or len(bytes.fromhex(pinned.sha256)) == 32

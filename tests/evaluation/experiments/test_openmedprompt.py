@@ -6,7 +6,7 @@ import pytest
 
 from epicrisis.errors import InputError
 from epicrisis.evaluation.experiments import openmedprompt
-from epicrisis.evaluation.experiments.openmedprompt import BEST, LAST, ONE, REFINING, Sizes
+from epicrisis.evaluation.experiments.openmedprompt import BEST, CHOICE, LAST, ONE, REFINING, Sizes
 from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -49,13 +49,27 @@ def test_cases_of_smaller_grid_use_only_named_sizes() -> None:
     assert [cells[1:4] for cells in by_n.rows] == [(arm, "cot", 3) for arm in (REFINING, LAST, BEST)]
 
 
-def test_cases_with_closed_question_raise_input_error() -> None:
-    choice = Question("Which?", {"A": "yes"}, "choice", "c", "A")
-    for question in (choice, Question("Why?", id="w")):
-        with pytest.raises(InputError, match="this experiment asks open questions"):
-            openmedprompt.cases([question], VoteSampling(), {})
-    with pytest.raises(InputError, match="no arm is called magic: known are one-draft, ensemble-refining"):
+def test_cases_without_answer_or_of_unknown_arm_raise_input_error() -> None:
+    with pytest.raises(InputError, match="has no answer to mark by"):
+        openmedprompt.cases([Question("Why?", id="w")], VoteSampling(), {})
+    with pytest.raises(InputError, match="no arm is called magic: known are multiple-choice, one-draft"):
         openmedprompt.cases(OPEN, VoteSampling(), {}, arms=("magic",))
+
+
+def test_question_with_options_is_asked_by_next_token_alone() -> None:
+    """Table 10: multiple choice, and the same questions without options."""
+    choices = [Question("Which?", {"A": "x", "B": "y"}, "choice", str(i), "AB"[i % 2]) for i in range(8)]
+    cases = openmedprompt.cases([*OPEN[:8], *choices], VoteSampling(), {}, arms=(CHOICE, ONE))
+    assert [describe_case(case) for case in cases] == [(ONE, "none", 0, None)] * 8 + [(CHOICE, "none", 0, None)] * 8
+    assert {case.treatment.strategy for case in cases[8:]} == {"zero-shot"}
+    outcomes = [
+        Outcome(case.question.key, case.condition, "answered", case.condition["arm"] == CHOICE) for case in cases
+    ]
+    one, _ = openmedprompt.tables({"m": outcomes})
+    assert [cells[1:4] for cells in one.rows] == [(CHOICE, "none", 0), (ONE, "none", 0)]
+    assert row(one, "m", CHOICE)["share right"].value == 1.0
+    assert row(one, "m", CHOICE)["difference to no examples"] is None
+    assert not openmedprompt.cases(choices, VoteSampling(), {}, arms=(ONE,))
 
 
 def right(case: Case) -> bool:
@@ -75,8 +89,8 @@ def test_tables_have_expected_shares() -> None:
 
     outcomes = [outcome(case.question, case.condition, right(case)) for case in cases]
     one, by_n, by_k = openmedprompt.tables({"m": outcomes})
-    assert row(one, "m", "none", 0)["share right"].value == pytest.approx(1 / 3)
-    assert row(one, "m", "cot", 5)["difference to no examples"].value == pytest.approx(1 / 2 - 1 / 3)
+    assert row(one, "m", ONE, "none", 0)["share right"].value == pytest.approx(1 / 3)
+    assert row(one, "m", ONE, "cot", 5)["difference to no examples"].value == pytest.approx(1 / 2 - 1 / 3)
     assert [cells[:4] for cells in by_n.rows] == [
         ("m", arm, "cot", n) for arm in (REFINING, LAST, BEST) for n in (3, 5, 7)
     ]

@@ -90,8 +90,9 @@ def load_dataset(
 ) -> Dataset:
     """Return the question set with this name, or the questions of a file with this path.
 
-    `place` is the file of a pinned set, its folder, or the folder above; by default `home/datasets`. Raises InputError
-    if the set is missing or not the pinned one, or if a question of a file cannot be read.
+    `place` is the file of a pinned set, its folder, or the folder above, whatever its folders are called; by default
+    `home/datasets`. Raises InputError if the set is missing or not the pinned one, or if a question of a file cannot be
+    read.
     """
     catalogue = load_catalogue() if sets is None else sets
     if name not in catalogue:
@@ -142,6 +143,8 @@ def read_pinned(pinned: PinnedSet, paths: list[Path]) -> Dataset:
                 reader = trial_questions.read_evidence_inference
             questions, documents = reader(paths[0])
             return Dataset(pinned.name, questions, classes_by_gold(questions), documents, pinned.licence)
+        case "medqa" if part == "test":
+            questions = pinned_readers.read_medqa_test(*paths)
         case "medq":
             questions, domains = pinned_readers.read_medq(paths[0])
             return Dataset(pinned.name, questions, domains, licence=pinned.licence)
@@ -157,7 +160,7 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
         is_file = len(pinned.files) == 1 or place.name == name
         places = [place] if is_file else [place.parent / name]
     else:
-        places = [place / name, place / file.path]
+        places = [place / name, place / file.path, *sorted(place.glob(f"*/{name}"))]
     for path in places:
         if path.is_file():
             return path

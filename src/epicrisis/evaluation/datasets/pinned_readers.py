@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
 
@@ -125,6 +126,27 @@ def read_prompt_engine(path: Path) -> tuple[Question, ...]:
     if len(questions) < len(entries):
         raise path_error(path, "two of its questions have the same id; pull it again")
     return tuple(questions.values())
+
+
+def read_medqa_test(open_path: Path, mirage_path: Path) -> tuple[Question, ...]:
+    """Return the questions of OpenMedQA, under its ids, as MIRAGE has them: in the original words, with options.
+
+    An id of OpenMedQA ends with the question's number in MedQA's test split. Raises InputError for another file, or if
+    the two files have different answers.
+    """
+    originals = {int(question.id): question for question in read_mirage(mirage_path, "medqa")}
+    questions: list[Question] = []
+    for reworded in read_prompt_engine(open_path):
+        original = originals.get(int(reworded.id.rpartition("_")[2]))
+        answer = "" if original is None else original.options[original.gold or ""]
+        if original is None or _letters(answer) != _letters(reworded.gold or ""):
+            raise path_error(open_path, f"{reworded.id} is not in {printable_path(mirage_path.name)}; pull both again")
+        questions.append(replace(original, id=reworded.id))
+    return tuple(questions)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def read_pubmedqa(path: Path, split: Path | None = None) -> tuple[tuple[Question, ...], Mapping[str, Document]]:

@@ -1,9 +1,10 @@
 """What do drafts, critique and rewards bring to open answers? (The context-retrieval study, section 5: Tables 10 to 12,
 Figures 5 and 6.)
 
-One draft without and with solved questions; ensemble refining and self-reflection over a growing number of drafts and
-rounds, and over a growing number of examples. Answers are marked afterwards (`epicrisis grade correctness`), and these
-tables read the marks. The drafts of a smaller number are among those of a larger one, so they come from the cache.
+One draft without and with solved questions, and the same questions with their options by next token; ensemble refining
+and self-reflection over a growing number of drafts and rounds, and over a growing number of examples. Open answers are
+marked afterwards (`epicrisis grade correctness`), and these tables read the marks. The drafts of a smaller number are
+among those of a larger one, so they come from the cache.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, 
 from epicrisis.evaluation.grading.correctness import correctness_remarks as marking_remarks
 from epicrisis.evaluation.grading.correctness import read_correctness
 from epicrisis.evaluation.runs.case import Case, Condition
-from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.evaluation.runs.outcomes import Outcome, score_record
 from epicrisis.overrides import RunOverrides
 from epicrisis.printable import count_noun
 from epicrisis.types import DraftSelection, Examples, Question, StrategyName
@@ -34,14 +35,16 @@ NS, KS = (3, 5, 7, 10, 15, 20), (0, 1, 3, 5)
 """Drafts or rounds at K = 5 as printed; the examples at N = 5 are ours, since Figure 5 prints no grid."""
 N, K = 5, 5
 ONE, REFINING, LAST, BEST = "one-draft", "ensemble-refining", "self-reflection", "self-reflection+best"
-ARMS = (ONE, REFINING, LAST, BEST)
+CHOICE = "multiple-choice"
+"""The questions with options, by next token."""
+ARMS = (CHOICE, ONE, REFINING, LAST, BEST)
 
 _NOTES = (
     f"{LAST}: the last draft is the answer, as published; {BEST}: the one of highest reward, as corrected (errata P8). "
     "Without a reward model both are the last.",
     "Drafts of a smaller number are the first of a larger one, so rows are not independent of each other.",
-    "The study compares open answers with a next-token figure of the same questions with options (errata P10): here "
-    "all are open.",
+    f"{CHOICE}: the most probable next token of the same questions with their options, as in the study; the other arms "
+    "are open answers that a judge marks, so their difference is not tested (errata P10).",
 )
 
 
@@ -80,25 +83,28 @@ def cases(
     arms: Sequence[str] = ARMS,
 ) -> tuple[Case, ...]:
     """Build the cases. Conditions: `arm`, `examples` (the source's name, or `none`), `k` examples, `n` drafts or
-    rounds, `repeat`.
+    rounds, `repeat`. A question with options is asked by the arm CHOICE alone, an open one by the others.
 
-    Raises InputError for an unknown arm or one without examples, a question that is not open or has no reference, or a
-    source with too few examples.
+    Raises InputError for an unknown arm or one without examples, a question without gold, or a source with too few
+    examples.
     """
     check_names(arms, ARMS)
     for question in questions:
-        if question.options or question.gold is None:
+        if question.gold is None:
             raise InputError(
-                f"question {question.id!r} has options, or no answer to mark by: this experiment asks open questions, "
-                "such as medq/... or medqa/open-test"
+                f"question {question.id!r} has no answer to mark by: take another question set, such as medqa/open-test"
             )
-    if not sources and {*arms} != {ONE}:
+    if not sources and {*arms} - {ONE, CHOICE}:
         raise InputError(
             "this experiment shows solved questions: give a library of them with --examples NAME=LIBRARY, or ask "
             f"--arm {ONE} alone"
         )
     built: list[Case] = []
     for question in questions:
+        if question.options:
+            asked: Condition = {"arm": CHOICE, "examples": vote_sampling.NO_EXAMPLES, "k": 0}
+            built += sampling.cases(question, asked, RunOverrides("zero-shot")) if CHOICE in arms else []
+            continue
         for condition, overrides in _variants(question, sources, sizes, arms):
             built += sampling.cases(question, condition, overrides)
     return tuple(built)
@@ -117,7 +123,7 @@ def _variants(
         for arm in arms:
             keep: DraftSelection = "best" if arm == BEST else "last"
             strategy: StrategyName = "ensemble-refining" if arm == REFINING else "self-reflection"
-            for n, k in sizes.pairs() if arm != ONE else ():
+            for n, k in sizes.pairs() if arm not in (ONE, CHOICE) else ():
                 refining = RefiningOptions(drafts=n, rounds=n, keep=keep)
                 overrides = RunOverrides(strategy, refining=refining, examples=_first(examples, k))
                 yield {"arm": arm, "examples": name, "k": k, "n": n}, overrides
@@ -139,12 +145,16 @@ def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     grid, sampling = inputs.grid, vote_sampling.sampling_of(inputs)
     sizes = Sizes(grid.votes, grid.ks)
     build = partial(cases, sampling=sampling, sources=inputs.study.examples, sizes=sizes, arms=grid.arms)
+    if {*inputs.questions} == {*EXPERIMENT.sets}:
+        # The same questions twice: one set of tables.
+        return build(inputs.all_questions())
     return vote_sampling.cases_by_set(inputs, build)
 
 
 def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
-    """Build the tables of finished and marked runs: one draft (Table 10), drafts and rounds (Tables 11 and 12, Figure
-    6), and examples (Figure 5) where their number was varied."""
+    """Build the tables of finished and marked runs: options and one draft (Table 10), drafts and rounds (Tables 11 and
+    12, Figure 6), and examples (Figure 5) where their number was varied.
+    """
     one_draft = outcome_groups.collect_groups(runs, _one_draft_groups)
     by_drafts = outcome_groups.collect_groups(runs, partial(_size_groups, size="n"))
     by_examples = outcome_groups.collect_groups(runs, partial(_size_groups, size="k"))
@@ -152,7 +162,7 @@ def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ())
     labels = ("model", "arm", "examples")
     title, baseline = "Accuracy by the number of drafts or rounds", "one draft with the same examples"
     built = [
-        build("One draft", ("model", "examples", "k"), one_draft, baseline="no examples"),
+        build("One draft", ("model", "arm", "examples", "k"), one_draft, baseline="no examples"),
         build(title, (*labels, "n"), by_drafts, baseline=baseline),
     ]
     if by_examples:
@@ -162,15 +172,17 @@ def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ())
 
 
 def _one_draft_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
+    if choices := outcome_groups.select(outcomes, arm=CHOICE):
+        yield Group((model, CHOICE, vote_sampling.NO_EXAMPLES, 0), choices, (), ("repeat",))
     ones = outcome_groups.select(outcomes, arm=ONE)
     without = outcome_groups.select(ones, examples=vote_sampling.NO_EXAMPLES)
     for (name, k), here in outcome_groups.group_conditions(ones, "examples", "k").items():
-        yield Group((model, name, k), here, () if name == vote_sampling.NO_EXAMPLES else without, ("repeat",))
+        yield Group((model, ONE, name, k), here, () if name == vote_sampling.NO_EXAMPLES else without, ("repeat",))
 
 
 def _size_groups(model: str, outcomes: Sequence[Outcome], size: Literal["n", "k"]) -> Iterator[Group]:
     """Yield each number of drafts, or of examples, with the other one as the run's sizes say."""
-    drafts = [outcome for outcome in outcomes if outcome.condition["arm"] != ONE]
+    drafts = [outcome for outcome in outcomes if outcome.condition["arm"] not in (ONE, CHOICE)]
     # With one number of examples, the rows over drafts and rounds are the same.
     if not drafts or (size == "k" and len(outcome_groups.values_of(drafts, "k")) < 2):
         return
@@ -191,7 +203,8 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     for run in runs:
         marking = read_correctness(run.path.parent)
         if marking.judges:
-            outcomes[run.name] = vote_sampling.sort_outcomes(run, marking.outcomes())
+            choices = [score_record(record) for record in run.records() if record.answer.question.options]
+            outcomes[run.name] = vote_sampling.sort_outcomes(run, (*choices, *marking.outcomes()))
             notes |= dict.fromkeys(marking_remarks(marking))
         else:
             unmarked.append(
@@ -219,7 +232,7 @@ EXPERIMENT = Experiment(
     "What do drafts, critique and rewards bring to open answers? (Context retrieval, Tables 10 to 12)",
     _build_cases,
     _tables_of_runs,
-    sets=("medqa/open-test",),
+    sets=("medqa/open-test", "medqa/test"),
     grid=Grid(ARMS, KS, votes=NS),
     published=("open-baseline", "openmedprompt-refining", "openmedprompt-reflection"),
     plots=(
