@@ -107,6 +107,12 @@ def write_ehrnoteqa(folder: Path, *lines: dict[str, Any]) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("key", ["topic", "category"])
+def test_ehrnoteqa_topic_of_the_file_is_the_category(tmp_path: Path, key: str) -> None:
+    (question,) = load_records(write_ehrnoteqa(tmp_path, {**LINE, key: "Treatment"})).questions
+    assert question.category == "Treatment"
+
+
 def test_ehrnoteqa_uses_first_summaries_and_leaves_out_other_patients(tmp_path: Path) -> None:
     records = load_records(write_ehrnoteqa(tmp_path))
     assert records.questions == (

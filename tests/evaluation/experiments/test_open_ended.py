@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -281,3 +282,28 @@ def test_tables_serialize_to_strict_json(tmp_path: Path) -> None:
     judging = read_judging(tmp_path / "judging", (), [empty])
     text = json.dumps([to_json(table) for table in tables({"m": judging})], allow_nan=False)
     assert [table["title"] for table in json.loads(text)] == [table.title for table in tables({"m": judging})]
+
+
+def test_verdicts_are_shown_by_specialty_of_the_question() -> None:
+    """The paper's experts judge the questions of their specialty."""
+    specialties = ["Dermatology", "Headache", "Diabetes"]
+    lines = []
+    for question in open_questions(12):
+        asked = replace(question, category=specialties[int(question.id) % 3])
+        lines += [record(asked, arm, f"{arm} says so.") for arm in ARMS]
+    made = pair_records(lines)
+    verdicts = []
+    for pair in made.pairs:
+        specialty = made.key.categories[made.key.questions[pair.id]]
+        verdicts.append(
+            HumanVerdict(pair.id, "Ann", choose_arm(made, pair.id, OURS if specialty == "Headache" else None))
+        )
+    by_specialty = next(
+        table for table in tables({"m": Judging(made, tuple(verdicts))}) if table.title == "By specialty"
+    )
+    assert by_specialty.columns[:2] == ("specialty", "judge")
+    assert [(cells[0], *cells[2:7]) for cells in by_specialty.rows] == [
+        ("Dermatology", 4, 0, 0, 4, 0),
+        ("Diabetes", 4, 0, 0, 4, 0),
+        ("Headache", 4, 0, 4, 0, 0),
+    ]

@@ -184,7 +184,8 @@ def read_pubmedqa(path: Path, split: Path | None = None) -> tuple[tuple[Question
 
 
 def read_medq(path: Path) -> tuple[tuple[Question, ...], dict[str, str]]:
-    """Return the questions in order, with the reference answer as `gold`, and their medical domains by id.
+    """Return the questions in order, with the reference answer as `gold`, and their medical domains by id, which are
+    their categories as well.
 
     Raises InputError for another file, and for a row with an empty cell.
     """
@@ -203,6 +204,6 @@ def read_medq(path: Path) -> tuple[tuple[Question, ...], dict[str, str]]:
             raise InputError(
                 f"{printable_path(path)}, row {number}: a cell is empty, or its ID occurs twice; pull it again"
             )
-        questions.append(Question(text=text, form="open", id=key, gold=answer))
+        questions.append(Question(text=text, form="open", id=key, gold=answer, category=domain))
         domains[key] = domain
     return tuple(questions), domains

@@ -65,6 +65,10 @@ _CRITERIA_NOTE = (
     "By criterion: the choices that reviewers made beside the one on the whole answer, read as in the table above; p "
     "corrected by Holm for this table's {n} tests."
 )
+_CATEGORY_NOTE = (
+    "By the category of the question, which in MedQ is the specialty; read as in the table above; p corrected by Holm "
+    "for this table's {n} tests."
+)
 _AGREEMENT_NOTE = (
     "Over the pairs that at least two of them judged, by the answer preferred; a model's disagreement with itself is a "
     "tie. Intervals are 95 %, by a bootstrap of the pairs; none where every resample gives the same. No coefficient "
@@ -103,6 +107,15 @@ class Judging:
             if (choice := verdict.under(criterion)) is not None:
                 people.append(choice)
         return replace(self, people=tuple(people), models={})
+
+    def of_category(self, category: str) -> Judging:
+        """Return the verdicts on questions of a category alone."""
+        paired = self.paired.of_category(category)
+        models: dict[str, Mapping[str, PairVerdict]] = {}
+        for name, verdicts in self.models.items():
+            models[name] = {pair: verdict for pair, verdict in verdicts.items() if pair in paired.key.first}
+        people = tuple(verdict for verdict in self.people if verdict.pair in paired.key.first)
+        return Judging(paired, people, models)
 
 
 def cases(questions: Sequence[Question]) -> tuple[Case, ...]:
@@ -150,12 +163,13 @@ def read_judging_folder(folder: Path) -> Judging:
 
 def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
     """Build the tables of judged runs by model: the answers, the verdicts of people and models, how far these agree,
-    and the effect of an answer's place."""
+    the verdicts by specialty and by criterion, and the effect of an answer's place."""
     answers = _answers_table(judgings, remarks)
     if not any(judging.people or judging.models for judging in judgings.values()):
         return (answers,)
     verdicts = _verdicts_table(judgings, remarks)
-    return answers, verdicts, _agreement_table(judgings), *_criteria_tables(judgings), _place_table(judgings)
+    parts = (*_category_tables(judgings), *_criteria_tables(judgings))
+    return answers, verdicts, _agreement_table(judgings), *parts, _place_table(judgings)
 
 
 def conclusions(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
@@ -265,6 +279,20 @@ def _possessives(judgings: Mapping[str, Judging]) -> tuple[str, str]:
         rival, ours = judging.names
         return f"{ours}'s", f"{rival}'s"
     return f"{_ARM_NAMES[OURS]}'s", f"{_ARM_NAMES[RIVAL]}'s"
+
+
+def _category_tables(judgings: Mapping[str, Judging]) -> tuple[Table, ...]:
+    """Return the verdicts by the category of the question (the specialty in MedQ), or nothing with fewer than two."""
+    by_category: dict[str, Judging] = {}
+    for model, judging in judgings.items():
+        for category in sorted(set(judging.paired.key.categories.values())):
+            by_category[category if len(judgings) == 1 else f"{category}, {model}"] = judging.of_category(category)
+    if len(by_category) < 2:
+        return ()
+    verdicts = _verdicts_table(by_category, ())
+    tested = len(verdicts.rows) - verdicts.column("p (Holm)").count(None)
+    columns = ("specialty", *verdicts.columns[1:])
+    return (replace(verdicts, title="By specialty", columns=columns, notes=(_CATEGORY_NOTE.format(n=tested),)),)
 
 
 def _criteria_tables(judgings: Mapping[str, Judging]) -> tuple[Table, ...]:

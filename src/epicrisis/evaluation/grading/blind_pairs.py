@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,8 @@ class BlindingKey:
     """Keys of the questions with the same words in both answers. They count as ties and need no verdict."""
     left_out: Mapping[str, Mapping[str, str]]
     """By question key: how each arm ended, if an arm did not answer."""
+    categories: Mapping[str, str] = field(default_factory=dict)
+    """By question key: the category of the question, such as its medical specialty, if it has one."""
 
     @property
     def asked(self) -> int:
@@ -91,6 +93,20 @@ class BlindPairs:
 
     pairs: tuple[BlindPair, ...]
     key: BlindingKey
+
+    def of_category(self, category: str) -> BlindPairs:
+        """Return the pairs about questions of a category alone."""
+        key = self.key
+        questions = {question for question, name in key.categories.items() if name == category}
+        pair_ids = {pair for pair, question in key.questions.items() if question in questions}
+        part = replace(
+            key,
+            first={pair: arm for pair, arm in key.first.items() if pair in pair_ids},
+            questions={pair: question for pair, question in key.questions.items() if pair in pair_ids},
+            same=tuple(question for question in key.same if question in questions),
+            left_out={question: states for question, states in key.left_out.items() if question in questions},
+        )
+        return BlindPairs(tuple(pair for pair in self.pairs if pair.id in pair_ids), part)
 
     def answers(self, arm: str) -> tuple[str, ...]:
         """Return the arm's answers without citations."""
@@ -158,6 +174,7 @@ def _pair_answers(
     for key in sorted(different, key=lambda key: _hash(seed, "place", key)):
         words = [answers[key][arms[0]].question.text.strip(), texts[key].pop(first[key]), *texts[key].values()]
         pairs[key] = BlindPair(_pair_id(seed, *words), *words)
+    categories = {key: next(iter(by_arm.values())).question.category for key, by_arm in answers.items()}
     blinding_key = BlindingKey(
         arms=arms,
         seed=seed,
@@ -167,6 +184,7 @@ def _pair_answers(
         questions=dict(zip(map(attrgetter("id"), pairs.values()), pairs, strict=True)),
         same=tuple(same),
         left_out=left_out,
+        categories={key: category for key, category in categories.items() if category},
     )
     return BlindPairs(tuple(pairs.values()), blinding_key)
 

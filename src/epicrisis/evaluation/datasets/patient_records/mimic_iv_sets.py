@@ -12,7 +12,8 @@ EHRNoteQA (Kweon et al. 2024, PhysioNet `ehr-notes-qa-llms` 1.0.1): questions by
 
 Each patient has one question about up to three discharge summaries of MIMIC-IV, with five choices or open.
 
-`EHRNoteQA.jsonl`: `patient_id`, `num_notes`, `question`, `choice_A` to `choice_E`, `answer` (a letter). The summaries
+`EHRNoteQA.jsonl`: `patient_id`, `num_notes`, `question`, `choice_A` to `choice_E`, `answer` (a letter), and where the
+file has it the question's `topic` or `category`, which becomes its category. The summaries
 are the patient's first `num_notes` by chart time, as in the authors' preprocessing. The format is known from that code;
 the file needs credentials and was not available.
 """
@@ -28,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_documents
@@ -183,6 +184,7 @@ class _Line(BaseModel):
     choice_D: str
     choice_E: str
     answer: Annotated[str, BeforeValidator(lambda value: str(value).strip()[:1].upper()), Field(pattern="[A-E]")]
+    topic: str = Field("", validation_alias=AliasChoices("topic", "category"))
 
 
 def read_ehrnoteqa(path: Path, choice: bool = True) -> RecordSource:
@@ -217,6 +219,7 @@ def read_ehrnoteqa(path: Path, choice: bool = True) -> RecordSource:
                 gold=line.answer if choice else options[line.answer],
                 gold_documents=gold_documents,
                 patient=line.patient_id,
+                category=line.topic,
             )
         )
     notices: tuple[str, ...] = ()
