@@ -18,6 +18,7 @@ from epicrisis.models.catalogue import (
     Catalogue,
     HubFile,
     HubFolder,
+    NpmFile,
     PinnedFile,
     PinnedModel,
     WheelPart,
@@ -496,7 +497,15 @@ RECIPES: dict[str, Callable[[ModelFiles], Any]] = {
 
 def test_catalogue_entries_are_pinned_or_unpinned() -> None:
     named = list(load_catalogue())
-    assert named == ["minilm", "smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", *UNPINNED, *JUDGES]
+    assert named == [
+        "minilm",
+        "smollm2-135m",
+        "qwen2.5-coder-0.5b",
+        "qwen2.5-coder-1.5b",
+        *UNPINNED,
+        *JUDGES,
+        "meteor-data",
+    ]
     for model in load_catalogue().values():
         assert model.licence
         assert model.description
@@ -504,6 +513,9 @@ def test_catalogue_entries_are_pinned_or_unpinned() -> None:
         assert (model.name in UNPINNED + JUDGES) == bool(model.unpinned)
         for file in model.files:
             assert len(file.sha256) == 64
+            if isinstance(file.source, NpmFile):
+                assert file.source.package.count("@") == 1
+                continue
             assert isinstance(file.source, tuple)
             assert sum(part.bytes for part in file.source) == file.bytes
             assert all(part.wheel.count("==") == 1 and len(part.sha256) == 64 for part in file.source)

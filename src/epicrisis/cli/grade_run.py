@@ -108,7 +108,7 @@ def measure_run(
     metrics = [measurers.word_measurer(), measurers.number_measurer()]
     if measures.meteor:
         try:
-            metrics.append(measurers.meteor_measurer())
+            metrics.append(measurers.meteor_measurer(settings.home))
         except ModelMissing as error:
             say(f"note: METEOR is left out: {error}", err=True)
     for name in measures.bertscore:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from epicrisis.errors import ModelMissing
 from epicrisis.types import Metadata
 
-ModelKind: TypeAlias = Literal["encoder", "token-encoder", "sparse", "reranker", "chat", "reward", "nli"]
+ModelKind: TypeAlias = Literal["encoder", "token-encoder", "sparse", "reranker", "chat", "reward", "nli", "lexicon"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,14 @@ class WheelPart:
 
 
 @dataclass(frozen=True, slots=True)
+class NpmFile:
+    """A member of a package on npm's registry; `package` is `name@version`."""
+
+    package: str
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
 class HubFile:
     """A file of a hub repository at a fixed revision."""
 
@@ -37,12 +45,12 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """A file of a model. `source` is a hub file, or the parts to join in this order."""
+    """A file of a model. `source` is a file of the hub or of npm's registry, or the parts to join in this order."""
 
     path: str
     bytes: int
     sha256: str
-    source: HubFile | tuple[WheelPart, ...]
+    source: HubFile | NpmFile | tuple[WheelPart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +105,14 @@ def parse_catalogue(text: str) -> Catalogue:
             raise TypeError(f"the model {table.get('name')!r} needs either `files` or `unpinned`")
         pinned_files: list[PinnedFile] = []
         for file in files or ():
-            parts, hub = file.pop("parts", None), file.pop("hub", None)
-            if (parts is None) == (hub is None):
-                raise TypeError(f"the file {file.get('path')!r} needs either `parts` or `hub`")
-            source = HubFile(**hub) if hub is not None else tuple(WheelPart(**part) for part in parts)
+            parts, hub, npm = file.pop("parts", None), file.pop("hub", None), file.pop("npm", None)
+            if [parts, hub, npm].count(None) != 2:
+                raise TypeError(f"the file {file.get('path')!r} needs one of `parts`, `hub` and `npm`")
+            source: HubFile | NpmFile | tuple[WheelPart, ...] = tuple(WheelPart(**part) for part in parts or ())
+            if hub is not None:
+                source = HubFile(**hub)
+            elif npm is not None:
+                source = NpmFile(**npm)
             pinned_files.append(PinnedFile(source=source, **file))
         folders = tuple(HubFolder(**folder | {"take": tuple(folder["take"])}) for folder in unpinned or ())
         model = PinnedModel(files=tuple(pinned_files), unpinned=folders, **table)

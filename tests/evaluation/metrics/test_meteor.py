@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
+import tarfile
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import Any
 import pytest
 from nltk.stem.porter import PorterStemmer
 
-from epicrisis.errors import InputError
+from epicrisis.configuration import load_settings
+from epicrisis.errors import InputError, ModelMissing
 from epicrisis.evaluation.metrics.meteor import Meteor, WordNet, find_wordnet, load_meteor, load_wordnet
+from epicrisis.models.model_files import find_model
 from tests.evaluation.metrics.pairs import summaries
 
 PLAIN = Meteor(None)
@@ -29,6 +33,17 @@ SYNSETS = (
     ("adj", ("ill(p)", "sick")),
     ("adv", ("rapidly", "quickly")),
 )
+
+
+@pytest.fixture(scope="module")
+def meteor_home() -> Path:
+    """Return the home with the data of `evaluate`'s METEOR."""
+    home = load_settings().home
+    try:
+        find_model("meteor-data", "lexicon", home)
+    except ModelMissing as error:
+        pytest.skip(str(error))
+    return home
 
 
 @pytest.fixture
@@ -197,3 +212,38 @@ def test_meteor_with_wordnet_matches_nltk_on_real_pairs(data_folder: Path) -> No
         assert score == pytest.approx(meteor_score([tokens[0]], tokens[1], wordnet=reader), abs=1e-9)
         by_synonym += score != PLAIN.score(answer, [gold])
     assert by_synonym > 50
+
+
+@pytest.mark.models
+@pytest.mark.data
+@pytest.mark.slow
+def test_meteor_of_evaluate_matches_nltk_called_as_evaluate_does(
+    data_folder: Path, meteor_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 pairs: `single_meteor_score(word_tokenize(reference), word_tokenize(answer))` with nltk's own WordNet."""
+    import nltk.data
+    from nltk.tokenize import word_tokenize
+    from nltk.translate.meteor_score import single_meteor_score
+
+    meteor = load_meteor(home=meteor_home)
+    assert meteor.name == "meteor[evaluate]"
+    # The same files in the folders where nltk looks for them.
+    source, corpora = meteor_home / "models" / "meteor-data", tmp_path / "corpora" / "wordnet"
+    shutil.copytree(source / "punkt", tmp_path / "tokenizers" / "punkt_tab" / "english")
+    corpora.mkdir(parents=True)
+    with tarfile.open(source / "WNdb-3.0.tar.gz") as archive:
+        archive.extractall(corpora, filter="data")
+    for path in (*source.glob("*.exc"), *(corpora / "dict").iterdir()):
+        shutil.copy(path, corpora / path.name)
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    reader, changed = open_nltk_wordnet(corpora), 0
+    for gold, answer in summaries(data_folder)[:200]:
+        reference = single_meteor_score(word_tokenize(gold), word_tokenize(answer), wordnet=reader)
+        assert meteor.score(answer, [gold]) == pytest.approx(reference, abs=1e-9)
+        changed += abs(reference - PLAIN.score(answer, [gold])) > 1e-9
+    assert changed > 50
+
+
+def test_meteor_without_its_data_keeps_the_name_of_its_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epicrisis.evaluation.metrics.meteor.find_wordnet", lambda: None)
+    assert load_meteor(home=tmp_path).name == "meteor[exact+stem]"

@@ -89,11 +89,14 @@ def number_measurer() -> Measurer:
     return _local_measurer("numbers", ("numbers-f1", "numbers-precision", "numbers-recall"), values)
 
 
-def meteor_measurer() -> Measurer:
-    """Return the measurer of METEOR with the installed stages. Raises ModelMissing without nltk."""
+def meteor_measurer(home: Path | None = None) -> Measurer:
+    """Return the measurer of METEOR: that of `evaluate` if its data is in `home`, else with the installed stages.
+
+    Raises ModelMissing without nltk.
+    """
     from epicrisis.evaluation.metrics.meteor import load_meteor
 
-    scorer = load_meteor()
+    scorer = load_meteor(home=home)
 
     def values(answer: ScoredAnswer) -> dict[str, float]:
         return {scorer.name: scorer.score(answer.answer, answer.references)}
