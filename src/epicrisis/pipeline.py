@@ -22,15 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from epicrisis import components, evidence_selection
-from epicrisis.answering.baselines import (
-    ZERO_SHOT,
-    chain_of_thought,
-    check_option_logprobs,
-    closed_book,
-    full_context,
-    rag,
-    zero_shot,
-)
+from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
 from epicrisis.answering.citations import add_document_studies
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.conflicts import find_conflicts, watch_passages
@@ -252,14 +244,6 @@ class Pipeline:
         remaining = iter(questions if self._rosters else ())
         while some := list(islice(remaining, CHECKED_QUESTIONS)):
             await self._offload(check_patients, self._rosters, some, by_number=by_number)
-
-    async def check_strategies(self, overrides: Iterable[RunOverrides]) -> None:
-        """Raise InputError for a strategy that the chat model cannot answer with: one short call before all others.
-
-        When replies are replayed, nothing is asked.
-        """
-        if self.settings.cache.mode != "replay" and any(self._strategy(item) == ZERO_SHOT for item in overrides):
-            await check_option_logprobs(self.models["writer"])
 
     async def resolve_scope(self, scope: Scope) -> Scope:
         """Return the scope with the patient's id in place of a record number."""

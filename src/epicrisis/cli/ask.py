@@ -208,8 +208,7 @@ def _answer_file(
     import asyncio
 
     from epicrisis.cluster_search import search_on_cluster
-    from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
-    from epicrisis.overrides import NO_OVERRIDES
+    from epicrisis.evaluation.runs.runner import RecordStore, answer_questions, check_strategies
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.planning import confirmation_question
 
@@ -221,7 +220,7 @@ def _answer_file(
             remaining = [question for question in questions if not records.is_done(question.key)]
             if not yes:
                 confirm(await confirmation_question(pipeline, settings, remaining))
-            await pipeline.check_strategies([NO_OVERRIDES] if remaining else [])
+            await check_strategies(pipeline, [settings.strategy] if remaining else [])
             with (
                 search_on_cluster(pipeline, settings, library, cluster if remaining else None) as pool,
                 open_progress(quiet=json) as progress,

@@ -70,7 +70,7 @@ async def run_cases(
     from epicrisis.evaluation.runs.outcomes import score_record
     from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
-    from epicrisis.evaluation.runs.runner import answer_cases
+    from epicrisis.evaluation.runs.runner import answer_cases, check_strategies
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.planning import confirmation_question
 
@@ -80,7 +80,7 @@ async def run_cases(
         if not yes:
             questions = [case.question for case in cases]
             confirm(await confirmation_question(pipeline, settings, questions, overrides))
-        await pipeline.check_strategies(overrides)
+        await check_strategies(pipeline, [item.strategy or settings.strategy for item in overrides])
 
     async with Pipeline.open(settings, library) as pipeline:
         if pipeline.search is not None and pipeline.search.library.count() == (0, 0):

@@ -73,7 +73,7 @@ class Meteor:
     """The metric. `load_meteor` creates it."""
 
     wordnet: WordNet | None
-    splitter: SentenceSplitter | None = None
+    splitter: PunktSplitter | None = None
     """nltk's splitter, for the words of `word_tokenize`; None: those of `wordpunct_tokenize`."""
 
     @property
@@ -148,7 +148,7 @@ def find_wordnet() -> Path | None:
     return None
 
 
-class SentenceSplitter(Protocol):
+class PunktSplitter(Protocol):
     """nltk's splitter of texts into sentences."""
 
     def tokenize(self, text: str) -> list[str]: ...
@@ -165,13 +165,13 @@ class _ParameterFolder:
 
 
 @cache
-def load_splitter(folder: Path) -> SentenceSplitter:
+def load_splitter(folder: Path) -> PunktSplitter:
     """Return nltk's splitter with the parameters in a folder."""
     from nltk.tokenize.punkt import PunktSentenceTokenizer, load_punkt_params
 
     splitter = PunktSentenceTokenizer()
     splitter._params = load_punkt_params(_ParameterFolder(folder))
-    return cast(SentenceSplitter, splitter)
+    return cast(PunktSplitter, splitter)
 
 
 class WordNet:

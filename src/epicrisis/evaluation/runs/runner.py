@@ -15,6 +15,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from epicrisis.answering.baselines import ZERO_SHOT, check_option_logprobs
 from epicrisis.answers import Answer, Failure, Retrieved, Usage
 from epicrisis.evaluation.runs.case import Case, Condition, case_key
 from epicrisis.evaluation.runs.concurrency import run_concurrently
@@ -89,6 +90,15 @@ def build_record(answer: Answer, recipe: Mapping[str, Any], condition: Condition
     condition = to_json(condition or {})
     key = case_key(answer.question.key, condition)
     return RunRecord(schema_version=SCHEMA_VERSION, key=key, condition=condition, recipe=dict(recipe), answer=answer)
+
+
+async def check_strategies(pipeline: Pipeline, strategies: Iterable[str]) -> None:
+    """Raise InputError for a strategy that the chat model cannot answer with: one short call before all others.
+
+    When replies are replayed, nothing is asked.
+    """
+    if ZERO_SHOT in strategies and pipeline.settings.cache.mode != "replay":
+        await check_option_logprobs(pipeline.models["writer"])
 
 
 async def answer_cases(
