@@ -158,7 +158,8 @@ def _format_interval(interval: Interval, unit: CellUnit, signed: bool, decimals:
         return NONE
     scale, places = (100, 1) if unit == "share" else (1, decimals)
     low, high = _format(scale * interval.low, places, signed), _format(scale * interval.high, places, signed)
-    confidence = "" if interval.confidence == 0.95 else f" ({100 * interval.confidence:g} %)"
+    # Bounds are certain, and their column says what they are.
+    confidence = "" if interval.confidence in (0.95, 1.0) else f" ({100 * interval.confidence:g} %)"
     return f"{low} to {high}{confidence}"
 
 
