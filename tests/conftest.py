@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _skip_marked(items, "torch", missing)
     slow = {item.path for item in items if item.get_closest_marker("models") or item.get_closest_marker("data")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from the modules of the tests, which live as long as the process."""
+    gc.collect()
+    gc.freeze()
 
 
 def _skip_marked(items: list[pytest.Item], mark: str, missing: list[str]) -> None:

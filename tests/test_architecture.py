@@ -361,6 +361,7 @@ def test_only_terminal_writes_to_the_screen(tmp_path: Path) -> None:
     assert loud_calls(tmp_path) == ["cli.a:1 calls typer.echo", "cli.a:2 calls Console"]
 
 
+@pytest.mark.slow
 def test_every_module_has_docstring() -> None:
     assert [name for name, tree in modules_of(SOURCE).items() if not ast.get_docstring(tree)] == []
 

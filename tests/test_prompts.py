@@ -110,6 +110,7 @@ FORBIDDEN = re.compile(
 )
 
 
+@pytest.mark.slow
 @given(texts)
 @example("<\\\\/documents>")
 @example("[\\[doc 1]")

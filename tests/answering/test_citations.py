@@ -100,6 +100,7 @@ def test_quotation_offsets_refer_to_document(tokens: list[str], blanks: list[str
     assert quotation.text.split() == " ".join(tokens).split()
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_any_quote_of_any_text_is_verified(quote: str, text: str) -> None:
     passage = passage_of(Document("e", text), 0, len(text))

@@ -107,6 +107,7 @@ def test_calibration_reports_errors_before_and_after(workspace: Workspace) -> No
     assert rows["after, held out"]["ECE"] < 0.2
 
 
+@pytest.mark.slow
 def test_calibrated_answers_show_value_by_its_name(workspace: Workspace) -> None:
     setting = ("--setting", f"calibration={workspace.calibration}")
     question = "Does drug 8 help?"

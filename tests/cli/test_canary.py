@@ -176,6 +176,7 @@ READ_BY = {
 """Commands that read each file. The library's folder is inserted where the command takes it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", READ_BY)
 def test_message_about_damaged_database_repeats_no_content(part: str, ward: Path, run: Run) -> None:
     for damage in ("schema", "tables", "text"):

@@ -123,6 +123,7 @@ def test_grade_pairs_invalid_input_reports_one_line(medq: Path, tmp_path: Path, 
         assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_preference_of_patient_answers_is_not_cached(medq: Path, tmp_path: Path, run: Run) -> None:
     lines = [json.loads(line) for line in (medq / RECORDS).read_text().splitlines()]
     for record in lines:

@@ -133,6 +133,7 @@ def test_ask_with_conflicting_settings_is_refused(conflict: str, ward: Path, run
     assert not (ward / "remote.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_full_context_without_note_in_scope_makes_no_call(ward: Path, run: Run) -> None:
     with HostileServer(schema_reply) as server:
         arguments = ("--strategy", "full-context", "--patient", ANNA, "--model", server.url)
@@ -145,6 +146,7 @@ def test_full_context_without_note_in_scope_makes_no_call(ward: Path, run: Run) 
         assert run("ask", ward, "What drug was given?", "--as-of", "2150-06", *arguments).exit_code == 0
 
 
+@pytest.mark.slow
 def test_ask_file_with_unknown_patient_makes_no_call(ward: Path, tmp_path: Path, run: Run) -> None:
     file, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
     rows = [

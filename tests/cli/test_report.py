@@ -78,6 +78,7 @@ def test_report_as_json_has_findings(runs: tuple[Path, ...], run: Run) -> None:
     assert "NaN" not in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

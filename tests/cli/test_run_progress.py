@@ -105,6 +105,7 @@ except typer.Exit as ended:
     return output.decode(), os.waitstatus_to_exitcode(status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "last_line", "code"),
     [(b"y\n", "it went on", 0), (b"n\n", "nothing was asked", 2), (b"\x03", "stopped; nothing was asked", 130)],

@@ -88,6 +88,7 @@ def test_chunking_handles_tokens_with_spaces_and_shared_characters(
         assert len(inside) <= max_tokens
 
 
+@pytest.mark.slow
 @given(TEXTS, st.integers(1, 12))
 def test_chunking_passage_again_returns_one_passage(text: str, max_tokens: int) -> None:
     for passage in chunk_document(_document(text), words, max_tokens, 0):

@@ -31,6 +31,7 @@ def read_notes(folder: Path, name: str) -> dict[str, Document]:
     return {item.id: item for item in items if isinstance(item, Document)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTS)
 def test_every_text_of_an_export_is_read_or_named(tmp_path: Path, name: str) -> None:
     export = EXPORTS[name]()

@@ -92,6 +92,7 @@ def test_signs_without_markup_are_not_flagged(text: str) -> None:
     assert not has_markup(text)
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="<>&;#\\abp {}/=\"'\n", max_size=400))
 def test_text_check_accepts_any_text(text: str) -> None:
     assert not has_markup(text.replace("<", "").replace("&", "").replace("\\", ""))

@@ -107,6 +107,7 @@ def test_page_shows_many_sources_of_a_computed_sentence_as_a_range(tmp_path: Pat
     assert " … <" in verdict
 
 
+@pytest.mark.slow
 def test_reason_for_no_computed_answer_is_shown_once(tmp_path: Path) -> None:
     chart = Chart().lab("2150-01", "1.1").lab("2150-01-20", "2.4")
     answer = answer_of(tmp_path, chart, QUESTION)
@@ -171,6 +172,7 @@ def test_failed_model_leaves_the_computed_answer_readable_and_the_state_failed(t
         assert "No answer of the chat model (unparsed)" in text, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mark", "remove"])
 def test_other_number_of_the_model_is_warned_of(tmp_path: Path, policy: str) -> None:
     answer = worded(tmp_path, claims("The last creatinine is 3.4 mg/dL."), unsupported=policy)

@@ -88,6 +88,7 @@ def flip_vector_bit(folder: Path) -> Path:
     raise AssertionError("the vector is in no file")
 
 
+@pytest.mark.slow
 def test_open_small_library_with_flipped_bit_is_refused(folder: Path) -> None:
     path = flip_vector_bit(folder)
     with pytest.raises(LibraryDamaged, match=path.name):

@@ -375,6 +375,7 @@ def test_word_index_entries_are_read_in_pieces(folder: Path, monkeypatch: pytest
     assert set(some) < set(everything)
 
 
+@pytest.mark.slow
 def test_check_health_passage_without_word_entry_is_found(folder: Path) -> None:
     report = replace_words(folder, ["doc:4"], [])
     with LibraryStore.open(folder) as library:

@@ -266,6 +266,7 @@ def _overwrite(path: Path) -> None:
     path.write_bytes(b"not a database, not at all" * 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "damage"),
     [

@@ -77,6 +77,7 @@ def test_library_of_0_1_0_is_changed_and_stays_sound(papers: Path) -> None:
         assert check_health(library).problems == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["papers", "ward"])
 def test_copy_of_a_0_1_0_library_has_the_newest_format_and_the_same_vectors(name: str, tmp_path: Path) -> None:
     source = unpack(tmp_path) / name

@@ -33,6 +33,7 @@ def test_read_document_passages_returns_passages_in_order(library: LibraryStore)
     assert read_document_passages(library, [], Scope()) == {}
 
 
+@pytest.mark.slow
 def test_read_document_passages_note_is_visible_only_to_its_patient(library: LibraryStore) -> None:
     assert read_document_passages(library, ["doc:0"], Scope()) == {}
     assert list(read_document_passages(library, ["doc:0"], ANNA)) == ["doc:0"]

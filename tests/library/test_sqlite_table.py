@@ -50,6 +50,7 @@ def test_both_engines_hold_the_same(tmp_path: Path) -> None:
             assert small.search_words("aspirin stroke", 30, scope) == large.search_words("aspirin stroke", 30, scope)
 
 
+@pytest.mark.slow
 @BOTH_ENGINES
 def test_check_health_of_sound_library_has_no_problems(engine: TableEngine, folder: Path) -> None:
     with LibraryStore.open(folder) as library:

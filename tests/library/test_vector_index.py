@@ -456,6 +456,7 @@ def _make_report(**changes: object) -> str:
     return json.dumps(whole | changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

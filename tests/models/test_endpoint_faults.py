@@ -18,6 +18,7 @@ from epicrisis.errors import (
     EndpointRejected,
     EndpointTimeout,
     EndpointUnreachable,
+    ReplyEmpty,
     ReplyInvalid,
     ReplyWithheld,
 )
@@ -60,8 +61,8 @@ KINDS: dict[type[ChatError], set[Fault]] = {
     | {fault for fault in Fault if fault.name.startswith("BUSY")},
     EndpointUnreachable: {Fault.RESET_AT_ONCE, Fault.RESET_MIDWAY},
     EndpointRejected: {Fault.FILTERED_PROMPT},
-    ReplyInvalid: {Fault.MALFORMED_JSON, Fault.TRUNCATED_JSON, Fault.HTML}
-    | {Fault.EMPTY_CHOICES, Fault.EMPTY_TEXT, Fault.NULL_TEXT},
+    ReplyInvalid: {Fault.MALFORMED_JSON, Fault.TRUNCATED_JSON, Fault.HTML} | {Fault.EMPTY_CHOICES},
+    ReplyEmpty: {Fault.EMPTY_TEXT, Fault.NULL_TEXT},
     ReplyWithheld: {Fault.FILTERED_REPLY},
     ContextOverflow: {fault for fault in Fault if fault.name.startswith("OVERFLOW")},
 }

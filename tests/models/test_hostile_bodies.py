@@ -45,6 +45,7 @@ def _ask(endpoint: Endpoint) -> tuple[ChatReply | ChatError, float]:
     return asyncio.run(call())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

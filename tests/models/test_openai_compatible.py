@@ -18,6 +18,7 @@ from epicrisis.errors import (
     EndpointUnreachable,
     EpicrisisError,
     NetworkRefused,
+    ReplyEmpty,
     ReplyInvalid,
     ReplyWithheld,
 )
@@ -203,8 +204,8 @@ FAILURES: list[tuple[Scripted, type[EpicrisisError], str]] = [
     (Scripted([1, 2]), ReplyInvalid, "did not send a chat reply"),
     (Scripted({"choices": []}), ReplyInvalid, "without a choice"),
     (Scripted({"choices": [{"text": "an old completion"}]}), ReplyInvalid, "without a choice"),
-    (Scripted(completion("")), ReplyInvalid, "empty text"),
-    (Scripted(completion(None)), ReplyInvalid, "empty text"),
+    (Scripted(completion("")), ReplyEmpty, "empty text"),
+    (Scripted(completion(None)), ReplyEmpty, "empty text"),
     (Scripted(completion("No", "content_filter")), ReplyWithheld, "content filter"),
     (Scripted(completion("Half a", "abort")), ReplyInvalid, "stopped in the middle"),
     (Scripted(completion("Half a", "error")), ReplyInvalid, "stopped in the middle"),
@@ -243,7 +244,7 @@ BROKEN_STREAMS: list[tuple[Scripted, type[EpicrisisError], str]] = [
     (Scripted("<html>It works!</html>", kind="text/html"), ReplyInvalid, "no chat endpoint"),
     (Scripted(sse("Ye", finish=None), kind="text/event-stream"), ReplyInvalid, "broke off"),
     (Scripted("data: {nonsense\n\n", kind="text/event-stream"), ReplyInvalid, "did not send a chat reply"),
-    (Scripted(sse(), kind="text/event-stream"), ReplyInvalid, "empty text"),
+    (Scripted(sse(), kind="text/event-stream"), ReplyEmpty, "empty text"),
     (Scripted(sse("No", finish="content_filter"), kind="text/event-stream"), ReplyWithheld, "content filter"),
     (
         Scripted('data: {"error": {"code": 500, "message": "slot died"}}\n\n', kind="text/event-stream"),

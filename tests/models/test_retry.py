@@ -132,6 +132,7 @@ def measure_pauses(request: ChatRequest, *errors: ChatError, deadline: float = 1
     return paused
 
 
+@pytest.mark.slow
 def test_retry_pauses_grow_and_depend_only_on_request() -> None:
     def busy() -> list[ChatError]:
         return [EndpointBusy("busy") for _ in range(9)]

@@ -198,6 +198,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_run_is_refused_with_one_line(damage: str, undamaged_runs: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(undamaged_runs / "positions", tmp_path / "run")

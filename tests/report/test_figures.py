@@ -29,6 +29,7 @@ def map_points(each: PlotFigure) -> Mapping[tuple[str, str, str, float | None], 
     return {(mark.panel, mark.row, mark.series, mark.x): round(mark.value, 6) for mark in each.marks}
 
 
+@pytest.mark.slow
 def test_positions_plot_has_panel_for_each_model_and_k() -> None:
     averages, by_place, middle = plot_all(tables.by_position()).values()
     (lines,) = by_place
@@ -118,6 +119,7 @@ def test_conflicts_plot_has_stacked_counts() -> None:
     assert rules[0].series == ("followed", "rule right")
 
 
+@pytest.mark.slow
 def test_bar_plot_of_counts_has_whole_ticks() -> None:
     plot, table = PlotSpec("T", "bars", ("win",), ("arm",)), Table("T", ("arm", "win"), (("rag", 1),))
     axes = [
@@ -127,6 +129,7 @@ def test_bar_plot_of_counts_has_whole_ticks() -> None:
     assert [axis.get("tickMinStep") for axis in axes] == [1, None]
 
 
+@pytest.mark.slow
 def test_preflight_plots_show_curve_and_rules() -> None:
     figures = plot_all(tables.foreseen())
     (curve,) = figures["Every threshold of overlap@3"]
@@ -225,6 +228,7 @@ def test_charts_are_valid_vega_lite_of_small_width(findings: Any) -> None:
                 assert all(name in svg for name in ("var(--ink", "var(--c0"))
 
 
+@pytest.mark.slow
 def test_static_chart_shows_labels_and_bounds() -> None:
     bars = plot_all(tables.in_conflict())["Conflicts among the parts"][0]
     svg, specification = draw_charts(bars)[0]

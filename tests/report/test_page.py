@@ -104,6 +104,7 @@ def test_page_without_plots_has_no_script() -> None:
     assert "script-src 'none'" in read_policy(tree)
 
 
+@pytest.mark.slow
 def test_page_shows_hostile_names_as_text() -> None:
     tree = parse_page(render_with_plots())
     assert read_text(tree.css_first("h1")) == f"Report {report_findings.HOSTILE}"
@@ -153,6 +154,7 @@ def test_page_has_sections_in_order() -> None:
         assert inside.count("table") == 1
 
 
+@pytest.mark.slow
 def test_page_headings_and_links_are_consistent() -> None:
     tree = parse_page(render_tables())
     levels = [int(str(node.tag)[1:]) for node in tree.css("h1, h2, h3, h4")]
@@ -349,6 +351,7 @@ def make_curve(points: int) -> Findings:
     return report_findings.findings("preflight", (table,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plots", [True, False])
 def test_page_prints_long_curve_in_steps(plots: bool) -> None:
     tree = parse_page(render_page((make_curve(203),), plots=plots))

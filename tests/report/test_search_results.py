@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ def test_window_holds_the_densest_matches() -> None:
     assert end - start <= 100
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="ab \n", max_size=300), st.integers(10, 80))
 def test_window_is_never_longer_than_asked(text: str, size: int) -> None:
     start, end = choose_window(text, find_matches(text, frozenset({"a", "ab"})), size)

@@ -21,6 +21,7 @@ from tests.support.servers import connect, open_library, open_resources, read_ac
 JOBS = "/api/v1/jobs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("user", "method", "path", "body", "action", "patient"),
     [
@@ -56,6 +57,7 @@ def test_refused_attempt_is_logged_with_its_outcome(
     assert verify_log(ward.folder / NAME).fault is None
 
 
+@pytest.mark.slow
 def test_refused_question_of_openai_client_is_logged(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
     body = {

@@ -56,6 +56,7 @@ def fail_with(app: FastAPI, error: Exception, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(app.state.questions, "prepare", fail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "status"), [(StorageError(f"{SECRET}: cannot be written"), 507), (ServerBusy(SECRET, retry_after=5), 503)]
 )
@@ -85,6 +86,7 @@ def test_error_of_client_is_not_logged(app: FastAPI, caplog: pytest.LogCaptureFi
     assert caplog.records == []
 
 
+@pytest.mark.slow
 def test_repeated_error_is_logged_once_and_counted_each_time(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -211,6 +213,7 @@ def test_unknown_address_of_openai_client_has_its_form(path: str, app: FastAPI) 
     assert set(response.json()) == {"error"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body", "detail", "name"),
     [

@@ -39,6 +39,7 @@ async def request(app: FastAPI, method: str, path: str, **more: Any) -> httpx2.R
         return await client.request(method, path, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -77,6 +78,7 @@ def test_form_of_another_site_is_refused(app: FastAPI) -> None:
         assert response.status_code == 422
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [

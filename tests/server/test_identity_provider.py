@@ -397,6 +397,7 @@ def test_clock_skew_of_a_minute_is_accepted(tmp_path: Path) -> None:
     run(tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_access_token_is_refused_without_audience(tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
         response = await client.get(LIBRARIES, headers=bearer(clinic.hospital.make_token(aud=CLIENT_ID)))

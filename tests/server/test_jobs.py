@@ -232,6 +232,7 @@ def test_cancelled_job_keeps_answers_and_resumes(tmp_path: Path) -> None:
     assert list((tmp_path / "server" / "jobs").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_job_of_another_user_is_not_found(tmp_path: Path) -> None:
     """Another user's stored answers, for an administrator too."""
     users = UserStore(tmp_path / "server" / USERS_FILE)
@@ -259,6 +260,7 @@ def test_job_of_another_user_is_not_found(tmp_path: Path) -> None:
     assert asyncio.run(run()) == ([404] * 5, [])
 
 
+@pytest.mark.slow
 def test_job_with_wrong_question_is_refused_with_its_number(tmp_path: Path) -> None:
     async def run() -> list[httpx2.Response]:
         async with connect(make_app(tmp_path / "lib", recorder())) as client:

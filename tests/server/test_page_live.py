@@ -81,12 +81,14 @@ def test_question_with_options_streams_claims_and_puts_choice_first(tmp_path: Pa
     assert [held[f"live-claim-{number}"].strip() for number in (1, 2, 3)] == list(CLAIMS)
 
 
+@pytest.mark.slow
 def test_broken_off_reply_removes_its_words_from_the_page(tmp_path: Path) -> None:
     text = stream(tmp_path, RestartingModel(claim))
     assert "Words that are discarded." in text
     assert shown(text)["live-verdict"] == CLAIMS[0]
 
 
+@pytest.mark.slow
 def test_screen_reader_hears_phases_and_no_word_of_the_reply(tmp_path: Path) -> None:
     text = stream(tmp_path, ScriptedModel(claim), strategy="brief-context")
     live = text.partition("<hx-partial")[0]

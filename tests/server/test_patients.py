@@ -69,6 +69,7 @@ def test_server_of_notes_without_user_does_not_start(tmp_path: Path) -> None:
             create_app(resources, ServerOptions(folder=folder))
 
 
+@pytest.mark.slow
 def test_request_without_key_reads_nothing_of_patients(ward: Ward) -> None:
     async def request() -> list[int]:
         async with connect(ward.app) as client:
@@ -79,6 +80,7 @@ def test_request_without_key_reads_nothing_of_patients(ward: Ward) -> None:
     assert ward.entries() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -155,6 +155,7 @@ def test_leak_of_run_name_is_noticed(tmp_path: Path, local: Reviewer, monkeypatc
     assert any(render_turn(stored, number) != render_turn(exchange_runs(stored), number) for number in turns)
 
 
+@pytest.mark.slow
 def test_answer_is_shown_without_what_its_strategy_adds(runs: Path) -> None:
     for record in read_records(runs / OURS / RECORDS):
         answer = record.answer
@@ -278,6 +279,7 @@ def test_wrong_forms_change_nothing_and_say_why(tmp_path: Path, local: Reviewer)
     assert "0 of 6 judged" in again.one("p", "kicker").text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -420,6 +422,7 @@ def test_only_chosen_reviewers_and_administrators_open_a_review(tmp_path: Path, 
     assert not list((tmp_path / "server" / REVIEWS_FOLDER).glob("*/*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id_", ["..%2f..%2fusers.json", "%2e%2e", "x" * 32, "a" * 31 + "%00", "a" * 31 + "%2f"])
 def test_id_of_no_review_reads_no_file(local: Reviewer, id_: str) -> None:
     assert local.get(f"/reviews/{id_}").status_code in (307, 404)

@@ -154,6 +154,7 @@ def test_attention_rate_matches_curve(probability: float) -> None:
     assert abs(found / n - probability) < 4 * math.sqrt(probability * (1 - probability) / n)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 40), st.floats(0.7, 1), st.floats(0, 0.7))
 def test_attention_curve_is_u_shaped_and_deepens(n: int, edge: float, dip: float) -> None:
     curve = u_curve(edge, dip)

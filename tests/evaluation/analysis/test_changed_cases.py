@@ -13,6 +13,7 @@ from epicrisis.evaluation.runs.recorded_run import open_runs
 from tests.support.run_folders import folder
 
 
+@pytest.mark.slow
 def test_changes_are_those_that_the_comparison_counts(tmp_path: Path) -> None:
     folder(tmp_path / "one", lambda i, _: "failed" if i == 0 else i < 20)
     folder(tmp_path / "two", lambda i, _: "abstained" if i == 5 else i < 3 or 10 <= i < 30)

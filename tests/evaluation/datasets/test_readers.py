@@ -141,7 +141,7 @@ def test_read_medq_question(tmp_path: Path) -> None:
     questions, domains = read_medq(
         write_sheet(tmp_path / "m.xlsx", MEDQ_COLUMNS, ["q-1", " Why? ", "Because.", "Skin"])
     )
-    assert questions == (Question(text="Why?", id="q-1", gold="Because."),)
+    assert questions == (Question(text="Why?", id="q-1", gold="Because.", category="Skin"),)
     assert domains == {"q-1": "Skin"}
 
 

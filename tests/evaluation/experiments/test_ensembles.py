@@ -61,6 +61,7 @@ def test_ensembles_cases_have_one_condition_each_with_most_votes_first() -> None
         ensembles.cases([Question("Why?", id="x")], VoteSampling())
 
 
+@pytest.mark.slow
 def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path) -> None:
     """The one that is set is not asked twice; where it is varied the other tables are of that one alone."""
     sample = questions(6)

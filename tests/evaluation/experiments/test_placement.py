@@ -57,6 +57,7 @@ def test_distinct_places_merges_places_of_equal_rank() -> None:
     assert distinct_places(PLACES, 8, keys=7) == (0, 100)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 64), st.integers(1, 8))
 def test_distinct_places_reserve_0_and_100_for_ends(k: int, keys: int) -> None:
     """Else what stands at the end would be counted to the middle."""

@@ -80,6 +80,7 @@ def test_probe_of_reader_preferring_middle_reports_reverse(tmp_path: Path) -> No
     assert findings["Does it lose the middle?"].startswith("No, the reverse")
 
 
+@pytest.mark.slow
 def test_use_key_passages_replaces_gold_document_by_key_passage() -> None:
     dataset, keys = draw_questions(OWN, 1)
     (question,) = dataset.questions

@@ -96,8 +96,12 @@ def test_read_findings_counts_failed_cases_as_unfinished(tmp_path: Path) -> None
     )
     (result,) = read_findings([path])
     assert "0 have no record yet, and 5 failed" in result.conclusions[0]
-    shares = result.tables[1].column("share right")
-    assert [(share.value, share.n, share.unscored) for share in shares] == [(1.0, 40, 5)]  # type: ignore[union-attr]
+    averages, places, *_ = result.tables
+    assert [(share.value, share.n, share.unscored) for share in averages.column("share right")] == [(40 / 45, 45, 0)]  # type: ignore[union-attr]
+    assert averages.column("failed") == (5,)
+    assert places.column("failed") == (1,) * 5
+    bounds = [(interval.low, interval.high) for interval in averages.column("share right, bounds")]  # type: ignore[union-attr]
+    assert bounds == [(40 / 45, 1.0)]
 
 
 @pytest.mark.slow

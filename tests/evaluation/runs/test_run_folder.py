@@ -141,6 +141,7 @@ def test_run_resumed_asks_failed_cases_again(tmp_path: Path) -> None:
     assert list(result[0]) == list(result[1]), "a case keeps its place"
 
 
+@pytest.mark.slow
 def test_tables_state_number_of_failed_parts(tmp_path: Path) -> None:
     """BriefContext answers without them (errata C4): such a case is not asked again, and the tables say how many."""
     result = run([case for case in CASES if case.condition["arm"] == "brief-context"], Failing(5), tmp_path / "run")

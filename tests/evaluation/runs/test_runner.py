@@ -117,6 +117,7 @@ def test_answer_questions_continues_after_context_overflow(tmp_path: Path) -> No
     assert set(records.states.values()) == {"over-window"}
 
 
+@pytest.mark.slow
 def test_answer_questions_with_spent_budget_records_calls_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     model = Slow(lambda number: BudgetExceeded("spent") if number == 10 else None, wait=0.005)

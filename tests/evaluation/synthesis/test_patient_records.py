@@ -153,6 +153,7 @@ def test_notes_state_fictional_origin_and_required_columns(generated: GeneratedF
     assert "invented" in (generated.folder / README).read_text()
 
 
+@pytest.mark.slow
 def test_notes_are_in_order_of_time_within_stays(generated: GeneratedFolder) -> None:
     ends: dict[str, str] = {}
     for patient in {row["subject_id"] for row in generated.rows}:

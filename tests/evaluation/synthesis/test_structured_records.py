@@ -115,6 +115,7 @@ def ccda_patients(records: Path) -> dict[str, str]:
     return {f"urn:oid:{FICTIONAL_ROOT}|{row[0]}": row[0] for row in known_rows(records)}
 
 
+@pytest.mark.slow
 def test_ccda_documents_read_back_have_exactly_the_known_facts(records: Path) -> None:
     documents = documents_of(read_folder(records / "ccda"))
     facts = [document for document in documents if FACTS in document.metadata]
