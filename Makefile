@@ -75,8 +75,10 @@ PYTEST := EPICRISIS_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(OWN
 test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
 	$(PYTEST) --no-loadscope-reorder -m "$(OWN_MARKS)"
 
+# Three processes, since tests of files and servers wait, with their files in memory where the system has such a folder.
 fast-test: $(INSTALLED)  ## in two minutes, what needs neither models nor data nor over 0.2 seconds of a processor
-	$(PYTEST) -m "$(OWN_MARKS) and not slow and not models and not data"
+	folder=$$(mktemp -d $(if $(wildcard /dev/shm),-p /dev/shm)) && trap 'rm -rf "$$folder"' EXIT && \
+		TMPDIR=$$folder $(PYTEST) -n 3 -m "$(OWN_MARKS) and not slow and not models and not data"
 
 slow-tests: $(INSTALLED)  ## the tests over 0.2 seconds of a processor that are not marked as slow
 	$(PYTEST) -q -p tests.support.processor_seconds -m "$(OWN_MARKS) and not slow"
