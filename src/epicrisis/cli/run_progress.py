@@ -71,6 +71,7 @@ async def run_cases(
     from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
     from epicrisis.evaluation.runs.runner import answer_cases, check_strategies
+    from epicrisis.model_pool import ModelPool
     from epicrisis.pipeline import Pipeline
     from epicrisis.plan.planning import confirmation_question
 
@@ -82,7 +83,8 @@ async def run_cases(
             confirm(await confirmation_question(pipeline, settings, questions, overrides))
         await check_strategies(pipeline, [item.strategy or settings.strategy for item in overrides])
 
-    async with Pipeline.open(settings, library) as pipeline:
+    # Arms, places and questions select sentences of the same documents again and again.
+    async with Pipeline.open(settings, library, pool=ModelPool(remembers=True)) as pipeline:
         if pipeline.search is not None and pipeline.search.library.count() == (0, 0):
             add = f"epicrisis library add {quote_for_shell(str(library))}"
             raise InputError(f"{library} contains no document: add some with `{add} FILES`")
