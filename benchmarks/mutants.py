@@ -5,12 +5,13 @@
     python benchmarks/mutants.py --since main          # of the files in AREAS that differ from a commit
 
 mutmut makes the mutants and runs for each the fast tests that reach its function. It works on a copy below `build`,
-where it continues what was interrupted. Mutants of strings that only people read are counted, too.
+where it continues what was interrupted, until a file changes. Mutants of strings that only people read are counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import shutil
@@ -98,10 +99,16 @@ def _prepare(files: Collection[str]) -> None:
     """Copy what git knows, with mutmut's settings."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True)
     paths = listed.stdout.decode().splitlines()
+    digest = hashlib.sha256(b"".join((ROOT / path).read_bytes() for path in paths)).hexdigest()
+    mark = COPY / "digest"
+    if mark.is_file() and mark.read_text("utf-8") != digest:
+        # mutmut would keep what it copied before.
+        shutil.rmtree(COPY)
     for path in paths:
         (COPY / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / path, COPY / path)
     beside = sorted({Path(path).parts[0] for path in paths} - {"src", "tests", "pyproject.toml"})
+    mark.write_text(digest, "utf-8")
     tests = [str(path.relative_to(ROOT)) for name in TESTS for path in sorted((ROOT / "tests").glob(name))]
     selected = [path for path in tests if Path(path).name not in READ_SOURCE]
     settings = _CONFIGURATION.format(
