@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import count
@@ -26,9 +25,7 @@ from epicrisis.privacy import set_local_only
 from epicrisis.protocols import Encoder
 from epicrisis.types import Question
 from tests.support import s3_server
-
-if sys.platform != "win32":
-    import resource
+from tests.support.open_libraries import close_libraries
 
 if TYPE_CHECKING:
     from epicrisis.library.library import LibraryStore
@@ -43,10 +40,6 @@ DATA_FOLDER = Path(_DATA).resolve() if _DATA else None
 """Tests get it from the fixture `data_folder`; the programs under test do not see the variable."""
 _VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_HOME", "EPICRISIS_THREADS", "EPICRISIS_REQUIRE_ALL"}
 """The user's other settings do not reach the tests."""
-# Tests of the server open over a thousand files in one process.
-if sys.platform != "win32":
-    _, _limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_limit, _limit))
 for _name in [name for name in os.environ if name.startswith("EPICRISIS_") and name not in _VARIABLES]:
     del os.environ[_name]
 
@@ -96,8 +89,9 @@ def _missing(what: str) -> NoReturn:
 
 @pytest.fixture(autouse=True)
 def _no_guard_left() -> Iterator[None]:
-    """A library of notes holds its whole process to this machine; the next test begins without."""
+    """A library of notes holds its whole process to this machine; the next test begins without, and with none open."""
     yield
+    close_libraries()
     set_local_only(False)
 
 

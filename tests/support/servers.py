@@ -30,6 +30,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.server.resources import OpenLibrary, Resources, list_strategies
 from epicrisis.settings import ROLES, Settings
 from epicrisis.testing.encoders import HashingEncoder
+from tests.support.open_libraries import OPENED
 from tests.support.patient_records import ENCODER, library, papers, recorder
 
 QUESTION = "Which drug was given for stroke?"
@@ -64,8 +65,9 @@ def open_library(
 def open_existing(
     folder: Path, model: ChatModel | None = None, *, encoder: HashingEncoder = ENCODER, **settings: Any
 ) -> OpenLibrary:
-    """Return the library in this folder with this chat model in every role."""
+    """Return the library in this folder with this chat model in every role. It is closed after the test."""
     opened = LibraryStore.open(folder)
+    OPENED.append(opened)
     retriever = Retriever(opened, encoder, remedy="segments", sentences=find_sentences)
     search = LibrarySearch(opened, retriever, rosters=(Roster(opened),))
     models = {"writer": {"name": "http://127.0.0.1:9/v1#scripted"}}
