@@ -1,4 +1,4 @@
-"""Libraries that are closed after the test that opened them: a file of server tests would keep hundreds of files open."""
+"""Libraries that are closed after the test that opened them: server tests would keep hundreds of files open."""
 
 from __future__ import annotations
 
