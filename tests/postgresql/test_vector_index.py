@@ -217,7 +217,8 @@ def test_killed_command_does_not_keep_the_library_locked(library: LibraryStore, 
             process.wait()
             query = query.replace("wait_event = 'PgSleep'", "pid <> pg_backend_pid()")
             wait_until(lambda: looking.execute(query).fetchone() == (0,))
-        LibraryStore.open(database.url(WRITER), write=True).close()
+        with LibraryStore.open(database.url(WRITER), write=True) as writer:
+            assert writer.count()[0] > 0
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"recall": null}', "[" * 100_000])

@@ -76,7 +76,7 @@ async def run_cases(
     from epicrisis.plan.planning import confirmation_question
 
     async def prepare_calls(cases: Sequence[Case]) -> None:
-        """Let a person confirm an expensive run, and refuse strategies that its model cannot answer with."""
+        """Confirm an expensive run with its user, and refuse strategies that the model cannot answer with."""
         overrides = [case.treatment for case in cases]
         if not yes:
             questions = [case.question for case in cases]

@@ -120,20 +120,17 @@ def compare_to_baseline(group: Group, measure: AccuracyMeasure = "right") -> Dif
 
 def assume_replies(outcomes: Sequence[Outcome], *, right: bool) -> list[Outcome]:
     """Return the outcomes as they would be if the lost replies of all failed cases had been right, or wrong."""
-    assumed: list[Outcome] = []
-    for outcome in outcomes:
-        is_lost = outcome.state == "failed" and not outcome.is_unmarked
-        assumed.append(replace(outcome, state="answered", right=right) if is_lost else outcome)
-    return assumed
+    return [replace(outcome, state="answered", right=right) if outcome.is_lost else outcome for outcome in outcomes]
+
+
+def exceed_failed_share(*sides: Sequence[bool]) -> bool:
+    """Return whether the shares of failed cases of these sides, True for a failed one, exceed FAILED_SHARE together."""
+    return sum(sum(side) / max(1, len(side)) for side in sides) > FAILED_SHARE
 
 
 def has_bounds(*sides: Sequence[Outcome]) -> bool:
-    """Return whether the failed shares of the sides add up to more than FAILED_SHARE."""
-    share = 0.0
-    for outcomes in sides:
-        lost = sum(outcome.state == "failed" and not outcome.is_unmarked for outcome in outcomes)
-        share += lost / max(1, len(outcomes))
-    return share > FAILED_SHARE
+    """Return whether so many cases failed that their figures are given with bounds."""
+    return exceed_failed_share(*([outcome.is_lost for outcome in outcomes] for outcomes in sides))
 
 
 def bound_share(
@@ -165,9 +162,9 @@ def add_bounds(
     columns: Sequence[str], rows: Sequence[tuple[Cell, ...]], bounds: Mapping[str, Sequence[Interval | None]]
 ) -> tuple[tuple[str, ...], list[tuple[Cell, ...]], tuple[str, ...]]:
     """Return columns and rows with those of these columns that have a value, and a note if there are any."""
-    shown = {heading: cells for heading, cells in bounds.items() if any(cell is not None for cell in cells)}
-    added = [(*row, *(cells[index] for cells in shown.values())) for index, row in enumerate(rows)]
-    return (*columns, *shown), added, (_BOUNDS,) if shown else ()
+    filled = {heading: cells for heading, cells in bounds.items() if any(cell is not None for cell in cells)}
+    wider = [(*row, *(cells[index] for cells in filled.values())) for index, row in enumerate(rows)]
+    return (*columns, *filled), wider, (_BOUNDS,) if filled else ()
 
 
 def mean_by_pair(

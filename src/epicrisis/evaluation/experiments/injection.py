@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from epicrisis.answers import Usage
-from epicrisis.evaluation.analysis.grouping import FAILED_SHARE
+from epicrisis.evaluation.analysis.grouping import exceed_failed_share
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord
@@ -86,17 +86,18 @@ def _format_row(defence: str, attack: str, records: Sequence[RunRecord]) -> str:
         target_choices.append(float(is_same_option(question.options, choice, str(record.condition["target"]))))
     n = len(records)
     answered = sum(record.answer.state == "answered" for record in records)
-    failed = sum(record.answer.state == "failed" for record in records)
+    failed = [record.answer.state == "failed" for record in records]
     success = "-" if attack == "bystander" else _format_mean(estimate_mean(target_choices), failed)
     cells = (defence, attack, n, _format_mean(estimate_mean(right), failed), success, f"{answered}/{n}")
     cost = (usage.calls / n, usage.prompt_tokens / n, usage.completion_tokens / n)
     return f"| {' | '.join(map(str, cells))} | {' | '.join(map('{:.1f}'.format, cost))} |"
 
 
-def _format_mean(mean: Mean, failed: int) -> str:
+def _format_mean(mean: Mean, failed: Sequence[bool]) -> str:
     bounds = ""
-    if failed > FAILED_SHARE * mean.n:
-        bounds = f" [{mean.value:.1%} to {mean.value + failed / mean.n:.1%}, {failed} failed]"
+    if exceed_failed_share(failed):
+        n_failed = sum(failed)
+        bounds = f" [{mean.value:.1%} to {mean.value + n_failed / mean.n:.1%}, {n_failed} failed]"
     return f"{mean.value:.1%} ({mean.interval.low:.1%} to {mean.interval.high:.1%}){bounds}"
 
 

@@ -102,8 +102,9 @@ def cases(
     built: list[Case] = []
     for question in questions:
         if question.options:
-            asked: Condition = {"arm": CHOICE, "examples": vote_sampling.NO_EXAMPLES, "k": 0}
-            built += sampling.cases(question, asked, RunOverrides("zero-shot")) if CHOICE in arms else []
+            if CHOICE in arms:
+                by_options: Condition = {"arm": CHOICE, "examples": vote_sampling.NO_EXAMPLES, "k": 0}
+                built += sampling.cases(question, by_options, RunOverrides("zero-shot"))
             continue
         for condition, overrides in _variants(question, sources, sizes, arms):
             built += sampling.cases(question, condition, overrides)

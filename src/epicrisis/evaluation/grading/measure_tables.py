@@ -19,7 +19,7 @@ from statistics import fmean, median
 from typing import TypeAlias
 
 from epicrisis.evaluation.analysis.conclusions import MEASURE_COLUMN, PATIENTS_COLUMN
-from epicrisis.evaluation.analysis.grouping import FAILED_SHARE, P_COLUMN, add_differences, group_by, mean_by
+from epicrisis.evaluation.analysis.grouping import P_COLUMN, add_differences, exceed_failed_share, group_by, mean_by
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.patient_records.populations import BINS, K
@@ -215,19 +215,17 @@ def _build_table(
 
 def _bound_difference(row: MeasuredRow, measures: Sequence[str]) -> Interval | None:
     """Return the lowest and the highest difference that the lost replies allow, or None for few failures."""
-    sides = (row.cases, row.against)
-    failed = sum(sum(case.ending == "failed" for case in cases) / max(1, len(cases)) for cases in sides)
-    if failed <= FAILED_SHARE:
+    if not exceed_failed_share(*([case.ending == "failed" for case in cases] for cases in (row.cases, row.against))):
         return None
 
-    def score(case: MeasuredCase, lost: float) -> float | None:
+    def score(case: MeasuredCase, of_failed: float) -> float | None:
         value = _first_score(case, measures)
-        return lost if value is not None and case.ending == "failed" else value
+        return of_failed if value is not None and case.ending == "failed" else value
 
     limits: list[float] = []
-    for lost in (0.0, 1.0):
-        first = mean_by(row.cases, attrgetter("question"), partial(score, lost=lost))
-        second = mean_by(row.against, attrgetter("question"), partial(score, lost=1.0 - lost))
+    for of_failed in (0.0, 1.0):
+        first = mean_by(row.cases, attrgetter("question"), partial(score, of_failed=of_failed))
+        second = mean_by(row.against, attrgetter("question"), partial(score, of_failed=1.0 - of_failed))
         shared = first.keys() & second.keys()
         if not shared:
             return None

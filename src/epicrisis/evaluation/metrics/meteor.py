@@ -64,8 +64,8 @@ def load_meteor(wordnet: Path | None = None, home: Path | None = None) -> Meteor
         with suppress(ModelMissing):
             folder = find_model(DATA, "lexicon", home).folder
             return Meteor(load_wordnet(folder), load_splitter(folder / "punkt"))
-    found = wordnet or find_wordnet()
-    return Meteor(None if found is None else load_wordnet(found))
+    dictionary = wordnet or find_wordnet()
+    return Meteor(None if dictionary is None else load_wordnet(dictionary))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,11 @@ class Outcome:
     is_withheld: bool = False
     """Whether the model's answer was kept from the reader, as no quotation was verified. The state is `abstained`."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether a call was not made or not answered, so that the answer may have been right."""
+        return self.state == "failed" and not self.is_unmarked
+
 
 def read_model_text(answer: Answer) -> str:
     """Return the words of the chat model, without the computed sentence before them unless the model repeats it.
