@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
+from epicrisis.evaluation.experiments.positions import AVERAGED_BASELINE
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
@@ -140,7 +141,7 @@ def print_row(run: Path) -> None:
         mean = cells["share right"]
         if isinstance(mean, Mean):
             printed[str(cells["arm"])] = mean
-        if isinstance(cell := cells["difference to rag at that k"], Difference):
+        if isinstance(cell := cells[f"difference to {AVERAGED_BASELINE}"], Difference):
             difference = cell
     assert difference is not None
     print("| cases an arm | RAG right | BriefContext right of all | printed | printed difference | true difference |")
