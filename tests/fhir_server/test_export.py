@@ -186,3 +186,38 @@ def test_words_of_the_binary_are_exported(tmp_path: Path, service: FhirService) 
     import base64
 
     assert base64.b64decode(str(exported(tmp_path)[-1]["data"])) == BINARY
+
+
+@pytest.mark.parametrize("kind", ["token", "status", "files", "next"])
+def test_other_server_is_asked_only_if_the_user_named_it(tmp_path: Path, service: FhirService, kind: str) -> None:
+    signing = read_credentials(write_credentials(tmp_path))
+    with serve_fhir(FhirService(KEY)) as other:
+        service.elsewhere, service.is_bulk = {kind: other.url}, kind != "next"
+        with pytest.raises(FhirServerFailed, match=f"127.0.0.1:{other.url.rpartition(':')[2]}.*--fhir-origin"):
+            export(service, tmp_path, signing)
+        assert other.requests == []
+        client = FhirClient(f"{service.url}/r4", signing, origins=[other.url])
+        assert client.locate(f"{other.url}/a") == f"{other.url}/a"
+        assert not client.is_own(f"{other.url}/a")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "http://a.example/r4/Patient?page=2",
+            "https://a.example:444/r4/",
+            "//b.example/r4/",
+            "https://u@a.example/r4/",
+        ),
+        *("https://a.example:x/r4/", "ftp://a.example/r4/", "https://a.example.b.example/", "https://[::1/r4/"),
+    ],
+)
+def test_token_goes_to_own_scheme_host_and_port_alone(tmp_path: Path, address: str) -> None:
+    client = FhirClient("https://A.example/r4", read_credentials(write_credentials(tmp_path)))
+    assert client.is_own("https://a.example:443/r4/Patient?page=2")
+    assert client.is_own("Patient?page=2")
+    assert not client.is_own(address)
+    assert client.authorize(address) == {}
+    with pytest.raises(FhirServerFailed):
+        client.request("DELETE", address)

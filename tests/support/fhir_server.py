@@ -52,11 +52,17 @@ class FhirService:
     break_at: int = 0
     """Bytes after which the first download breaks off."""
     has_errors: bool = False
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """The servers that it names instead of itself: of its `token`, `status`, `files` and `next` page."""
     url: str = ""
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path and range of each request."""
     tokens: int = 0
     used: int = 0
+
+    def locate(self, kind: str) -> str:
+        """Return the address of the server that this one names for a kind of request."""
+        return self.elsewhere.get(kind, self.url)
 
     def count(self, beginning: str) -> int:
         """Return the number of requests whose path begins with these words."""
@@ -87,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         except JoseError:
             self._reply(400, {"error": "invalid_client"})
             return
-        assert token.claims["aud"] == f"{service.url}/token"
+        assert token.claims["aud"] == f"{service.locate('token')}/token"
         assert token.claims["iss"] == token.claims["sub"] == "ward"
         service.tokens += 1
         self._reply(200, {"access_token": f"token-{service.tokens}", "expires_in": 300})
@@ -100,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         service, parts = self.service, urlsplit(self.path)
         service.requests.append(("GET", self.path, self.headers.get("Range", "")))
         if parts.path == "/r4/.well-known/smart-configuration":
-            self._reply(200, {"token_endpoint": f"{service.url}/token"})
+            self._reply(200, {"token_endpoint": f"{service.locate('token')}/token"})
             return
         service.used += 1
         is_expired = 0 < service.expire_after < service.used
@@ -123,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(404, {"resourceType": "OperationOutcome"})
         else:
             assert self.headers["Prefer"] == "respond-async"
-            self._reply(202, Content_Location=f"{self.service.url}/r4/status")
+            self._reply(202, Content_Location=f"{self.service.locate('status')}/r4/status")
 
     def _status(self) -> None:
         service = self.service
@@ -135,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(202, Retry_After="3", X_Progress="half done")
         else:
             kinds = ("Patient", "DocumentReference", "Observation")
-            output = [{"type": kind, "url": f"{service.url}/files/{kind}"} for kind in kinds]
+            output = [{"type": kind, "url": f"{service.locate('files')}/files/{kind}"} for kind in kinds]
             errors = [{"type": "OperationOutcome", "url": f"{service.url}/files/errors"}] if service.has_errors else []
             manifest = {"transactionTime": "2150-03-05T00:00:00Z", "requiresAccessToken": True, "output": output}
             self._reply(200, {**manifest, "error": errors, "deleted": []})
@@ -159,7 +165,9 @@ class _Handler(BaseHTTPRequestHandler):
         resources = {"/r4/Patient": PATIENT, "/r4/DocumentReference": NOTE, "/r4/Observation": RESULT}
         entry = [{"resource": resources[path]}] if path in resources else []
         is_first = "page=2" not in self.path
-        links = [{"relation": "next", "url": f"{self.service.url}{path}?page=2"}] if is_first and entry else []
+        links = (
+            [{"relation": "next", "url": f"{self.service.locate('next')}{path}?page=2"}] if is_first and entry else []
+        )
         bundle = {
             "resourceType": "Bundle",
             "type": "searchset",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,11 +35,15 @@ FhirGroup = Annotated[str, _server("--fhir-group", metavar="ID", help="Export th
 FhirSince = Annotated[
     str, _server("--fhir-since", metavar="TIME", help="Export what changed since 2026-03-01T00:00:00Z.")
 ]
+FhirOrigins = Annotated[
+    list[str] | None,
+    _server("--fhir-origin", metavar="URL", help="Another server that this one may name for its files or tokens."),
+]
 
 
 @contextmanager
 def exported_records(
-    settings: Settings, server: str, credentials: Path | None, group: str, since: str
+    settings: Settings, server: str, credentials: Path | None, group: str, since: str, origins: Sequence[str] = ()
 ) -> Iterator[list[Path]]:
     """Yield the files of a server's records, removed after the block; nothing without a server.
 
@@ -48,22 +52,23 @@ def exported_records(
     Raises NetworkRefused under local_only if the server is another machine.
     """
     if not server:
-        if credentials is not None or group or since:
-            raise InputError("--fhir-credentials, --fhir-group and --fhir-since need --fhir-server URL")
+        if credentials is not None or group or since or origins:
+            raise InputError("--fhir-credentials, --fhir-group, --fhir-since and --fhir-origin need --fhir-server URL")
         yield []
         return
     from epicrisis.fhir_server.client import FhirClient, read_credentials
     from epicrisis.fhir_server.export import ExportRequest, export_folder, export_records, release_export, remove_export
 
-    if settings.local_only and not is_local(urlsplit(server).hostname or "missing"):
+    hosts = [urlsplit(address).hostname or "missing" for address in (server, *origins)]
+    if settings.local_only and not all(is_local(host) for host in hosts):
         raise NetworkRefused(
-            "--fhir-server contacts another machine, and local_only (--local-only) is on: leave it out, or add files "
-            "that were exported elsewhere"
+            "--fhir-server or --fhir-origin contacts another machine, and local_only (--local-only) is on: leave it "
+            "out, or add files that were exported elsewhere"
         )
     signing = read_credentials(credentials) if credentials is not None else None
     request = ExportRequest(group, since)
     folder = export_folder(settings.home, server, request)
-    with FhirClient(server, signing) as client:
+    with FhirClient(server, signing, origins=origins) as client:
         say(f"asking {client.host} for its records", err=True)
         report = export_records(client, request, folder, lambda line: say(line, err=True))
         release_export(client, folder)

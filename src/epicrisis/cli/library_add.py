@@ -11,7 +11,14 @@ from typer import Argument, Option
 
 from epicrisis.cli.article_options import Dois, FullText, Limit, Pmids, Searches, fetch_items, read_request
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.fhir_options import FhirCredentialsFile, FhirGroup, FhirServer, FhirSince, exported_records
+from epicrisis.cli.fhir_options import (
+    FhirCredentialsFile,
+    FhirGroup,
+    FhirOrigins,
+    FhirServer,
+    FhirSince,
+    exported_records,
+)
 from epicrisis.cli.ingest_progress import describe_counts, show_ingest
 from epicrisis.cli.library_watch import watch_folders
 from epicrisis.cli.options import ALLOW_REMOTE, CONFIG, ENCODER, LOCAL_ONLY, SETTING, Cluster, Json, LibraryPath
@@ -129,6 +136,7 @@ def add(
     fhir_credentials: FhirCredentialsFile = None,
     fhir_group: FhirGroup = "",
     fhir_since: FhirSince = "",
+    fhir_origin: FhirOrigins = None,
     watch: _Watch = False,
     on: Cluster = None,
     *,
@@ -164,7 +172,9 @@ def add(
         cluster=on,
         cleaning=NoteCleaning(keep_boilerplate, time_format or "", RemovalLog(keep_texts=True), keep_superseded),
     )
-    with exported_records(settings, fhir_server, fhir_credentials, fhir_group, fhir_since) as records:
+    with exported_records(
+        settings, fhir_server, fhir_credentials, fhir_group, fhir_since, fhir_origin or ()
+    ) as records:
         # The sources may hold notes of patients, and adding them needs no other machine.
         set_local_only(True)
         files = [*(sources or ()), *records]

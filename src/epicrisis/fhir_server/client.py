@@ -3,8 +3,8 @@
     with FhirClient("https://fhir.example.org/r4", read_credentials(path)) as client:
         bundle = client.get_json("Patient?_count=100")
 
-It contacts the server, its token endpoint and the addresses of exported files. The token goes to the server's own
-host only.
+It contacts the origin of the server (scheme, host and port), the origins that the user named, and the token endpoint
+that the credentials name, whatever addresses the server gives. The token goes to the server's own origin only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +23,7 @@ from urllib.parse import urljoin, urlsplit
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epicrisis.errors import InputError, NetworkRefused, UserError
+from epicrisis.printable import printable
 from epicrisis.privacy import HAS_OWNERS, is_local
 
 if TYPE_CHECKING:
@@ -109,18 +110,23 @@ class FhirClient:
     """Sends requests to one server. Use it as a context manager."""
 
     def __init__(
-        self, base: str, signing: SigningKey | None = None, sleep: Callable[[float], None] = time.sleep
+        self,
+        base: str,
+        signing: SigningKey | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        origins: Iterable[str] = (),
     ) -> None:
-        """Create a client. Without `signing`, no token is sent. Raises InputError for an address that is none."""
+        """Create a client. Without `signing`, no token is sent.
+
+        `origins` are addresses of other servers that this one may name for its files and its tokens. Raises
+        InputError for an address that is none.
+        """
         import httpx2
 
         self.base = base.rstrip("/") + "/"
-        parts = urlsplit(self.base)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-            raise InputError("--fhir-server takes the address of a server, such as https://fhir.example.org/r4")
-        if parts.scheme == "http" and not is_local(parts.hostname):
-            raise InputError("--fhir-server: http sends patients' records unencrypted; write https://")
-        self.host = parts.netloc.lower()
+        self._origin = _check_origin("--fhir-server", self.base)
+        self._origins = {self._origin, *(_check_origin("--fhir-origin", address) for address in origins)}
+        self.host = urlsplit(self.base).netloc.lower()
         self.sleep = sleep
         self._signing = signing
         self._token = ""
@@ -141,9 +147,10 @@ class FhirClient:
     ) -> httpx2.Response:
         """Return the response to a request, which may have a status of 4xx. Tries again while the server is busy.
 
-        Raises FhirServerFailed if the server does not answer, or refuses the token.
+        Raises FhirServerFailed if the server does not answer or refuses the token, or the address is of an origin that
+        the user did not name.
         """
-        url = urljoin(self.base, address)
+        url = self.locate(address)
         response: httpx2.Response | None = None
         for attempt in range(_TRIES):
             response = self._send(method, url, {"Accept": accept, **(headers or {})}, renew=attempt == 0)
@@ -155,11 +162,26 @@ class FhirClient:
         raise FhirServerFailed(f"{self.host}: {status} after {_TRIES} tries; run the same command again later")
 
     def is_own(self, url: str) -> bool:
-        """Return whether an address is at the server's host, which may see the token."""
-        return urlsplit(urljoin(self.base, url)).netloc.lower() == self.host
+        """Return whether an address has the server's own scheme, host and port, so that it may see the token."""
+        return _find_origin(self.base, url) == self._origin
+
+    def locate(self, address: str) -> str:
+        """Return the whole of an address that the server gave.
+
+        Raises FhirServerFailed if its origin is neither the server's nor one that the user named.
+        """
+        if (origin := _find_origin(self.base, address)) in self._origins:
+            return urljoin(self.base, address)
+        if origin is None:
+            raise FhirServerFailed(f"{self.host}: gave an address that cannot be asked; tell its administrator")
+        name = "{}://{}:{}".format(*origin)
+        raise FhirServerFailed(
+            f"{self.host}: sends this program to {printable(name)}, which is not asked; if it belongs to the server, "
+            f"name it with --fhir-origin"
+        )
 
     def authorize(self, url: str) -> dict[str, str]:
-        """Return the header with the token for an address at the server's host, fetched if there is none."""
+        """Return the header with the token for an address at the server's own origin, fetched if there is none."""
         if self._signing is None or not self.is_own(url):
             return {}
         if not self._token:
@@ -171,7 +193,7 @@ class FhirClient:
         self._token = ""
 
     def stream(self, url: str, headers: Mapping[str, str]) -> Any:
-        """Return the context manager of a streamed GET request. It may raise errors of httpx2."""
+        """Return the context manager of a GET request to an address of `locate`. It may raise errors of httpx2."""
         return self._client.stream("GET", url, headers=headers)
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], *, renew: bool) -> httpx2.Response | None:
@@ -205,8 +227,11 @@ class FhirClient:
                     urljoin(self.base, ".well-known/smart-configuration"), headers={"Accept": "application/json"}
                 )
                 url = str(parse_object(reply).get("token_endpoint") or "")
-            if not url:
-                raise FhirServerFailed(f"{self.host}: names no token endpoint; write token_url into the credentials")
+                if not url:
+                    raise FhirServerFailed(
+                        f"{self.host}: names no token endpoint; write token_url into the credentials"
+                    )
+                url = self.locate(url)
             header = {"alg": credentials.algorithm, "typ": "JWT"}
             if credentials.key_id or getattr(signing.key, "kid", None):
                 header["kid"] = credentials.key_id or signing.key.kid
@@ -230,6 +255,29 @@ class FhirClient:
                 f"{response.status_code}): check client_id, private_key and key_id in the credentials"
             )
         return str(token)
+
+
+def _find_origin(base: str, address: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port of an address on a page; None for one that cannot be asked or names a user."""
+    try:
+        parts = urlsplit(urljoin(base, address))
+        port = parts.port
+    except ValueError:
+        return None
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    if default is None or not parts.hostname or "@" in parts.netloc:
+        return None
+    return parts.scheme, parts.hostname, default if port is None else port
+
+
+def _check_origin(option: str, address: str) -> tuple[str, str, int]:
+    """Return the origin of an address that the user gave. Raises InputError."""
+    origin = _find_origin("", address)
+    if origin is None or urlsplit(address).query:
+        raise InputError(f"{option} takes the address of a server, such as https://fhir.example.org/r4")
+    if origin[0] == "http" and not is_local(origin[1]):
+        raise InputError(f"{option}: http sends patients' records unencrypted; write https://")
+    return origin
 
 
 def retry_after(response: httpx2.Response | None, default: float) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode
 
 from epicrisis.fhir_server.client import FhirClient, FhirServerFailed, parse_object, retry_after
 from epicrisis.privacy import open_private
@@ -118,7 +118,7 @@ def _kick_off(client: FhirClient, request: ExportRequest) -> str:
                 raise FhirServerFailed(
                     f"{client.host}: began an export without naming its status; ask its administrator"
                 )
-            return urljoin(client.base, address)
+            return client.locate(address)
     if status not in _NO_EXPORT:
         raise FhirServerFailed(f"{client.host}: refused the export with status {status}; check the address and scope")
     if request.group:
@@ -166,11 +166,9 @@ def _download(client: FhirClient, url: str, path: Path, needs_token: bool) -> No
     """Download a file, and continue where a connection broke off. Raises FhirServerFailed."""
     import httpx2
 
-    url = urljoin(client.base, url)
+    url = client.locate(url)
     if needs_token and not client.is_own(url):
         raise FhirServerFailed(f"{client.host}: its files need the token at another host, which does not get it")
-    if urlsplit(url).scheme != urlsplit(client.base).scheme:
-        raise FhirServerFailed(f"{client.host}: its files have addresses of another scheme than the server's")
     part = path.with_suffix(".part")
     for attempt in range(_DOWNLOAD_TRIES):
         size = part.stat().st_size if part.exists() else 0
@@ -243,9 +241,7 @@ def _search(client: FhirClient, query: str) -> Iterator[dict[str, Any]]:
             if isinstance(resource, dict) and resource.get("resourceType") != "OperationOutcome":
                 yield resource
         links = [link for link in bundle.get("link") or [] if isinstance(link, dict) and link.get("relation") == "next"]
-        address = urljoin(client.base, str(links[0].get("url"))) if links else ""
-        if address and not client.is_own(address):
-            raise FhirServerFailed(f"{client.host}: its next page is at another host, which is not asked")
+        address = client.locate(str(links[0].get("url"))) if links else ""
 
 
 def _fetch_binaries(client: FhirClient, folder: Path) -> tuple[int, int]:
