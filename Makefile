@@ -34,7 +34,7 @@ touch $@
 endef
 endif
 
-.PHONY: demo serve test test-browser test-torch test-mcp test-integrations test-postgresql test-deployment test-deidentification test-ray test-s3 test-wheel torch-wheel licences docs check fast-test slow-tests mutants models lock clean
+.PHONY: demo serve test long-tests test-browser test-torch test-mcp test-integrations test-postgresql test-deployment test-deidentification test-ray test-s3 test-wheel torch-wheel licences docs check fast-test slow-tests mutants models lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 	$(environment)
@@ -68,20 +68,23 @@ check: $(INSTALLED)  ## formatting, lint, types
 # Tests with environments of their own; what these folders need is not even imported.
 OWN_MARKS := not browser and not postgresql and not ray and not s3 and not deidentification
 OWN_FOLDERS := $(addprefix --ignore=tests/,browser deployment integrations)
-# Two processes, each with whole files of tests: what a file's tests share is made once. A thread each: with two, both
-# wait for one another.
-PYTEST := EPICRISIS_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(OWN_FOLDERS)
+# Three processes on two cores, since tests of files and servers wait. Each gets whole files of tests: what a file's tests
+# share is made once. A thread each: with two, both wait for one another.
+PYTEST := EPICRISIS_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile $(OWN_FOLDERS)
 
-test: check models  ## everything; needs the models, and the real data where EPICRISIS_DATA names it
-	$(PYTEST) --no-loadscope-reorder -m "$(OWN_MARKS)"
+test: check models  ## everything but the long tests; needs the models, and the real data where EPICRISIS_DATA names it
+	$(PYTEST) --no-loadscope-reorder -m "$(OWN_MARKS) and not long"
 
-# Three processes, since tests of files and servers wait, with their files in memory where the system has such a folder.
+long-tests: $(INSTALLED) models  ## the tests over 2 seconds of a processor: real models on real data, kills, whole studies
+	$(PYTEST) --no-loadscope-reorder -m "$(OWN_MARKS) and long"
+
+# Files in memory where the system has such a folder.
 fast-test: $(INSTALLED)  ## in two minutes, what needs neither models nor data nor over 0.2 seconds of a processor
 	folder=$$(mktemp -d $(if $(wildcard /dev/shm),-p /dev/shm)) && trap 'rm -rf "$$folder"' EXIT && \
-		TMPDIR=$$folder $(PYTEST) -n 3 -m "$(OWN_MARKS) and not slow and not models and not data"
+		TMPDIR=$$folder $(PYTEST) -m "$(OWN_MARKS) and not slow and not long and not models and not data"
 
 slow-tests: $(INSTALLED)  ## the tests over 0.2 seconds of a processor that are not marked as slow
-	$(PYTEST) -q -p tests.support.processor_seconds -m "$(OWN_MARKS) and not slow"
+	$(PYTEST) -q -p tests.support.processor_seconds -m "$(OWN_MARKS) and not slow and not long"
 
 $(VENV)/.mutation: $(INSTALLED) requirements-mutation.lock
 ifdef UV

@@ -49,7 +49,7 @@ _CONFIGURATION = """
 source_paths = ["src"]
 only_mutate = {only_mutate}
 also_copy = {also_copy}
-pytest_add_cli_args = ["-m", "not slow and not models and not data", "-p", "no:cacheprovider"]
+pytest_add_cli_args = ["-m", "not slow and not long and not models and not data", "-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = {tests}
 """
 _STATES = {"survived": "survived", "no tests": "no test", "timeout": "timeout"}

@@ -325,7 +325,7 @@ def loose_dataclasses(source: Path) -> list[str]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_imports_run_one_way() -> None:
     assert import_faults(SOURCE) == []
 

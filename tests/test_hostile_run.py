@@ -59,7 +59,7 @@ async def answers(server: HostileServer, numbers: range) -> tuple[list[Answer], 
         await model.aclose()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_run_with_thirty_percent_failures_gives_correct_states() -> None:
     with HostileServer() as server:
         healthy, spent = asyncio.run(answers(server, range(QUESTIONS)))

@@ -182,6 +182,7 @@ def environment(folder: Path, model_home: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.models
 def test_program_with_local_only_contacts_no_other_machine(tmp_path: Path, model_home: Path) -> None:
     """And says nothing of anybody on the way, on whatever stream and however its libraries are asked to."""

@@ -116,12 +116,13 @@ def run(code: str, *arguments: str, cwd: Path | None = None) -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=300)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_modules_are_imported_without_posix() -> None:
     done = run(IMPORT_ALL)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.long
 @pytest.mark.models
 def test_library_is_made_and_searched_without_posix(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(f"<title>Aspirin</title><p>{'Aspirin prevents colorectal cancer. ' * 20}</p>")
@@ -134,6 +135,7 @@ def test_library_is_made_and_searched_without_posix(tmp_path: Path) -> None:
     assert "Aspirin prevents" in json.dumps(json.loads(done.stdout))
 
 
+@pytest.mark.long
 @pytest.mark.models
 def test_library_is_changed_and_exported_without_posix(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Statins lower cholesterol.")
@@ -196,7 +198,7 @@ print((folder / "a" / "b.txt").read_text(), bool(read_user_name()))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_private_files_are_written_without_owners(tmp_path: Path) -> None:
     done = run(PRIVATE_FILES, str(tmp_path))
     assert done.returncode == 0, done.stderr[-2000:]

@@ -116,7 +116,7 @@ def _patterns(name: str) -> Iterator[tuple[re.Pattern[Any], frozenset[str]]]:
 MODULES = _module_names()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODULES)
 def test_pattern_on_attacks_from_its_own_parse_tree_takes_linear_time(name: str) -> None:
     for pattern, methods in _patterns(name):
@@ -137,7 +137,7 @@ def test_every_pattern_is_a_global_or_has_an_example() -> None:
         assert any(True for value in vars(load(f"epicrisis.{name[:-1]}")).values() for _ in compiled(value)), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("pattern", "method"),
     [

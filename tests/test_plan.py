@@ -226,7 +226,7 @@ def test_longest_findings_bound_reduce_prompt() -> None:
 PROSE = st.text("abcdefgh .,;()0123456789", max_size=120).filter(lambda text: text.strip() != "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(
     texts=st.lists(st.tuples(PROSE, PROSE), min_size=1, max_size=9),
     k=st.integers(1, 9),
@@ -669,6 +669,7 @@ class Terse(Layer):
         return replace(answered, text=json.dumps({"result": {"found": False}}), finish_reason="stop")
 
 
+@pytest.mark.long
 @pytest.mark.models
 def test_plan_uses_token_count_of_server(model_home: Path) -> None:
     from epicrisis.components import open_models

@@ -84,6 +84,7 @@ def whole(model_home: Path) -> int:
     return tokens
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partitions", [2, 8])
 def test_prefix_cache_makes_map_cost_equal_rag(model_home: Path, whole: int, partitions: int) -> None:
     parts = computed(model_home, partitions)
@@ -91,6 +92,7 @@ def test_prefix_cache_makes_map_cost_equal_rag(model_home: Path, whole: int, par
     assert sum(parts["map"]) <= whole + partitions * AROUND
 
 
+@pytest.mark.long
 def test_map_and_reduce_without_prefix_cache_compute_more(model_home: Path, whole: int) -> None:
     parts, anew = computed(model_home, 2), computed(model_home, 2, prefix_cache=False)
     assert sum(anew["map"]) > whole + 2 * AROUND

@@ -335,7 +335,7 @@ def test_library_telemetry_is_disabled() -> None:
     assert done.stdout == "1\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_modules_with_processes_and_loggers_are_listed() -> None:
     """Children do not pass the guard: pip, asked for its settings or refused, git, asked of the checkout, NVIDIA's
     driver, asked for its cards, and readers of files. A second logger would not pass the list of what may be logged:

@@ -21,7 +21,7 @@ from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
 from epicrisis.types import Passage, Question, Ranking, Scope, SearchMode
 
-pytestmark = [pytest.mark.data, pytest.mark.models]
+pytestmark = [pytest.mark.data, pytest.mark.models, pytest.mark.long]
 
 QUESTIONS = 400
 K = 16

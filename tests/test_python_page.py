@@ -84,6 +84,7 @@ def install_metadata(folder: Path, project: dict[str, Any]) -> None:
     (place / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("title", list(map(mark, WITH_EXAMPLES)))
 def test_examples_of_section_run(
     title: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

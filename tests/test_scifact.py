@@ -29,6 +29,7 @@ def benchmark() -> ModuleType:
     return module
 
 
+@pytest.mark.long
 @pytest.mark.data
 def test_bm25_on_scifact_reaches_published_score(benchmark: ModuleType, data_folder: Path, tmp_path: Path) -> None:
     encoder = HashingEncoder(8)

@@ -89,6 +89,55 @@ def test_settings_file_is_searched_in_order(monkeypatch: pytest.MonkeyPatch, tmp
     assert load_settings(config=write(tmp_path / "flag.toml", "k = 5")).k == 5
 
 
+def test_file_of_the_folder_is_above_the_users_own(tmp_path: Path) -> None:
+    own = 'k = 1\nlocal_only = true\n[models.writer]\nname = "http://127.0.0.1:8000/v1#m"\napi_key_env = "WARD_KEY"\n'
+    write(tmp_path / "home/.config/epicrisis/epicrisis.toml", own)
+    write(tmp_path / "epicrisis.toml", "k = 3\n[models.writer]\ntemperature = 0.5\n")
+    settings = load_settings()
+    assert (settings.k, settings.local_only, settings.models.writer.temperature) == (3, True, 0.5)
+    assert settings.models.writer.api_key_env == "WARD_KEY"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            'models.writer.api_key_env = "OPENAI_API_KEY"',
+            'models.map.api_key_file = "k"',
+            "models.judge.extra = {a = 1}",
+        ),
+        *('models.writer.name = "https://evil.example/v1#m"', 'models.reduce.name = "openai:gpt-5"'),
+        *('models.writer.name = "ollama:"', 'models.writer.name = " OpenAI:"', 'rerank.name = "https://evil.example"'),
+        *('rerank.api_key_env = "A"', 'examples.rerank = "http://127.0.0.1:1/v1"', 'fuse = ["a", "s3://evil/lib"]'),
+        *(
+            'beside = ["postgresql://evil.example/lib"]',
+            'examples.library = "s3://evil/lib"',
+            'record = "answers.jsonl"',
+        ),
+        *('log = "log.jsonl"', "log_text = true", 'home = "home"', 'store = "evil"', 'cache.path = "replies"'),
+        *('literature.pubmed = "https://evil.example"', 'literature.email = "a@evil.example"', "local_only = false"),
+        *("deidentify = 0.1", "allow_remote = true", 'break_glass = "x"'),
+    ],
+)
+def test_file_of_the_folder_says_nothing_of_secrets_hosts_and_logs(tmp_path: Path, line: str) -> None:
+    write(tmp_path / "epicrisis.toml", line)
+    key = line.partition(" ")[0]
+    with pytest.raises(SettingsError, match=rf"setting {key}\b.*(--config|break_glass|allow_remote)"):
+        load_settings()
+
+
+def test_file_of_the_folder_may_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = write(tmp_path / "epicrisis.toml", '[models.writer]\nname = "http://127.0.0.1:1/v1#m"\n')
+    assert load_settings(config=file).models.writer.name == "http://127.0.0.1:1/v1#m"
+    monkeypatch.setenv("EPICRISIS_CONFIG", str(file))
+    assert load_settings().models.writer.name == "http://127.0.0.1:1/v1#m"
+
+
+def test_file_of_the_folder_may_choose_models_of_this_machine_and_more_privacy(tmp_path: Path) -> None:
+    write(tmp_path / "epicrisis.toml", 'local_only = true\n[models.writer]\nname = "x.gguf"\n')
+    assert (load_settings().local_only, load_settings().models.writer.name) == (True, "x.gguf")
+
+
 def test_model_home_is_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert load_settings().home == tmp_path / "data/epicrisis"

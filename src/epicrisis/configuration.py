@@ -1,8 +1,9 @@
 """Load and list the settings. Flags win over the environment, then a TOML file, then a preset, then the defaults.
 
 Environment: `EPICRISIS_` and the key, `__` between levels (`EPICRISIS_MODELS__WRITER__NAME`); lists and tables as JSON.
-File: `--config`, else `epicrisis.toml` in the working folder, else the one in the user's configuration folder. Unknown
-keys are rejected with the nearest known key, in the environment too.
+File: `--config`; else `epicrisis.toml` in the working folder above the one in the user's configuration folder. The
+working folder's may have come with a checkout, so it names no secrets, hosts, logs or records, and weakens no privacy.
+Unknown keys are rejected with the nearest known key, in the environment too.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pydantic.fields import FieldInfo
 
 from epicrisis.answers import Notice
 from epicrisis.errors import SettingsError
+from epicrisis.model_services import expand_model_name
 from epicrisis.privacy import strip_secrets
 from epicrisis.settings import API_KEY_VARIABLE, ROLES, ModelSettings, Settings
 
@@ -29,6 +31,23 @@ from epicrisis.settings import API_KEY_VARIABLE, ROLES, ModelSettings, Settings
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
 _SECRET_KEYS = {"api_key_env", "api_key_file", "extra"}
 """These may contain an API key by mistake, so no message repeats their values."""
+FOLDER_FILE = Path("epicrisis.toml")
+"""The settings file of the working folder."""
+_USERS_OWN = frozenset(
+    (
+        *("api_key_env", "api_key_file", "extra", "home", "store", "log", "log_text", "record"),
+        *(
+            "literature.pubmed",
+            "literature.europe_pmc",
+            "literature.email",
+            "cache.path",
+            "deidentify",
+            "allow_remote",
+            "break_glass",
+        ),
+    )
+)
+"""Keys that a file of the working folder may not name: where secrets, prompts and records go."""
 _DEFAULTS = Settings()
 NO_MODEL = (
     "no chat model is named, so these are the best sentences of the library and no written answer; --model URL or "
@@ -41,9 +60,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = 
 
     Raises SettingsError with the key and the cure.
     """
-    path = _find_config(config)
-    values = _read_toml(path) if path else {}
-    values = merge_tables(values, _read_environment(os.environ))
+    values = merge_tables(_read_files(config), _read_environment(os.environ))
     _refuse_allow_remote(values)
     values = merge_tables(values, _drop_none(flags or {}))
     preset = values.get("preset")
@@ -122,19 +139,61 @@ def _refuse_allow_remote(values: Mapping[str, Any]) -> None:
         )
 
 
-def _find_config(config: Path | None) -> Path | None:
+def find_folder_file(config: Path | None = None) -> Path | None:
+    """Return the settings file of the working folder if it is in force: not beside a file that the user named."""
+    is_named = config is not None or os.environ.get("EPICRISIS_CONFIG")
+    return FOLDER_FILE if not is_named and FOLDER_FILE.is_file() else None
+
+
+def _read_files(config: Path | None) -> dict[str, Any]:
+    """Return the values of the settings files in force."""
     variable = os.environ.get("EPICRISIS_CONFIG")
     path = config or (Path(variable) if variable else None)
     if path is not None:
         if not path.is_file():
             raise SettingsError(f"no settings file at {path}: give --config an existing TOML file")
-        return path
-    candidates = [Path("epicrisis.toml")]
+        return _read_toml(path)
+    values: dict[str, Any] = {}
     # A container may run as a user without a home folder.
     with suppress(RuntimeError):
         base = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-        candidates.append(base / "epicrisis" / "epicrisis.toml")
-    return next(filter(Path.is_file, candidates), None)
+        if (own := base / "epicrisis" / "epicrisis.toml").is_file():
+            values = _read_toml(own)
+    if folder_file := find_folder_file():
+        found = _read_toml(folder_file)
+        _refuse_users_own(found)
+        values = merge_tables(values, found)
+    return values
+
+
+def _refuse_users_own(table: Mapping[str, Any], prefix: str = "") -> None:
+    """Raise SettingsError if a file of the working folder says where secrets, prompts or records go."""
+    for name, value in table.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and name not in _USERS_OWN:
+            _refuse_users_own(value, f"{key}.")
+            continue
+        items = value if isinstance(value, list) else [value]
+        if name in _USERS_OWN or key in _USERS_OWN or (key == "local_only" and value is not True):
+            what = "names no keys, logs or records, and weakens no privacy"
+        elif any(_names_host(item) for item in items):
+            what = "names no hosts"
+        else:
+            continue
+        raise SettingsError(
+            f"setting {key} in {FOLDER_FILE} of this folder: a file that may have come with it {what}. Move it to "
+            f"~/.config/epicrisis/epicrisis.toml or, if you trust the file, give it with --config {FOLDER_FILE}"
+        )
+
+
+def _names_host(value: object) -> bool:
+    """Return whether a value is an address, or a name that stands for one."""
+    if not isinstance(value, str):
+        return False
+    try:
+        return "://" in expand_model_name(value)
+    except ValueError:
+        return True
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

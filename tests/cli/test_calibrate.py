@@ -83,7 +83,7 @@ def read_answers(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line)["answer"] for line in lines]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_recorded_answers_have_confidence_of_their_votes(workspace: Workspace) -> None:
     for answer in read_answers(workspace.run):
         if answer["state"] == "answered":

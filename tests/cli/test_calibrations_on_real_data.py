@@ -15,7 +15,7 @@ from epicrisis.cli.app import app
 from epicrisis.corpus.questions import read_questions
 from epicrisis.types import Question
 
-pytestmark = [pytest.mark.data, pytest.mark.models, pytest.mark.slow]
+pytestmark = [pytest.mark.data, pytest.mark.models, pytest.mark.long]
 
 DEMO = ("--model", "smollm2-135m")
 CLAIMS, ABSTRACTS = 80, 300

@@ -66,7 +66,7 @@ def texts() -> dict[str, list[str]]:
     return {path.relative_to(SOURCE).as_posix(): list(read_texts(path)) for path in SOURCE.rglob("*.py")}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_option_in_text_exists(texts: dict[str, list[str]]) -> None:
     options = list_options()
     unknown = []

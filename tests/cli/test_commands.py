@@ -34,7 +34,7 @@ def test_search_ranks_matching_document_first_and_hides_newer_ones(by: str, smal
     assert "a" not in {hit["passage"]["document_id"] for hit in json.loads(older.stdout)["hits"]}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_ask_verbose_shows_search_preflight_and_usage(small_library: Path, run: Run) -> None:
     question = ("Does aspirin lower the risk of pre-eclampsia?", "--options", "yes,no")
@@ -46,7 +46,7 @@ def test_ask_verbose_shows_search_preflight_and_usage(small_library: Path, run: 
     assert result.exit_code in (0, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_ask_json_has_answer_with_trace(small_library: Path, run: Run) -> None:
     result = run(
@@ -74,7 +74,7 @@ def test_ask_json_has_answer_with_trace(small_library: Path, run: Run) -> None:
         assert isinstance(citation["verified"], bool)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_ask_file_resumed_repeats_no_finished_question(small_library: Path, tmp_path: Path, run: Run) -> None:
     questions = tmp_path / "questions.jsonl"

@@ -229,7 +229,7 @@ sys.stdout.write(json.dumps([(result.exit_code, result.stdout, result.stderr) fo
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_library_on_read_only_media_is_readable_and_refuses_changes(small_library: Path, papers: Path) -> None:
     if not _read_only_command():

@@ -31,7 +31,10 @@ def read_report(run: Run, *arguments: str) -> dict[str, Any]:
 
 
 def write_settings(path: Path, text: str) -> None:
-    (path / "epicrisis.toml").write_text(text, encoding="utf-8")
+    """Write the user's own settings file, whose home is `path/home`."""
+    file = path / "home" / ".config" / "epicrisis" / "epicrisis.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -106,6 +106,7 @@ def select_cases(cases: Sequence[MeasuredCase], arm: str, *, answerable: bool = 
     ]
 
 
+@pytest.mark.long
 def test_ehr_study_covers_every_arm_length_form_and_category(study: tuple[object, tuple[MeasuredCase, ...]]) -> None:
     cases = study[1]
     conditions = [case.condition for case in cases]
@@ -187,6 +188,7 @@ def test_ehr_study_findings_have_the_tables_of_the_study(
     assert any(title.startswith("Correlations of the metrics") for title in titles)
 
 
+@pytest.mark.long
 def test_record_longer_than_window_is_counted_and_not_asked_again(
     record_folder: Path, records: RecordSet, tmp_path: Path, model_home: Path
 ) -> None:
@@ -205,6 +207,7 @@ def test_record_longer_than_window_is_counted_and_not_asked_again(
     assert manifest["states"]["over-window"] == sum(case.ending == "over-window" for case in cases) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ehr-extractive", "ehr-context"])
 def test_ehr_experiment_of_unreadable_replies_ends_without_an_error(
     record_folder: Path, tmp_path: Path, model_home: Path, name: str
@@ -262,6 +265,7 @@ def test_ehr_experiment_with_invalid_options_reports_one_line(
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.long
 def test_fact_questions_are_asked_with_and_without_structured_entries(tmp_path: Path, model_home: Path) -> None:
     folder = tmp_path / "records"
     made = run("synthesize-record", "-o", folder, "--patients", 2, "--tokens", 4000, "--structured", "fhir")

@@ -59,7 +59,7 @@ def test_ask_without_model_abstains_from_choosing(encoder_only: Path, run: Run) 
     assert answer["claims"][0]["text"] == SENTENCE
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_ask_file_without_model_saves_sentences(encoder_only: Path, run: Run, tmp_path: Path) -> None:
     questions, output = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
@@ -110,7 +110,7 @@ def test_plan_of_evidence_has_no_calls(encoder_only: Path, run: Run) -> None:
     assert plan["strategies"][0]["calls"]["most"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_python_ask_without_model_returns_claims(encoder_only: Path) -> None:
     answer = epicrisis.ask(encoder_only, QUESTION)

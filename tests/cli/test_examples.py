@@ -222,6 +222,7 @@ def test_add_with_some_broken_examples_warns_and_adds_the_others(tmp_path: Path,
     assert json.loads(second.stdout)["unchanged"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("model_home")
 def test_build_after_kill_continues_without_repeated_calls(train: Path, tmp_path: Path, run: Run) -> None:
     killed = threading.Event()
@@ -307,6 +308,7 @@ def _encoder_of(library: Path, run: Run) -> str:
     return str(json.loads(run("examples", "info", library, "--json").stdout)["encoder"])
 
 
+@pytest.mark.long
 def test_new_example_library_uses_encoder_of_settings_and_keeps_it(
     train: Path, tmp_path: Path, run: Run, model_home: Path, server: HostileServer
 ) -> None:

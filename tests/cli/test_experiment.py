@@ -77,7 +77,7 @@ def table_rows(findings: list[dict[str, Any]], title: str) -> list[dict[str, Any
     return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_positions_shows_accuracy_by_place_and_repeats_no_call(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -155,7 +155,7 @@ def test_attention_bias_shows_tables_and_folder_of_the_run(
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_probe_answers_both_questions(run: Run, library: Path, question_file: Path, tmp_path: Path) -> None:
     with served(make_reader(lambda place, documents: float(documents <= 4 or place in (0, documents - 1)))) as server:
         result = run(
@@ -177,7 +177,7 @@ def test_probe_answers_both_questions(run: Run, library: Path, question_file: Pa
     assert "Yes, it answers better" in " ".join(result.stdout.split())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_evaluate_scores_set_and_leak_guard_hides_source_documents(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -257,7 +257,7 @@ def test_evaluate_with_empty_library_reports_one_line(run: Run, question_file: P
     assert_one_line(refused, "empty contains no document: add some with `epicrisis library add")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_preflight_experiment_repeated_continues_in_its_folder(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -277,7 +277,7 @@ def test_preflight_experiment_repeated_continues_in_its_folder(
     assert json.loads(first.stdout) == json.loads(again.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_evaluate_without_confirmation_creates_no_folder(
     run: Run, library: Path, question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +302,7 @@ def test_evaluate_without_confirmation_creates_no_folder(
         assert_one_line(run(*common, "-o", tmp_path / "run", "-k", 8, "--yes"), "holds another run")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cost_experiment_ignores_cached_replies(
     run: Run, library: Path, question_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -434,7 +434,7 @@ def focused_command(folder: Path, model: str, *options: object) -> tuple[object,
     return ("experiment", "focused", *arms, *fixed, *options)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_focused_compares_arms_at_equal_tokens_and_repeats_no_call(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:
@@ -474,7 +474,7 @@ def test_focused_without_library_refuses_sets_without_documents(
         assert server.ledger.calls == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_focused_without_library_makes_one_of_the_documents_of_its_set(
     run: Run, data_folder: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ def write_file(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_add_with_repeated_file_names_and_ids_keeps_documents_apart(tmp_path: Path, run: Run, model_home: Path) -> None:
     library = tmp_path / "library"

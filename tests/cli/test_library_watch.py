@@ -18,7 +18,7 @@ CODE = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_watch_adds_what_appears_survives_bad_files_and_ends_with_a_summary(
     tmp_path: Path, run: Run, model_home: Path

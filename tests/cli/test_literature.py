@@ -55,7 +55,7 @@ def literature(tmp_path: Path, run: Run, model_home: Path) -> Path:
     return tmp_path / "library"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
 def test_search_with_scope_settings_filters_articles(literature: Path, run: Run, by: str) -> None:
@@ -127,7 +127,7 @@ def test_optimize_small_library_builds_no_index(literature: Path, run: Run) -> N
     assert "small enough for exact search: no index needed" in run("library", "optimize", literature).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_purge_of_a_library_of_lance_leaves_nothing_of_a_deleted_document(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "large"
     library = LibraryStore.create(
@@ -155,7 +155,7 @@ def test_purge_of_a_database_names_its_command(run: Run) -> None:
     assert "VACUUM FULL" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_search_fuses_libraries_and_reports_long_question(literature: Path, run: Run) -> None:
     question = "Does aspirin prevent stroke? " * 80

@@ -60,7 +60,7 @@ def test_add_notes_with_boilerplate_counts_and_logs_removed_text(tmp_path: Path,
     assert list(library.glob("removed.jsonl.*")) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 @pytest.mark.data
 def test_add_real_visit_notes_are_searchable_by_patient(

@@ -36,7 +36,7 @@ def test_plan_help_shows_example(run: Run) -> None:
         assert option in result.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_plan_of_all_strategies_fits_80_columns(
     small_library: Path, questions: Path, run: Run, monkeypatch: pytest.MonkeyPatch

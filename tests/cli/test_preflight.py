@@ -183,7 +183,7 @@ def test_calibrate_with_unreachable_recall_disables_check(
     assert output["rule"]["threshold"] >= 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_calibrate_with_guard_reports_rules_without_fitting(
     calibration_files: tuple[Path, Path], library: Path

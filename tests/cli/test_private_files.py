@@ -85,6 +85,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_home: Path) -> 
     os.umask(before)
 
 
+@pytest.mark.long
 def test_files_of_all_commands_are_private(place: Path, run: Run) -> None:
     inputs = {place / "notes.csv", place / "questions.jsonl"}
     with served(recorder()) as server:

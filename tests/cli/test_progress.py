@@ -119,7 +119,7 @@ def test_ingest_display_with_hostile_file_name_is_printable(monkeypatch: pytest.
     assert line.startswith("Adding: 1 of 1 file, ")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_add_in_a_terminal_of_80_columns_shows_file_count_and_rate(tmp_path: Path, model_home: Path) -> None:
     import pty
@@ -181,7 +181,7 @@ def test_sigterm_ends_like_ctrl_c_with_code_143(tmp_path: Path) -> None:
         assert "Traceback" not in errors
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_add_ended_by_sigterm_keeps_its_work_and_continues(tmp_path: Path, model_home: Path) -> None:
     source = tmp_path / "many.jsonl"

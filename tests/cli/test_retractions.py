@@ -100,7 +100,7 @@ def read_prompts(server: HostileServer) -> list[str]:
     return [content_text(body["messages"][-1]["content"]) for body in bodies]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("retracted", "strategy"), [("update file", "rag"), ("list", "brief-context")], indirect=["retracted"]
 )

@@ -131,7 +131,7 @@ def test_wrong_setting_reports_one_line(text: str, message: str, run: Run, tmp_p
         assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_search_follows_shared_options_and_settings(run: Run, small_library: Path) -> None:
     def search(*arguments: object) -> list[str]:

@@ -100,6 +100,7 @@ def test_help_of_the_program_imports_commands_without_what_they_need() -> None:
     assert list_heavy_modules("--help") == {"rich"} | modules
 
 
+@pytest.mark.long
 def test_commands_on_a_library_import_only_what_they_need(small_library: Path) -> None:
     allowed = {"pydantic", "tantivy"}
     assert list_heavy_modules("library", "info", small_library) <= allowed | {"epicrisis.cli.library"}
@@ -109,6 +110,7 @@ def test_commands_on_a_library_import_only_what_they_need(small_library: Path) -
     assert list_heavy_modules("search", small_library, "aspirin") <= allowed
 
 
+@pytest.mark.long
 def test_question_imports_only_what_answers_it(small_library: Path) -> None:
     allowed = {"numpy", "onnxruntime", "pydantic", "rich", "tantivy", "tokenizers", "epicrisis.answering"}
     allowed |= {"epicrisis.cli.ask", "epicrisis.models.chat", "epicrisis.pipeline", "epicrisis.report.answer_warnings"}

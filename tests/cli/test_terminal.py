@@ -196,7 +196,7 @@ def test_add_hostile_files_names_them_safely(run: Run, tmp_path: Path, model_hom
     check_safe(run("library", "add", tmp_path / "made", folder / f"c{NAME}.xyz"), succeeded=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ask_file_with_hostile_questions_is_safe(
     run: Run, tmp_path: Path, endpoint: Endpoint, model_options: tuple[str, ...]
 ) -> None:

@@ -33,7 +33,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return columns, record_commands([*commands, *MISTAKES], columns, folder)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_recorded_lines_fit_into_terminal(recorded: tuple[int, list[Recording]]) -> None:
     columns, recordings = recorded

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_program_without_large_extra_adds_searches_answers_and_serves(tmp_path: Path, model_home: Path) -> None:
     done = subprocess.run(

@@ -56,7 +56,7 @@ TEXTS = st.text(max_size=300) | st.lists(
 ).map(" ".join)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(TEXTS, st.integers(1, 12), st.data())
 def test_chunking_keeps_every_word_in_passages_within_limit(text: str, max_tokens: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, max_tokens - 1))
@@ -194,7 +194,7 @@ def test_split_sentences_ends_sentence_at_line_break() -> None:
     assert [text[start:end] for start, end in find_sentences(text)] == ["Plan", "- aspirin, e.g.", "- rest", "home"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("unit", ["x", ".", '."', ". ", " ", "\n", "a.b"])
 def test_chunking_large_note_takes_linear_time(unit: str) -> None:

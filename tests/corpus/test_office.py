@@ -109,7 +109,7 @@ def test_encrypted_docx_is_skipped_with_a_cure(tmp_path: Path) -> None:
     assert "save" in _reason(path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_zip_bomb_is_skipped_with_a_cure(tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
     office_files.write_docx(path)

@@ -195,7 +195,7 @@ def test_changed_missing_and_wrong_files_are_refused_with_reason(tmp_path: Path)
         sandbox.render_page(path, sha256, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_slow_and_large_pages_are_stopped_and_next_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes
 ) -> None:

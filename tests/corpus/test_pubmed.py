@@ -484,7 +484,7 @@ class Peak:
         return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("inner", ["<a/>", "<a>" * 3000, "x" * 1000])
 def test_endless_element_is_abandoned_in_bounded_memory(tmp_path: Path, inner: str) -> None:
     path = tmp_path / "pubmed26n0001.xml.gz"
@@ -537,7 +537,7 @@ def mutated(content: bytes, dice: random.Random) -> bytes:
     return bytes(out)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pubmed_with_random_mutations_never_raises(tmp_path: Path) -> None:
     dice = random.Random(20240131)
     path = tmp_path / NAME

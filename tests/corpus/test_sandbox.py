@@ -117,7 +117,7 @@ def test_one_child_process_reads_all_files(tmp_path: Path) -> None:
     assert sandbox._CHILD._process.pid == first
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_file_over_time_limit_is_skipped_and_rest_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes
 ) -> None:
@@ -133,7 +133,7 @@ def test_file_over_time_limit_is_skipped_and_rest_is_read(
     assert skipped.reason == ("its parser took longer than 1 s and was stopped; split the file, or save it as text")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS does not limit the address space")
 def test_file_over_memory_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes) -> None:
     page = put(tmp_path, "a.html", b"<p>text</p>\n" * 1_000_000)
@@ -147,7 +147,7 @@ def test_file_over_memory_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.M
     assert isinstance(item, Document)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_file_with_growing_nested_headings_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each section repeats the titles around it: 14 MB of XML are 1.7 GB of text."""
     monkeypatch.setattr(sandbox, "MEMORY", GIB)

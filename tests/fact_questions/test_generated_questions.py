@@ -18,7 +18,7 @@ from tests.support.hashed_encoder import opened_library
 RECORDS = 8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_generated_questions_in_a_library_have_no_wrong_answer(tmp_path: Path) -> None:
     records = [generate_record(seed) for seed in range(500, 500 + RECORDS)]
     documents = [document for record in records for document in record.documents]

@@ -125,7 +125,7 @@ def find_patients(folder: Path, patients: Sequence[str]) -> list[Path]:
     return paths
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["sqlite", "lance"])
 def test_forgotten_patients_are_in_no_file_and_others_are_unchanged(engine: str, tmp_path: Path) -> None:
     ward = build_ward(tmp_path / "ward", engine)

@@ -342,7 +342,7 @@ def test_broken_promises_of_revisions_are_reported(
         assert any(entry.startswith("v1-2 is remembered as added") for entry in wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_revise_and_optimize_killed_at_random_match_undisturbed_library(
     killer: Killer, folder: Path, undisturbed: LibraryStore, large: None
 ) -> None:

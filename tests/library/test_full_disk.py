@@ -107,7 +107,7 @@ def test_revise_full_disk_keeps_acknowledged_documents(limit: int, base: Path, f
             assert contents(library) == contents(roomy)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["joining", "building", "finding"])
 def test_optimize_full_disk_keeps_library_unchanged(step: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LibraryStore.open(folder) as library:

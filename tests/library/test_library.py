@@ -96,7 +96,7 @@ def test_closed_library_write_raises_library_error(folder: Path) -> None:
         library.delete(["doc:1"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_reader_searches_during_concurrent_write(killer: Killer, folder: Path) -> None:
     question = np.asarray(encoder().encode_queries(["aspirin and stroke"])[0])
     with ThreadPoolExecutor(1) as pool, LibraryStore.open(folder) as reader:

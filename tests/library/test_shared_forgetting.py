@@ -64,6 +64,7 @@ def list_unused(ward: Path) -> list[str]:
     return [name for name in replica.objects.list_names(OBJECTS) if name not in current]
 
 
+@pytest.mark.long
 def test_forgotten_patients_are_in_no_object_and_no_file_of_the_copy(ward: Path, tmp_path: Path) -> None:
     places = write_places(tmp_path)
     before = read_others(ward)
@@ -115,6 +116,7 @@ forgetting.forget_patients(library_folder(library), FORGOTTEN, Places(), READER)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("owner", "name", "when"),
     [
@@ -165,6 +167,7 @@ def test_object_of_an_earlier_version_is_reported(ward: Path, tmp_path: Path) ->
     assert find_unused_objects(ward) == [f"{OBJECTS}/{'0' * 32}"]
 
 
+@pytest.mark.long
 def test_running_copy_of_the_library_is_waited_for(ward: Path) -> None:
     with open_snapshot(ward), pytest.raises(LibraryBusy, match="copying"):
         forget_patients(ward, FORGOTTEN, Places(), READER)

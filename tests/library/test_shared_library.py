@@ -91,6 +91,7 @@ def start_writer(url: str, acknowledged: Path, *arguments: object, home: Path) -
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
 
 
+@pytest.mark.long
 def test_shared_library_meets_the_contract_of_stores() -> None:
     libraries: list[LibraryStore] = []
 
@@ -221,6 +222,7 @@ def test_new_copy_is_complete_after_a_kill_in_its_download(
         require_sound(reader)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_writer_loses_and_duplicates_nothing(
     moment: str, url: str, second_machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +244,7 @@ def test_killed_writer_loses_and_duplicates_nothing(
         require_sound(reader)
 
 
+@pytest.mark.long
 def test_acknowledged_documents_are_there_after_a_kill_without_another_writer(
     url: str, second_machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +263,7 @@ def test_acknowledged_documents_are_there_after_a_kill_without_another_writer(
         assert len(ids_of(reader)) == 2 * len(present)
 
 
+@pytest.mark.long
 def test_paused_writer_that_lost_its_lease_commits_nothing(
     url: str, second_machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,6 +327,7 @@ def test_lease_is_renewed_while_its_owner_lives(
     assert token == 1
 
 
+@pytest.mark.long
 def test_killed_server_loses_nothing_acknowledged(
     server: S3Server, url: str, second_machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

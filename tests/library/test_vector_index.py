@@ -205,7 +205,7 @@ def test_optimize_small_library_builds_no_index(tmp_path: Path) -> None:
         assert library.optimize() is not None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_optimize_reports_index_and_uses_it(plain: Path, tmp_path: Path, ways: Ways) -> None:
     steps: list[str] = []
     with LibraryStore.open(shutil.copytree(plain, tmp_path / "l"), write=True) as library:
@@ -228,7 +228,7 @@ def test_optimize_reports_index_and_uses_it(plain: Path, tmp_path: Path, ways: W
     assert steps[-1] == f"measuring {report.probes} probes"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("target", [0.5, 0.8])
 def test_optimize_reported_recall_matches_search(
     target: float, folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
@@ -316,7 +316,7 @@ def test_optimize_undated_documents_have_no_filtered_recall(tmp_path: Path) -> N
         assert report.filtered_recall is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_optimize_grown_library_rebuilds_index(folder: Path) -> None:
     def steps(library: LibraryStore, **how: Any) -> set[str]:
         messages: list[str] = []
@@ -339,7 +339,7 @@ def test_optimize_grown_library_rebuilds_index(folder: Path) -> None:
 # -- what changes afterwards -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_indexed_library_finds_added_and_omits_deleted_documents(folder: Path, ways: Ways) -> None:
     fresh = vectors(40, 11)
     more = [document(COUNT + number, vector) for number, vector in enumerate(fresh[:30])]
@@ -369,7 +369,7 @@ def test_indexed_library_finds_added_and_omits_deleted_documents(folder: Path, w
             assert library.info().unindexed == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_open_reader_uses_index_built_later(plain: Path, tmp_path: Path, ways: Ways) -> None:
     folder = Path(shutil.copytree(plain, tmp_path / "l"))
     with LibraryStore.open(folder) as reader:
@@ -545,7 +545,7 @@ class Indexed(LibraryStore):
         return super().search_vectors(self._padded(vector), k, scope)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("wide", [0, 4])
 def test_indexed_library_satisfies_store_contract(
     wide: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways

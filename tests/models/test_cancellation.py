@@ -56,7 +56,7 @@ def test_cancelled_stream_stops_at_server() -> None:
         assert server.ledger.healthy == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_thousand_cancelled_calls_leave_no_connections() -> None:
     async def run(server: HostileServer) -> None:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=60, concurrency=250)

@@ -116,7 +116,7 @@ SCHEMAS: dict[str, tuple[dict[str, Any], Callable[[Any], bool]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_embedded_model_reply_conforms_to_json_schema(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> dict[str, Any]:
         replies = {}
@@ -191,7 +191,7 @@ async def ask_about(model: EmbeddedModel, *documents: str) -> list[Usage]:
     return [(await model.complete(make_request(document))).usage for document in documents]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_prefix_cache_repeated_prompt_computes_one_token(model_home: Path) -> None:
     first, *others, again, at_once = run_with_model(
         model_home, lambda model: ask_about(model, "aspirin", "digoxin", "zinc", *["aspirin"] * 2)
@@ -202,7 +202,7 @@ def test_prefix_cache_repeated_prompt_computes_one_token(model_home: Path) -> No
     assert [usage.prompt_tokens - usage.cached_tokens for usage in (again, at_once)] == [1, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_prefix_cache_disabled_computes_every_prompt(model_home: Path) -> None:
     usages = run_with_model(
         model_home, lambda model: ask_about(model, "aspirin", "aspirin", "zinc"), prefix_cache=False
@@ -241,7 +241,7 @@ LONG_REPLY = ChatRequest((Message("user", "Count up for ever."),), 1500, extra={
 LONG_PROMPT = ChatRequest((Message("user", "word " * 4000),), 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("request_", "on_delta", "steps"),
     [(LONG_REPLY, None, 1500), (LONG_REPLY, lambda _: None, 1500), (LONG_PROMPT, None, 4000 // BATCH_TOKENS)],
@@ -316,7 +316,7 @@ asyncio.run(idle() if what == "idle" else busy())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["idle", "left in a call"])
 def test_embedded_model_unclosed_process_exits_cleanly(model_home: Path, what: str) -> None:
     command = [sys.executable, "-c", CHILD, str(weights_path(model_home)), what]

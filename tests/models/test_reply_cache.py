@@ -388,7 +388,7 @@ def run_counting_server() -> Iterator[tuple[str, Counter[str]]]:
         yield url, counts
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_reply_cache_killed_process_repeats_no_completed_call(tmp_path: Path) -> None:
     """Whatever came back is never asked for again; asked twice is at most what was on its way at a kill."""
     chance, acknowledged = random.Random(9), tmp_path / "acknowledged"

@@ -170,7 +170,7 @@ def minilm_as_reranker(model_home: Path, tmp_path: Path) -> Path:
     return tmp_path / "late"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_late_interaction_minilm_scores_match_brute_force(minilm_as_reranker: Path) -> None:
     import onnxruntime

@@ -213,7 +213,7 @@ MADE = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("findings", MADE)
 def test_charts_are_valid_vega_lite_of_small_width(findings: Any) -> None:
     import altair

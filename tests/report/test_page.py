@@ -65,7 +65,7 @@ def read_policy(tree: LexborHTMLParser) -> str:
     return policy
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("html", [render_with_plots, render_tables])
 def test_page_loads_no_external_resource(html: object) -> None:
     tree = parse_page(html())  # type: ignore[operator]

@@ -268,7 +268,7 @@ def test_every_experiment_has_a_run() -> None:
     assert RUNS.keys() == {*NAMES, *load_experiments(), "evaluate"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
 def test_report_of_real_run_has_tables_and_plots(name: str, workspace: Workspace, tmp_path: Path) -> None:
     make_run, plots = RUNS[name]

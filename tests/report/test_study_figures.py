@@ -41,7 +41,7 @@ def read_published_row(table: str, *row: object) -> list[str]:
     return [cell.figure for cell in result[len(row) :]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_plots_of_each_table_are_expected() -> None:
     took = ["Tokens a case", "Calls a case"]
     energy = ["Energy for questions", "Energy for right answers"]

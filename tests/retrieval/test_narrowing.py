@@ -198,7 +198,7 @@ def test_question_not_understood_names_word() -> None:
 QUESTIONS, RECORDS = 10_000, 250
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_generated_questions_keep_evidence() -> None:
     draw = Random(12)
     narrowed, all_of = Counter[str](), Counter[str]()

@@ -131,7 +131,7 @@ class _Reads62(HashingEncoder):
         return self._encoder.token_spans(text)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 @pytest.mark.models
 def test_medqa_share_matches_errata(data_folder: Path, encoder: Encoder) -> None:

@@ -20,7 +20,7 @@ from tests.support.servers import connect, open_library, open_resources, read_ev
 CLIENTS = 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_200_clients_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
     async def ask(client: httpx2.AsyncClient, number: int) -> str:
         body = {"question": f"Which drug was given for stroke in trial {number}?", "stream": True}

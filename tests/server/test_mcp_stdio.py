@@ -57,7 +57,7 @@ def run_raw(library: Path, *arguments: object, lines: str = "") -> subprocess.Co
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_official_client_asks_a_real_process(tmp_path: Path, model_home: Path) -> None:
     library = make_library(tmp_path, PAPERS)
 
@@ -76,7 +76,7 @@ def test_official_client_asks_a_real_process(tmp_path: Path, model_home: Path) -
         asyncio.run(run(server.url))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_legacy_handshake_writes_nothing_but_the_protocol(tmp_path: Path, model_home: Path) -> None:
     library = make_library(tmp_path, PAPERS)
     initialize = {
@@ -112,7 +112,7 @@ def test_legacy_handshake_writes_nothing_but_the_protocol(tmp_path: Path, model_
     assert "error" in by_id[4]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_library_of_notes_without_patient_is_refused_in_one_line(tmp_path: Path, model_home: Path) -> None:
     result = run_raw(make_library(tmp_path, NOTES))
     assert (result.returncode, result.stdout) == (2, "")
@@ -120,7 +120,7 @@ def test_library_of_notes_without_patient_is_refused_in_one_line(tmp_path: Path,
     assert "name the patient with --patient" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_process_started_for_one_patient_reads_that_record_only(tmp_path: Path, model_home: Path) -> None:
     library = make_library(tmp_path, NOTES)
 

@@ -78,7 +78,7 @@ def ask_server(command: Sequence[str], place: Path) -> tuple[list[Any], list[htt
         process.communicate()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_commands_of_python_page_use_own_components_in_library_and_server(place: Path) -> None:
     assert len(COMMANDS) == 6
     *commands, serve = COMMANDS

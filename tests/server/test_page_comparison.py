@@ -61,7 +61,7 @@ def test_page_has_the_figures_of_compare(tmp_path: Path) -> None:
     assert all("style" not in element.attributes for element in page.elements)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_changed_question_opens_both_answers(tmp_path: Path) -> None:
     make_pair(tmp_path / "runs")
     (response,) = get(tmp_path, f"/comparisons?{PAIR}")

@@ -163,7 +163,7 @@ def test_sentence_across_two_pages_is_marked_on_both(tmp_path: Path) -> None:
     visit(tmp_path, steps)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_unverified_quotation_marks_the_passage_that_was_read(tmp_path: Path) -> None:
     path = make_files(tmp_path / "files")
 
@@ -254,7 +254,7 @@ def test_unknown_page_is_refused(tmp_path: Path, place: str) -> None:
     visit(tmp_path, steps)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_slow_page_is_stopped_and_the_server_still_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_files(tmp_path / "files")
     # More than the memory for pages, should a machine be faster than the limit of time.

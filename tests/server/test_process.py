@@ -65,7 +65,7 @@ def library_folder(tmp_path: Path, encoder: Encoder) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_server_that_is_told_to_stop_closes_everything_and_ends_with_zero(library_folder: Path) -> None:
     with start_server(library_folder) as (process, _):
@@ -75,7 +75,7 @@ def test_server_that_is_told_to_stop_closes_everything_and_ends_with_zero(librar
     assert "Traceback" not in errors
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_server_killed_in_the_middle_loses_no_finished_answer(library_folder: Path) -> None:
     questions = [{"question": f"Which drug was given for stroke in trial {number}?"} for number in range(12)]

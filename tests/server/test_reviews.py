@@ -496,7 +496,7 @@ for i in range(100_000):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_verdicts_survive_kill(tmp_path: Path, local: Reviewer) -> None:
     review = open_review(tmp_path, local.start())
     store = ReviewStore(tmp_path / "server" / REVIEWS_FOLDER)

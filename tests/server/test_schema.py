@@ -54,7 +54,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     thread.join(30)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_operation_of_api_conforms_to_its_description(address: str) -> None:
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json").include(
         path_regex=r"^/api/v1|^/v1|^/healthz$|^/readyz$|^/metrics$"

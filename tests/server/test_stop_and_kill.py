@@ -21,7 +21,7 @@ ASK = "/api/v1/ask"
 JOBS = "/api/v1/jobs"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_finished_answers_survive_a_kill_right_after_they_were_delivered(tmp_path: Path) -> None:
     """Pages as address and as stream, an answer of the OpenAI endpoint, and the answers of a job."""
     with (
@@ -49,7 +49,7 @@ def test_finished_answers_survive_a_kill_right_after_they_were_delivered(tmp_pat
         assert [json.loads(line)["answer"]["state"] for line in lines] == ["answered", "answered"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_answer_that_streams_finishes_after_stop_and_new_questions_are_refused(tmp_path: Path) -> None:
     async def run(port: int, stop: object) -> tuple[list[str], int, int]:
         address = f"http://127.0.0.1:{port}"
@@ -75,7 +75,7 @@ def test_answer_that_streams_finishes_after_stop_and_new_questions_are_refused(t
     assert (refused, ready) == (503, 503)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_client_that_sends_headers_slowly_is_disconnected_and_others_are_not(tmp_path: Path) -> None:
     """Slowloris: a header line every moment, and never the last one. A question may take longer than headers may."""
     with (

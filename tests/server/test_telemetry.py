@@ -29,6 +29,7 @@ def library_folder(tmp_path: Path, encoder: Encoder) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 @pytest.mark.models
 def test_two_server_processes_send_their_spans_and_figures(
     library_folder: Path, monkeypatch: pytest.MonkeyPatch

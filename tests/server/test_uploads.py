@@ -343,7 +343,7 @@ def many(count: int) -> bytes:
     return "\n".join(lines).encode()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_import_continues_after_kill_of_server(tmp_path: Path) -> None:
     open_library(tmp_path / "lib")
     command = [sys.executable, "-m", "tests.support.upload_child", str(tmp_path)]

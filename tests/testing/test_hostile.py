@@ -152,7 +152,7 @@ def test_server_lists_models_tokens_and_connections() -> None:
     assert (ledger.connections, ledger.requests, ledger.calls) == (1, 9, 5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_server_handles_two_hundred_concurrent_calls() -> None:
     async def together(server: HostileServer) -> list[str]:
         limits = httpx2.Limits(max_connections=200)
@@ -463,6 +463,7 @@ def test_stream_can_be_abandoned_between_words() -> None:
     assert "assistant" in first
 
 
+@pytest.mark.long
 def test_stopping_server_closes_client_connections() -> None:
     async def left_waiting() -> ServerLog:
         async with httpx2.AsyncClient(timeout=5, trust_env=False, verify=False) as client:

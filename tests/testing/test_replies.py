@@ -88,6 +88,7 @@ def test_reply_without_schema_names_choice_in_prose() -> None:
     assert open_form.parse(plain).has_answer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("schema", "value"),
     [

@@ -141,7 +141,7 @@ def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedO
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
-        from epicrisis.configuration import merge_tables, parse_overrides
+        from epicrisis.configuration import find_folder_file, merge_tables, parse_overrides
 
         nested: dict[str, Any] = {}
         config, overrides = None, ()
@@ -157,6 +157,8 @@ def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedO
                 for part in tables:
                     table = table.setdefault(part, {})
                 table[key] = None if value is False and option.default is False else value
+        if folder_file := find_folder_file(config):
+            say(f"note: the settings in {folder_file} of this folder are used", err=True)
         function(flags=Flags(merge_tables(nested, parse_overrides(overrides)), config), **arguments)
 
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

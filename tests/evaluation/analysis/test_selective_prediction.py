@@ -127,7 +127,7 @@ def test_interval_resamples_whole_questions() -> None:
     assert alone.interval.high - alone.interval.low < 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_interval_covers_value_of_large_sample() -> None:
     """About 95 % of the intervals of samples of 60 answers hold the AURC of a large sample."""
     generator = np.random.default_rng(3)

@@ -179,7 +179,7 @@ def sets(data_folder: Path) -> dict[str, Dataset]:
     return {name: load_dataset(name, Path("nowhere"), data_folder) for name in load_catalogue() if name != "careqa"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pinned_sets_have_expected_counts_and_rows(sets: dict[str, Dataset]) -> None:
     assert {name: [row(s.questions[place]) for place in (0, 9, -1)] for name, s in sets.items()} == ROWS
     assert {name: dict(Counter(s.classes.values())) for name, s in sets.items()} == CLASSES

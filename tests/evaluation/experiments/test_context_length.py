@@ -89,7 +89,7 @@ def test_cases_equal_those_of_positions_where_both_ask() -> None:
     assert [longer[case.key].treatment for case in shared] == [case.treatment for case in shared]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_reproduce_curve_of_reader(tmp_path: Path) -> None:
     sample = questions(40)
     result = run(make_cases(sample, STUDY), reader(sample, CURVE), tmp_path / "run")
@@ -129,7 +129,7 @@ def simulate_outcomes(seed: int, falls: float, n: int = 40) -> list[Outcome]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 500)
     alarms = np.zeros(2, dtype=int)

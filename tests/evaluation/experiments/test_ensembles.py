@@ -80,7 +80,7 @@ def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path
     assert [item.rows for item in without] == [other.rows for other in others]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> None:
     """60 % of the votes go to what stands first: unshuffled they win where it is wrong, however many there are."""
     sample = questions()

@@ -144,7 +144,7 @@ def with_arm(records: Sequence[RunRecord], arm: str, **condition: Any) -> list[R
 # -- the limit --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("arm", [arm for arm in ARMS if arm != "closed-book"])
 @pytest.mark.parametrize("limit", LIMITS)
 def test_no_arm_spends_more_than_the_limit(arm: str, limit: int, finished: tuple[Path, list[RunRecord], Any]) -> None:

@@ -303,7 +303,7 @@ def simulate_outcomes(seed: int, shares: Mapping[str, Mapping[str, float]], size
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds: of the macro average alone, and of the table, any comparison of which counts."""
     monkeypatch.setattr(statistics, "RESAMPLES", 400)

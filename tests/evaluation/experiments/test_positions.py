@@ -190,7 +190,7 @@ def biased_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], Sc
     return list(cases), model, run(cases, model, tmp_path_factory.mktemp("biased"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_prompts_hold_key_at_its_place(
     biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:
@@ -242,7 +242,7 @@ def test_tables_show_u_curve_for_rag_and_flat_brief_context(
     assert lost["brief-context"]["lost less than rag"].interval.low > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     sample = questions(N)
     cases = positions.cases(sample, make_study(), ks=(8,), arms=("rag", "brief-context"))
@@ -273,7 +273,7 @@ def simulate_outcomes(seed: int, shares: Mapping[str, Sequence[float]], n: int, 
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds, for each table: any of its comparisons counts, so Holm's correction must hold."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)

@@ -136,7 +136,7 @@ def test_fit_rule_with_one_kind_of_question_raises_input_error() -> None:
 # -- held out ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calibrate_judges_each_question_by_rule_fitted_without_it() -> None:
     recorded = make_rankings(6, 60)
     done = calibrate(recorded, recall=0.9, folds=4, seed=3)
@@ -150,7 +150,7 @@ def test_calibrate_judges_each_question_by_rule_fitted_without_it() -> None:
     assert done.rule == fit_rule(recorded, recall=0.9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calibrate_without_signal_stays_at_chance() -> None:
     """Without a signal, recall and the share wrongly read in parts are the same share."""
     few = [Signal("overlap", 3), Signal("rank-biased-overlap", 10), Signal("dense-gap", 2)]
@@ -168,7 +168,7 @@ def test_fold_of_is_even_and_depends_on_key_and_seed() -> None:
     assert fold_of("1:x", 5, 0) == parts[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calibrate_compares_signals_of_folds_by_percentile() -> None:
     recorded = make_rankings(8, strength=2)
     done = calibrate(recorded, recall=0.5)

@@ -51,7 +51,7 @@ def map_answers(table: Table) -> dict[str, str]:
     return {str(row[2]): str(row[3]) for row in table.rows}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_probe_of_reader_losing_middle_recommends_map_reduce(tmp_path: Path) -> None:
     findings = map_answers(run_probe(u_curve(edge=0.95, dip=0.75), tmp_path)[0])
     assert findings["Does it lose the middle?"].startswith("Yes: at the ends it is right more often")
@@ -66,7 +66,7 @@ def test_probe_of_reader_without_knowledge_warns_first(tmp_path: Path) -> None:
     assert notes[0].startswith("reader: right in 0.0 % with that passage alone, in 0.0 % without any.")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_probe_of_perfect_reader_shows_no_need_of_map_reduce(tmp_path: Path) -> None:
     findings = map_answers(run_probe(lambda place, documents: 1.0, tmp_path)[0])
     assert findings["Does it lose the middle?"].startswith("Not shown")

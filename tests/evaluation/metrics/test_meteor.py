@@ -216,7 +216,7 @@ def test_meteor_with_wordnet_matches_nltk_on_real_pairs(data_folder: Path) -> No
 
 @pytest.mark.models
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.long
 def test_meteor_of_evaluate_matches_nltk_called_as_evaluate_does(
     data_folder: Path, meteor_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ def test_evidence_recall_counts_each_fact_once() -> None:
     assert evidence_recall([("note:1", 0, 30), ("note:3", 0, 9)], evidence, 2) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 def test_ranking_measures_match_trec_eval_on_real_rankings(data_folder: Path) -> None:
     """Each claim's abstracts by the words they share with it; grades 1 and 2, so that degrees count."""

@@ -109,7 +109,7 @@ def test_run_resumed_does_not_ask_recorded_cases_again(child: Child, tmp_path: P
     assert again.total() <= 3 * CALLS_OF_A_CASE, "those of the three cases in flight at most"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_run_resumed_removes_incomplete_line(child: Child, complete_run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
