@@ -6,6 +6,7 @@ with open_library_search(settings, "~/lib") as search:
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 from epicrisis.components import LibrarySearch, build_scope
@@ -20,8 +21,8 @@ from epicrisis.evidence_selection import (
     rank_sentences,
     resolve_time_restriction,
 )
-from epicrisis.library.patient_check import check_patient, resolve_patient
-from epicrisis.library.patients import MIXED_NOTICE, Roster
+from epicrisis.library.patient_check import check_patient, describe_strangers, find_strangers, resolve_patient
+from epicrisis.library.patients import MIXED_NOTICE
 from epicrisis.record_access import RecordAccess
 from epicrisis.settings import Settings
 from epicrisis.types import Question, Ranking, Scope, SentenceRanking
@@ -33,16 +34,18 @@ def search_passages(
     query: str,
     patient: str | None = None,
     access: RecordAccess | None = None,
+    readable: frozenset[str] | None = None,
 ) -> Ranking:
     """Return the best `settings.k` passages or notes. Remarks of the search are in `notes`.
 
-    `access` records what is read of a patient's record; without it the caller does.
+    `access` records what is read of a patient's record; without it the caller does, who gives the patients that the
+    reader may learn of as `readable` (None: all).
 
     `patient` is an id or a record number. In a record, time expressions of the query select the notes; if nothing is
     found in them, all notes are searched. Raises InputError for an empty query, and for one that does not fit the
     patients of the library.
     """
-    scope, time, remarks = _restrict(settings, search, query, patient, access)
+    scope, time, remarks = _restrict(settings, search, query, patient, access, readable)
     narrowed = replace(scope, hidden=scope.hidden | time.hidden)
     ranking = order_evidence(settings, scope.patient, find_evidence(settings, search.retriever, query, narrowed))
     notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *remarks)
@@ -60,12 +63,13 @@ def search_sentences(
     query: str,
     patient: str | None = None,
     access: RecordAccess | None = None,
+    readable: frozenset[str] | None = None,
 ) -> SentenceRanking:
     """Return the best `settings.sentences` sentences of the best passages. Remarks of the search are in `notes`.
 
     The arguments are those of `search_passages`, as are the treatment of time expressions and the errors.
     """
-    scope, time, remarks = _restrict(settings, search, query, patient, access)
+    scope, time, remarks = _restrict(settings, search, query, patient, access, readable)
     retriever, k = search.retriever, settings.sentences
     narrowed = replace(scope, hidden=scope.hidden | time.hidden)
     ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, narrowed)
@@ -80,7 +84,12 @@ def search_sentences(
 
 
 def _restrict(
-    settings: Settings, search: LibrarySearch, query: str, patient: str | None, access: RecordAccess | None
+    settings: Settings,
+    search: LibrarySearch,
+    query: str,
+    patient: str | None,
+    access: RecordAccess | None,
+    readable: frozenset[str] | None,
 ) -> tuple[Scope, TimeRestriction, tuple[str, ...]]:
     """Return the scope of a query, its restriction by time, and remarks on the library and its components.
 
@@ -89,14 +98,22 @@ def _restrict(
     """
     if not query.strip():
         raise InputError("the query is empty: give the words to look for")
-    rosters = list(map(Roster.snapshot, search.rosters))
-    patient = resolve_patient(rosters, patient)
-    check_patient(rosters, Question(query, patient=patient))
+    if access is not None:
+        readable = access.readable
+    rosters = [roster.snapshot() if readable is None else roster.limit(readable) for roster in search.rosters]
+    with access.refusals("search", None) if access is not None else nullcontext():
+        patient = resolve_patient(rosters, patient)
+    # Before the question is checked, so that a patient not assigned and one who is not there are refused alike.
     if access is not None and patient is not None:
-        access.check("search", patient)
+        access.check("search", patient, is_known=any(patient in roster.patients() for roster in search.rosters[:1]))
+    question = Question(query, patient=patient)
+    with access.refusals("search", patient) if access is not None else nullcontext():
+        check_patient(rosters, question)
     scope = build_scope(settings.scope, patient)
     time = NO_RESTRICTION
     if patient is not None and settings.timeline:
         time = resolve_time_restriction(query, lambda: search.retriever.record(scope).passages)
     mixed = (MIXED_NOTICE,) if patient is not None and rosters and rosters[0].is_mixed() else ()
-    return scope, time, (*mixed, *search.remarks)
+    strangers = find_strangers(rosters, question) if readable is not None and patient is not None else ()
+    other = (describe_strangers(strangers),) if strangers else ()
+    return scope, time, (*mixed, *other, *search.remarks)

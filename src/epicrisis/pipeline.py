@@ -50,7 +50,7 @@ from epicrisis.errors import EpicrisisError, InputError, SettingsError
 from epicrisis.evidence_selection import NO_RESTRICTION, EvidenceSearch, RemoteSearch, TimeRestriction
 from epicrisis.fact_questions.fact_evidence import NO_FACTS
 from epicrisis.fact_questions.finding import find_facts
-from epicrisis.library.patient_check import check_patients, resolve_patient
+from epicrisis.library.patient_check import check_patients, describe_strangers, find_strangers, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.model_pool import ModelPool
@@ -123,9 +123,16 @@ class Pipeline:
     remote_search: RemoteSearch | None = None
     access: RecordAccess | None = None
     deidentification: LibraryDeidentification | None = None
+    readable: frozenset[str] | None = None
+    """The patients that the reader may learn of. None: all."""
 
     @property
     def _rosters(self) -> Sequence[Roster]:
+        rosters = self._all_rosters
+        return rosters if self.readable is None else [roster.limit(self.readable) for roster in rosters]
+
+    @property
+    def _all_rosters(self) -> Sequence[Roster]:
         return self.rosters if self.search is None else self.search.rosters
 
     @classmethod
@@ -176,6 +183,7 @@ class Pipeline:
                 deidentification = open_deidentification(settings, library, patients, store)
             calibration, remarks = components.open_calibration(settings)
             reward = components.open_reward_model(settings, pool) if "self-reflection" in needed else None
+            access = open_access(settings, library)
             return cls(
                 settings,
                 models,
@@ -187,7 +195,8 @@ class Pipeline:
                 remote=list_remote_hosts(settings, library),
                 verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
                 rosters=rosters,
-                access=open_access(settings, library),
+                access=access,
+                readable=None if access is None else access.readable,
                 deidentification=deidentification,
                 resources=resources.pop_all(),
             )
@@ -243,7 +252,20 @@ class Pipeline:
         """
         remaining = iter(questions if self._rosters else ())
         while some := list(islice(remaining, CHECKED_QUESTIONS)):
-            await self._offload(check_patients, self._rosters, some, by_number=by_number)
+            await self._offload(self._check_questions, some, by_number)
+
+    def _check_questions(self, questions: Sequence[Question], by_number: bool) -> None:
+        rosters = self._rosters
+        if self.access is None:
+            check_patients(rosters, questions, by_number=by_number)
+            return
+        for question in questions:
+            # First, so that a patient who is not assigned and one who is not there are refused alike.
+            patient = resolve_patient(rosters, question.patient) if by_number else question.patient
+            if patient is not None:
+                self.access.check("ask", patient, is_known=patient in self._all_rosters[0].patients())
+        with self.access.refusals("ask", questions[0].patient if len(questions) == 1 else None):
+            check_patients(rosters, questions, by_number=by_number)
 
     async def resolve_scope(self, scope: Scope) -> Scope:
         """Return the scope with the patient's id in place of a record number."""
@@ -312,6 +334,8 @@ class Pipeline:
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
+        if self.readable is not None and (strangers := await self._offload(find_strangers, self._rosters, question)):
+            emit(Notice("other-person", describe_strangers(strangers)))
         async with ask_ahead(self.settings, self.models):
             with watch_reading(self.access if reads_record else None, "ask", scope.patient, emit) as watched:
                 answer = await self._answer(question, scope, overrides, watched)

@@ -72,15 +72,30 @@ class RecordAccess:
     rights: UserRights | None = None
     """What the user may read. None: everything."""
 
-    def check(self, action: str, patient: str | None) -> None:
+    def check(self, action: str, patient: str | None, *, is_known: bool = True) -> None:
         """Raise InputError unless the user may read this patient's record, or all if it is None. A refusal is logged.
 
-        Raises StorageError if it cannot be logged.
+        A patient who is not in the library is not named in the log, which is no place for whatever was typed. Raises
+        StorageError if the refusal cannot be logged.
         """
         if self.rights is None:
             return
         try:
             self.rights.check(patient, self.reason)
+        except InputError:
+            self._append(action, patient if is_known else None, (), outcome="refused")
+            raise
+
+    @property
+    def readable(self) -> frozenset[str] | None:
+        """The patients that the user may learn of. None: all, also for a user with a reason."""
+        return None if self.rights is None or self.reason is not None else self.rights.patients
+
+    @contextmanager
+    def refusals(self, action: str, patient: str | None) -> Iterator[None]:
+        """Write an entry if the block raises InputError."""
+        try:
+            yield
         except InputError:
             self._append(action, patient, (), outcome="refused")
             raise

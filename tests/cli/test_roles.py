@@ -65,6 +65,43 @@ def test_reading_of_other_patient_is_refused_in_one_line(
     assert {entry["outcome"] for entry in entries if entry["patient"] in (OTHER, None)} == {"refused"}
 
 
+@pytest.mark.parametrize(
+    "words", [words for words in READINGS if OTHER in words], ids=lambda words: " ".join(words[:2])
+)
+def test_other_patient_is_refused_as_one_who_is_not_there(words: tuple[str, ...], ward: Path, run: Run) -> None:
+    add_user(run, ward, "patient-reader", ASSIGNED)
+    refusals = []
+    for patient in (OTHER, "88120009"):
+        result = run(*(str(ward) if word == "LIBRARY" else patient if word == OTHER else word for word in words))
+        assert result.exit_code == 2
+        refusals.append((result.stdout, result.stderr))
+    assert refusals[0] == refusals[1]
+    assert [entry["outcome"] for entry in AccessLog(ward / NAME).entries()][-2:] == ["refused", "refused"]
+
+
+@pytest.mark.parametrize("words", [("ask",), ("search", "--by", "bm25")])
+@pytest.mark.parametrize("name", ["Bartholomew Zwiebel", "patient 88120002", "Bartholomew Zwicker", "patient 88120009"])
+def test_user_of_one_patient_does_not_learn_who_else_is_there(
+    words: tuple[str, ...], name: str, ward: Path, run: Run
+) -> None:
+    add_user(run, ward, "patient-reader", ASSIGNED)
+    result = run(words[0], ward, f"Which drug was given to {name}?", "--patient", ASSIGNED, *words[1:])
+    assert result.exit_code == 0, result.stderr
+    assert "Aspirin" in result.stdout
+    assert "no name or number of this patient is" in result.stdout + result.stderr
+
+
+def test_question_about_another_patient_is_refused_and_logged(ward: Path, run: Run) -> None:
+    """Without users everybody may read all patients."""
+    for command in ("ask", "search"):
+        result = run(command, ward, f"Which drug was given to patient {OTHER}?", "--patient", ASSIGNED, "--by", "bm25")
+        assert result.exit_code == 2
+        assert "names another patient" in result.stderr
+    assert [(entry["patient"], entry["outcome"]) for entry in AccessLog(ward / NAME).entries()] == [
+        *((ASSIGNED, "refused"), (ASSIGNED, "refused"))
+    ]
+
+
 @pytest.mark.parametrize("words", READINGS, ids=lambda words: " ".join(words[:2]))
 def test_reason_opens_other_record_and_is_logged(words: tuple[str, ...], ward: Path, run: Run, tmp_path: Path) -> None:
     add_user(run, ward, "patient-reader", ASSIGNED)

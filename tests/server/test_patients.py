@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,14 @@ from tests.support.servers import connect, open_library, open_resources, read_ac
 
 ANNA, BERT = "10083814", "10083815"
 NOTES = [
-    Document(f"note:{patient}:{day}", f"{drug} was given on the ward.", date=f"2150-0{day}", patient=patient)
-    for patient, drug in ((ANNA, "Colchicine"), (BERT, "Warfarin"))
+    Document(
+        f"note:{patient}:{day}",
+        f"{drug} was given on the ward.",
+        date=f"2150-0{day}",
+        patient=patient,
+        metadata={"patient_name": name},
+    )
+    for patient, drug, name in ((ANNA, "Colchicine", "Anna Muster"), (BERT, "Warfarin", "Hildegard Nakamura"))
     for day in (1, 2)
 ]
 ASK = {"question": "Which drug was given on the ward?"}
@@ -248,3 +255,47 @@ def test_log_cut_by_kill_continues(end: int, tmp_path: Path) -> None:
     write_entries(path, 2)
     assert verify_log(path).fault is None
     assert verify_log(path).entries == (5 if end == -1 else 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/ask", "/search", "/evidence"])
+@pytest.mark.parametrize(
+    ("here", "nowhere"),
+    [
+        (f"patient {BERT}", "patient 10083899"),
+        (f"MRN{BERT}", "MRN10083899"),
+        ("Hildegard Nakamura", "Hildegard Nakatani"),
+        ("Mr Nakamura", "Mr Nakatani"),
+    ],
+)
+def test_caller_of_one_patient_does_not_learn_who_else_is_here(path: str, here: str, nowhere: str, ward: Ward) -> None:
+    """The own patient's record is read, and the other name is said to be not this patient's."""
+    replies = []
+    for name in (here, nowhere):
+        words = f"Which drug was given to {name} on the ward?"
+        body = {"question": words, "trace": True} if path == "/ask" else {"query": words}
+        response = ward.send("nurse", "POST", path, {**body, "patient": ANNA})
+        assert response.status_code == 200
+        assert "no name or number of this patient is" in response.text
+        assert "Warfarin" not in response.text
+        plain = name.removeprefix("patient ").removeprefix("Mr ").removeprefix("MRN")
+        # Vectors of other words, and times.
+        replies.append(re.sub(r"\d+\.\d+(e-\d+)?|[0-9a-f]{64}", "0", response.text.replace(plain, "NAME")))
+    assert replies[0] == replies[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/ask", "/search", "/evidence", "/patient"])
+def test_other_patient_is_refused_as_one_who_is_not_here(path: str, ward: Ward) -> None:
+    words = {"question" if path == "/ask" else "query": "Which drug?"} if path != "/patient" else {}
+    here, nowhere = (ward.send("nurse", "POST", path, {**words, "patient": patient}) for patient in (BERT, "10083899"))
+    assert (here.status_code, here.json()) == (nowhere.status_code, nowhere.json()) == (403, here.json())
+    assert [entry["outcome"] for entry in ward.entries()] == ["refused", "refused"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/ask", "/search", "/evidence"])
+def test_question_about_another_patient_is_logged_as_refused(path: str, ward: Ward) -> None:
+    body = {"question" if path == "/ask" else "query": f"Which drug did {BERT} get?", "patient": ANNA}
+    assert ward.send("doctor", "POST", path, body).status_code == 422
+    assert [(entry["patient"], entry["outcome"]) for entry in ward.entries()] == [(ANNA, "refused")]

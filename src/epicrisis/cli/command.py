@@ -119,6 +119,27 @@ def command(*shared: SharedOption, examples: Sequence[str]) -> Callable[[Callabl
     return lambda function: Command(function, shared, examples)
 
 
+def _take_options(
+    shared: Sequence[SharedOption], arguments: dict[str, Any]
+) -> tuple[dict[str, Any], Path | None, Sequence[str]]:
+    """Remove the shared options from the arguments. Return their nested settings, the file, and the overrides."""
+    nested: dict[str, Any] = {}
+    config, overrides = None, ()
+    for option in shared:
+        value = arguments.pop(option.parameter)
+        if option.parameter == "config":
+            config = value
+        elif option.parameter == "setting":
+            overrides = value or ()
+        else:
+            *tables, key = option.key.split(".")
+            table = nested
+            for part in tables:
+                table = table.setdefault(part, {})
+            table[key] = None if value is False and option.default is False else value
+    return nested, config, overrides
+
+
 def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedOption]) -> Callable[..., None]:
     """Return `function` with its parameter `flags` replaced by the shared options."""
     signature = inspect.signature(function)
@@ -143,20 +164,7 @@ def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedO
     def run(**arguments: Any) -> None:
         from epicrisis.configuration import find_folder_file, merge_tables, parse_overrides
 
-        nested: dict[str, Any] = {}
-        config, overrides = None, ()
-        for option in shared:
-            value = arguments.pop(option.parameter)
-            if option.parameter == "config":
-                config = value
-            elif option.parameter == "setting":
-                overrides = value or ()
-            else:
-                *tables, key = option.key.split(".")
-                table = nested
-                for part in tables:
-                    table = table.setdefault(part, {})
-                table[key] = None if value is False and option.default is False else value
+        nested, config, overrides = _take_options(shared, arguments)
         if folder_file := find_folder_file(config):
             say(f"note: the settings in {folder_file} of this folder are used", err=True)
         function(flags=Flags(merge_tables(nested, parse_overrides(overrides)), config), **arguments)

@@ -21,6 +21,7 @@ from epicrisis.types import Document, Origin, Passage, Scope
 if TYPE_CHECKING:
     from epicrisis.library.inventory import LibraryFile
     from epicrisis.library.library import LibraryStore
+    from epicrisis.library.patients import PatientRecord
 
 _LISTED_VALUES = 12
 _SHOWN_ELSEWHERE = frozenset(("authors", "pages", "sections", "journal_abbreviation", "marks"))
@@ -62,7 +63,7 @@ def list_contents(
 
     with LibraryStore.open(library) as store:
         if documents or file is not None or patient is not None:
-            data, lines = _list_documents(store, file, patient, limit)
+            data, lines = _list_documents(store, file, patient, limit, break_glass)
             if patient is not None:
                 owners = {row["patient"] for row in data["documents"]}
                 for owner in owners:
@@ -126,12 +127,12 @@ def _left_out(total: int, limit: int, noun: str) -> Iterator[str]:
 
 
 def _list_documents(
-    store: LibraryStore, file: Path | None, patient: str | None, limit: int
+    store: LibraryStore, file: Path | None, patient: str | None, limit: int, reason: str | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the documents without a patient, or of one patient, as data and as lines."""
     from epicrisis.report.search_results import describe_source
 
-    scope = _build_scope(store, patient)
+    scope = _build_scope(store, "list", patient, reason)
     passages, total = _read_first_passages(store, file, scope, limit)
     rows: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -191,7 +192,7 @@ def show(
     from epicrisis.library.library import LibraryStore
 
     with LibraryStore.open(library) as store:
-        passages = _find_document(store, document, _build_scope(store, patient))
+        passages = _find_document(store, document, _build_scope(store, "show", patient, break_glass))
         origin = store.origins([passages[0].document_id]).get(passages[0].document_id)
     if passages[0].patient is not None:
         record_reading(library, "show", passages[0].patient, [passages[0].document_id], break_glass)
@@ -313,7 +314,7 @@ def export(
     if json and output is None:
         raise InputError("--json describes the file that was written: name one with -o")
     with LibraryStore.open(library) as store:
-        scope = _build_scope(store, patient)
+        scope = _build_scope(store, "export", patient, break_glass)
         if patient is not None or all_patients:
             for owner, ids in _list_notes(store, scope.patient).items():
                 record_reading(library, "export", owner, ids, break_glass)
@@ -408,21 +409,33 @@ def _choose_passages(patient: str | None, *, all_patients: bool) -> Callable[[Pa
     return lambda passage: passage.patient == patient
 
 
-def _build_scope(store: LibraryStore, patient: str | None) -> Scope:
-    """Return the scope of literature and this patient. Raises InputError for a patient that the library lacks."""
+def _build_scope(store: LibraryStore, action: str, patient: str | None, reason: str | None) -> Scope:
+    """Return the scope of literature and this patient. Raises InputError as `find_patient` does."""
+    return Scope() if patient is None else Scope(patient=find_patient(store, action, patient, reason).id)
+
+
+def find_patient(store: LibraryStore, action: str, name: str, reason: str | None = None) -> PatientRecord:
+    """Return the patient with this id or record number, whose record the user may read.
+
+    Raises InputError for a patient who is not assigned to the user or not in the library. A user with assigned patients
+    does not learn which.
+    """
+    from epicrisis.configuration import load_settings
     from epicrisis.library.patient_check import resolve_patient
     from epicrisis.library.patients import Roster
+    from epicrisis.record_access import open_record_access
 
-    if patient is None:
-        return Scope()
-    roster = Roster(store)
-    patient = resolve_patient([roster], patient)
-    if patient not in roster.patients():
+    access, roster = open_record_access(store.path, load_settings().home, reason), Roster(store)
+    known = roster.patients()
+    readable = roster if access.readable is None else roster.limit(access.readable)
+    patient = resolve_patient([readable], name) or ""
+    access.check(action, patient, is_known=patient in known)
+    if patient not in known:
         raise InputError(
-            f"the library has no patient {patient!a}: `epicrisis library patients {quote_for_shell(store.path)}` lists "
+            f"the library has no patient {name!a}: `epicrisis library patients {quote_for_shell(store.path)}` lists "
             "them"
         )
-    return Scope(patient=patient)
+    return known[patient]
 
 
 def find_file_documents(store: LibraryStore, file: Path) -> list[str]:

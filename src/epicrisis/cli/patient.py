@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.library_documents import BreakGlass, record_reading
+from epicrisis.cli.library_documents import BreakGlass, find_patient, record_reading
 from epicrisis.cli.options import ANSWER, Json, LibraryPath
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import say, show_json
@@ -46,7 +46,7 @@ def show(
 
     Problems and medications come from structured data (FHIR, OMOP, MIMIC, C-CDA). Notes are listed, not interpreted.
     """
-    record, chart, passages = _read_record(library, patient, since)
+    record, chart, passages = _read_record(library, "chart", patient, since, break_glass)
     record_reading(library, "chart", record.id, sorted({passage.document_id for passage in passages}), break_glass)
     if json:
         show_json({"patient": record, **to_json(chart)})
@@ -119,7 +119,7 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
 
     # The questions name no time, and the names of problems may contain one.
     settings, notices = choose_strategy(check_settings(flags.settings({"timeline": False})))
-    record, chart, passages = _read_record(library, patient, since)
+    record, chart, passages = _read_record(library, "summary", patient, since, settings.break_glass)
     documents = sorted({passage.document_id for passage in passages})
     record_reading(library, "summary", record.id, documents, settings.break_glass)
     problems = list_problems(chart, passages)
@@ -157,19 +157,14 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
 
 
 def _read_record(
-    library: Path, patient: str, since: str | None
+    library: Path, action: str, patient: str, since: str | None, reason: str | None
 ) -> tuple[PatientRecord, PatientChart, tuple[Passage, ...]]:
-    """Return a patient with the chart and all passages of the record. Raises InputError if there is no such patient."""
+    """Return a patient with the chart and all passages of the record. Raises InputError as `find_patient` does."""
     from epicrisis.library.library import LibraryStore
-    from epicrisis.library.patient_check import resolve_patient
-    from epicrisis.library.patients import Roster
     from epicrisis.patient_chart import build_chart
     from epicrisis.types import Scope
 
     with LibraryStore.open(library) as store:
-        roster = Roster(store)
-        record = roster.patients().get(resolve_patient([roster], patient) or "")
-        if record is None:
-            raise InputError(f"the library has no patient {patient!a}: `epicrisis library patients` lists them")
+        record = find_patient(store, action, patient, reason)
         passages = store.fetch_record(Scope(patient=record.id))
     return record, build_chart(passages, since), passages

@@ -14,8 +14,8 @@ from itertools import chain
 from epicrisis.dates import find_dates
 from epicrisis.errors import InputError
 from epicrisis.library.patients import PatientRecord, Roster, number_without_system
-from epicrisis.library.person_names import find_mentions, is_common, normalize_text
-from epicrisis.printable import quote_for_shell
+from epicrisis.library.person_names import find_mentions, fold, is_common, name_words, normalize_text
+from epicrisis.printable import quote_for_shell, shorten
 from epicrisis.types import Question
 
 _MAX_NAME_WORDS = 12
@@ -42,6 +42,26 @@ _NO_UNIT = (
     r"mmol|mol|meq|units?|iu|mm|cm|mmhg|bpm|kcal|tablets?|pills?|doses?|drops?|puffs?)\b|%|\u00b0))"
 )
 """A number before a unit is no id: the patient 65 years old."""
+_STRANGER_NUMBER = re.compile(
+    rf"\b(?i:(?:patients?|subjects?){_LABEL_SUFFIX}[\s:#=/-]{{1,3}}|(?:mrns?|pid){_LABEL_SUFFIX}[\s:#=/-]{{0,3}})"
+    rf"(?P<labelled>[\w-]*\d[\w-]*){_NO_UNIT}|"
+    rf"(?<![\w.:/-])(?P<long>\d{{{_MIN_NUMBER_DIGITS},}})(?![\w:/-]|\.\d)"
+)
+_CAPITALIZED = r"[^\W\d_a-z][^\W\d_]*(?:['\u2019-][^\W\d_]+)*"
+_STRANGER_NAME = re.compile(
+    rf"(?P<title>\b(?:Mr|Mrs|Ms|Miss|Herr|Frau|Patient|patient)\.?\s+)?"
+    rf"(?P<name>(?<![\w'\u2019-]){_CAPITALIZED}(?:\s+{_CAPITALIZED})*)(?!\w)"
+)
+_NOT_A_NAME = frozenset(
+    word
+    for words in (
+        "a an the does did do is was are were has had have can could should would will may might must what which when",
+        "where who whom whose why how and or not no of for in on at with to from by if this that these those he she",
+        "they it i patient mr mrs ms miss herr frau january february march april june july august september october",
+        "november december monday tuesday wednesday thursday friday saturday sunday",
+    )
+    for word in words.split()
+)
 _cached_text = lru_cache(maxsize=65536)(normalize_text)
 
 
@@ -107,6 +127,34 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
             f"{subject}it names {other}: pass --patient for the one it is about ({listing}), or leave the name or "
             "number out"
         )
+
+
+def find_strangers(rosters: Sequence[Roster], question: Question) -> tuple[str, ...]:
+    """Return what the question names like a person and is not its patient, as written: names, ids and record numbers.
+
+    No other patient is looked up, so it says the same whether a library has the named person or not.
+    """
+    patient = rosters[0].patients().get(question.patient or "") if rosters else None
+    own_words = {word for name in (patient.names if patient else ()) for word in name_words(name)}
+    own_numbers = {_cached_text(id_).lstrip("0") for id_ in (_ids_of(patient) if patient else ())}
+    own_numbers |= {number for id_ in own_numbers for number in _long_number(id_)}
+    found: dict[str, None] = {}
+    for text in (question.text, *question.options.values()):
+        for match in _STRANGER_NUMBER.finditer(text):
+            number = match["labelled"] or match["long"]
+            if normalize_text(number).lstrip("0") not in own_numbers and own_numbers.isdisjoint(_long_number(number)):
+                found[number] = None
+        for match in _STRANGER_NAME.finditer(text):
+            words = [word for word in match["name"].split() if fold(word) not in _NOT_A_NAME]
+            if len(words) > (0 if match["title"] else 1) and own_words.isdisjoint(map(fold, words)):
+                found[" ".join(words)] = None
+    return tuple(found)
+
+
+def describe_strangers(strangers: Sequence[str]) -> str:
+    """Return one line on what `find_strangers` returned."""
+    names = ", ".join(f'"{shorten(name)}"' for name in strangers[:5])
+    return f"only this patient's record was read; no name or number of this patient is {names}"
 
 
 def _names_another_patient(question: Question, roster: Roster) -> bool:

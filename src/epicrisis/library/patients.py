@@ -97,6 +97,13 @@ class Roster:
         roster._lock, roster._is_snapshot = threading.Lock(), True
         return roster
 
+    def limit(self, patients: Iterable[str]) -> Roster:
+        """Return a snapshot that knows these patients alone: for a reader who may not learn of the others."""
+        roster = self.snapshot()
+        known = roster._patients
+        roster._index({id_: known[id_] for id_ in sorted(patients) if id_ in known})
+        return roster
+
     def patients(self) -> Mapping[str, PatientRecord]:
         """Map patient ids to their records, ordered by id."""
         with self._lock:
@@ -149,8 +156,12 @@ class Roster:
         patients = {}
         for id_ in sorted(summaries):
             patients[id_] = summaries[id_].build(identities.get(id_, PatientIdentity(id_)))
-        self._patients = patients
+        self._index(patients)
         self._has_literature = self._table.has_literature()
+
+    def _index(self, patients: Mapping[str, PatientRecord]) -> None:
+        """Keep these patients, with their names and numbers."""
+        self._patients = patients
         by_name: dict[str, set[str]] = defaultdict(set)
         by_number: dict[str, set[str]] = defaultdict(set)
         for id_, record in self._patients.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -18,6 +19,7 @@ from epicrisis.record_access import find_log
 from epicrisis.server.errors import AccessDenied, NotFound
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import Caller
+from epicrisis.types import Scope
 
 AccessReason = Annotated[
     Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, max_length=500)] | None,
@@ -54,6 +56,24 @@ class AccessControl:
             patient_id = await asyncio.to_thread(find_known_patient, library, patient)
             await self.record(caller, action, library, patient_id, (), reason, outcome="refused")
             raise
+
+    async def find_patient(
+        self, caller: Caller, action: str, library: OpenLibrary, patient: str | None, reason: str | None = None
+    ) -> str | None:
+        """Return the id of a patient given by id or record number, whose record the caller may read.
+
+        A caller without a reason learns of assigned patients only: not whether another is there, nor whether a number
+        is of several. Raises as `check`, and InputError for an assigned number of several patients.
+        """
+        readable = caller.patients if reason is None else None
+        pipeline = replace(library.pipeline, readable=readable)
+        try:
+            resolved = (await pipeline.resolve_scope(Scope(patient=patient))).patient
+        except InputError:
+            await self.record(caller, action, library, None, (), reason, outcome="refused")
+            raise
+        await self.check(caller, action, library, resolved, reason)
+        return resolved
 
     async def record(
         self,

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from epicrisis.access_log import AccessLog
 from epicrisis.answers import Answered, Event, ModelCalled
 from epicrisis.api import build_question
+from epicrisis.errors import InputError
 from epicrisis.pipeline import Pipeline
 from epicrisis.record_access import list_documents
 from epicrisis.server.access import AccessControl, AccessReason
@@ -27,7 +28,7 @@ from epicrisis.server.metrics import Metrics
 from epicrisis.server.request_body import RequestBody, limit_fields
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
-from epicrisis.types import Question, Scope
+from epicrisis.types import Question
 
 MAX_QUESTION_CHARACTERS = 20_000
 MAX_RUNNING = 256
@@ -118,10 +119,14 @@ class Questions:
         await self.access.check(caller, "ask", library, body.patient, reason, library_only=True)
         question = body.to_question()
         pipeline = library.with_settings(body.settings)
-        scope = await pipeline.resolve_scope(Scope(patient=question.patient))
-        await self.access.check(caller, "ask", library, scope.patient, reason)
-        question = replace(question, patient=scope.patient)
-        await pipeline.check_questions([question])
+        patient = await self.access.find_patient(caller, "ask", library, question.patient, reason)
+        question = replace(question, patient=patient)
+        pipeline = replace(pipeline, readable=caller.list_readable(patient))
+        try:
+            await pipeline.check_questions([question])
+        except InputError:
+            await self.access.record(caller, "ask", library, patient, (), reason, outcome="refused")
+            raise
         return Inquiry(question, library, pipeline, caller, reason)
 
     async def events(self, inquiry: Inquiry, *, is_accepted: bool = False) -> AsyncGenerator[Event, None]:
@@ -209,9 +214,8 @@ class Questions:
         await self.access.check(caller, action, library, next(iter(documents), None), reason, library_only=True)
         resolved: dict[str | None, list[str]] = {}
         for patient, ids in documents.items():
-            scope = await library.pipeline.resolve_scope(Scope(patient=patient))
-            await self.access.check(caller, action, library, scope.patient, reason)
-            resolved.setdefault(scope.patient, []).extend(ids)
+            known = await self.access.find_patient(caller, action, library, patient, reason)
+            resolved.setdefault(known, []).extend(ids)
         for patient, ids in resolved.items():
             await self.access.record(caller, action, library, patient, ids, reason)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field
@@ -17,7 +18,6 @@ from epicrisis.access_log import AccessLog
 from epicrisis.components import LibrarySearch
 from epicrisis.errors import InputError
 from epicrisis.library.passage_lookup import read_document_passages
-from epicrisis.library.patient_check import resolve_patient
 from epicrisis.library.patients import PatientRecord
 from epicrisis.passage_search import search_passages, search_sentences
 from epicrisis.pipeline import Pipeline
@@ -138,7 +138,8 @@ class LibraryReader:
         library, patient = await self._open(caller, "search", body.library, body.patient, body.break_glass)
         pipeline = library.with_settings(body.settings)
         assert pipeline.search is not None
-        ranking = await offload(pipeline, search_passages, pipeline.settings, pipeline.search, body.query, patient)
+        search = partial(search_passages, pipeline.settings, pipeline.search, body.query, patient)
+        ranking = await self._search(caller, "search", library, body, patient, search)
         await self.record(caller, "search", library, patient, ranking.document_ids, body.break_glass)
         return ranking
 
@@ -146,7 +147,8 @@ class LibraryReader:
         """Return the sentences that bear on the query, best first. Raises as `search`, and without an encoder."""
         library, patient = await self._open(caller, "evidence", body.library, body.patient, body.break_glass)
         pipeline = library.with_settings(body.settings)
-        ranking = await offload(pipeline, _select_sentences, pipeline, body.query, patient)
+        search = partial(_select_sentences, pipeline, body.query, patient)
+        ranking = await self._search(caller, "evidence", library, body, patient, search)
         documents = [sentence.passage.document_id for sentence in ranking.sentences]
         await self.record(caller, "evidence", library, patient, documents, body.break_glass)
         return ranking
@@ -214,17 +216,29 @@ class LibraryReader:
         await self.record(caller, "patient", library, patient, list(notes), body.break_glass)
         return PatientNotes(record, tuple(notes.values())), tuple(passages)
 
+    async def _search(
+        self,
+        caller: Caller,
+        action: str,
+        library: OpenLibrary,
+        body: SearchBody,
+        patient: str | None,
+        search: Callable[..., T],
+    ) -> T:
+        """Return the result of a search by a caller, who may not learn of other patients. A refusal is logged."""
+        try:
+            return await offload(library.pipeline, search, readable=caller.list_readable(patient))
+        except InputError:
+            await self.access.record(caller, action, library, patient, (), body.break_glass, outcome="refused")
+            raise
+
     async def _open(
         self, caller: Caller, action: str, name: str | None, patient: str | None, reason: str | None
     ) -> tuple[OpenLibrary, str | None]:
         """Return the library, and the id of the patient, whose record the caller may read."""
         library = self.resources.find(name)
         await self.access.check(caller, action, library, patient, reason, library_only=True)
-        search = library.pipeline.search
-        if patient is not None and search is not None:
-            patient = await offload(library.pipeline, resolve_patient, search.rosters, patient)
-        await self.access.check(caller, action, library, patient, reason)
-        return library, patient
+        return library, await self.access.find_patient(caller, action, library, patient, reason)
 
     async def record(
         self,
@@ -245,12 +259,14 @@ async def offload(pipeline: Pipeline, work: Callable[P, T], *arguments: P.args, 
         return await asyncio.to_thread(work, *arguments, **keywords)
 
 
-def _select_sentences(pipeline: Pipeline, query: str, patient: str | None) -> SentenceRanking:
+def _select_sentences(
+    pipeline: Pipeline, query: str, patient: str | None, *, readable: frozenset[str] | None
+) -> SentenceRanking:
     settings, search = pipeline.settings, pipeline.search
     assert search is not None
     if search.retriever.encoder is None:
         raise InputError("the server has no encoder, so it cannot rank sentences: use search")
-    return search_sentences(settings, search, query, patient)
+    return search_sentences(settings, search, query, patient, readable=readable)
 
 
 def _join_passages(library: str, passages: Sequence[Passage]) -> DocumentText:

@@ -65,6 +65,10 @@ class Caller:
         if not self.has(role):
             raise AccessDenied(f"this needs the role {role}, and the role of {self.name} is {self.role}")
 
+    def list_readable(self, patient: str | None) -> frozenset[str] | None:
+        """Return the patients that the caller may learn of while reading this one's record. None: all."""
+        return None if self.patients is None else self.patients | ({patient} if patient is not None else set())
+
     def is_assigned(self, patient: str) -> bool:
         """Return whether the patient is assigned to the caller."""
         return self.patients is None or patient in self.patients
