@@ -284,7 +284,6 @@ def shape_faults(source: Path) -> list[str]:
     """Return functions over 80 lines, forbidden calls, and `__init__` modules with code."""
     found = []
     for name, tree in modules_of(source).items():
-        path = source.joinpath(*name.split(".")).with_suffix(".py")
         if name.endswith(".__init__") and not (len(tree.body) == 1 and ast.get_docstring(tree)):
             found.append(f"{name} holds more than a docstring, or none")
         for node in ast.walk(tree):
