@@ -37,6 +37,7 @@ berta,2016-01-01,"Zolpidem was given for sleep."
 """
 STATE = "epicrisis_server"
 QUESTION = {"question": "Which drug was given?", "patient": "anna"}
+COOKIE = "epicrisis_session_8080"
 JOBS = "/api/v1/jobs"
 
 
@@ -280,7 +281,7 @@ def test_sign_in_begins_at_one_server_and_ends_at_another(hospital: Hospital, mo
         with hospital.serve(2, "--identity-provider", str(file)) as group, httpx2.Client(timeout=60) as browser:
             sign_in(group, browser)
             assert [group.request(number, "GET", "/history", browser).status_code for number in (0, 1)] == [200, 200]
-            cookie = {"Cookie": f"epicrisis_session={browser.cookies['epicrisis_session']}"}
+            cookie = {"Cookie": f"{COOKIE}={browser.cookies[COOKIE]}"}
             # Processes that were killed and started again know the sign-in.
             group.processes[0].kill()
             group.add().wait()

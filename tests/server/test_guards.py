@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from fastapi import FastAPI
+from starlette.datastructures import Headers
 
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.errors import TooManyRequests
-from epicrisis.server.guards import GuardOptions, RateLimiter
+from epicrisis.server.guards import GuardOptions, RateLimiter, name_cookie
+from epicrisis.server.public_address import PublicAddress
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.support.servers import QUESTION, connect, open_library, open_resources, running
 
@@ -177,11 +179,29 @@ def test_request_without_key_is_refused_if_there_are_users(path: str, guarded: t
     assert response.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("place", ["header", "cookie"])
-def test_request_with_key_is_served(place: str, guarded: tuple[FastAPI, str]) -> None:
+def test_request_with_key_is_served(guarded: tuple[FastAPI, str]) -> None:
     app, key = guarded
-    headers = {"authorization": f"Bearer {key}"} if place == "header" else {"cookie": f"a=b; epicrisis_key={key}"}
+    headers = {"authorization": f"Bearer {key}"}
     assert asyncio.run(request(app, "GET", "/api/v1/libraries", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["epicrisis_key", "epicrisis_session", "epicrisis_session_80"])
+def test_cookie_with_key_opens_nothing(name: str, guarded: tuple[FastAPI, str]) -> None:
+    app, key = guarded
+    headers = {"cookie": f"a=b; {name}={key}"}
+    assert asyncio.run(request(app, "GET", "/api/v1/libraries", headers=headers)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "behind_proxy", "name"),
+    [
+        *(("127.0.0.1:8010", False, "epicrisis_session_8010"), ("[::1]:9", False, "epicrisis_session_9")),
+        *(("localhost", False, "epicrisis_session_80"), ("localhost:8010", True, "__Host-epicrisis_session")),
+        ("ward.example.org", False, "__Host-epicrisis_session"),
+    ],
+)
+def test_cookie_is_bound_to_the_origin(host: str, behind_proxy: bool, name: str) -> None:
+    assert name_cookie(Headers({"host": host}), PublicAddress(behind_proxy=behind_proxy)) == name
 
 
 def test_key_guesses_are_slowed_and_right_key_still_works(guarded: tuple[FastAPI, str]) -> None:

@@ -239,7 +239,7 @@ def test_browser_with_old_cookie_reaches_sign_in(tmp_path: Path) -> None:
     app = create_app(open_resources(open_library(tmp_path / "lib")), ServerOptions(folder=tmp_path / "server"))
 
     async def run() -> None:
-        old = {"Accept": "text/html", "Cookie": "epicrisis_key=replaced"}
+        old = {"Accept": "text/html", "Cookie": "epicrisis_session_80=replaced"}
         async with connect(app, headers=old) as client:
             for _ in range(30):
                 assert (await client.get("/sign-in")).status_code == 200
@@ -336,3 +336,68 @@ def test_id_that_is_none_reads_no_file(tmp_path: Path, id_: str) -> None:
 def test_damaged_file_of_answer_is_no_answer(tmp_path: Path) -> None:
     (tmp_path / f"{'a' * 32}.json").write_text('{"id": 1}')
     assert AnswerStore(tmp_path).find("a" * 32) is None
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> tuple[FastAPI, UserStore, str]:
+    """A server with a user, and the user's key."""
+    users = UserStore(tmp_path / "server" / USERS_FILE)
+    key = users.add("maria", "literature-reader")
+    return (
+        create_app(open_resources(open_library(tmp_path / "lib")), ServerOptions(folder=tmp_path / "server")),
+        users,
+        key,
+    )
+
+
+async def sign_in(client: httpx2.AsyncClient, key: str) -> str:
+    """Sign in, and return the header with the cookie, as a thief would have it."""
+    response = await client.post("/sign-in", data={"key": key})
+    assert response.status_code == 303
+    (cookie,) = client.cookies.jar
+    assert key not in str(cookie.value)
+    assert "Max-Age=36000" in response.headers["set-cookie"]
+    return f"{cookie.name}={cookie.value}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["sign-out", "new key", "removed user", "new sign-in"])
+def test_session_of_a_key_ends_on_the_server(end: str, keyed: tuple[FastAPI, UserStore, str]) -> None:
+    app, users, key = keyed
+
+    async def run() -> None:
+        async with connect(app) as client, connect(app) as thief:
+            stolen = {"cookie": await sign_in(client, key)}
+            assert (await thief.get("/api/v1/libraries", headers=stolen)).status_code == 200
+            if end == "sign-out":
+                assert (await client.post("/sign-out")).status_code == 303
+                assert not client.cookies
+            elif end == "new key":
+                users.add("maria", "literature-reader")
+            elif end == "removed user":
+                users.remove("maria")
+                users.add("other", "literature-reader")
+            else:
+                await sign_in(client, key)
+                assert (await client.get("/api/v1/libraries")).status_code == 200
+            assert (await thief.get("/api/v1/libraries", headers=stolen)).status_code == 401
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_session_has_the_rights_that_the_key_has_now(keyed: tuple[FastAPI, UserStore, str]) -> None:
+    app, users, key = keyed
+
+    async def run() -> tuple[str, str]:
+        async with connect(app) as client:
+            await sign_in(client, key)
+            before = (await client.get("/")).text
+            user = users.users()["maria"].model_copy(update={"requests_per_minute": 1})
+            users._change(lambda _: {"maria": user})
+            await client.get("/")
+            return before, str((await client.get("/")).status_code)
+
+    before, after = asyncio.run(run())
+    assert "maria" in before
+    assert after == "429"

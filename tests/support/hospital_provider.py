@@ -74,10 +74,10 @@ class HospitalProvider:
         values |= self.people[user] | claims
         return self.encode({name: value for name, value in values.items() if value is not None}, key)
 
-    def encode(self, claims: dict[str, Any], key: RSAKey | None = None) -> str:
+    def encode(self, claims: dict[str, Any], key: RSAKey | None = None, **header: str) -> str:
         """Return the signed claims."""
         chosen = key or self.key
-        return jwt.encode({"alg": "RS256", "kid": chosen.kid}, claims, chosen)
+        return jwt.encode({"alg": "RS256", "kid": chosen.kid, **header}, claims, chosen)
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[HospitalProvider]:

@@ -63,8 +63,12 @@ class ServerGroup:
         return server
 
     def request(self, number: int, method: str, path: str, client: httpx2.Client | None = None, **more: Any) -> Any:
-        """Send a request to the process of this number, with the cookies of the client if there is one."""
+        """Send a request to the process of this number, with the cookies of the client if there is one.
+
+        As behind a balancer, all processes are reached under one name.
+        """
         address = f"http://127.0.0.1:{self.processes[number].port}{path}"
+        more["headers"] = {"Host": "127.0.0.1:8080", **(more.get("headers") or {})}
         if client is not None:
             return client.request(method, address, **more)
         return httpx2.request(method, address, timeout=60, **more)

@@ -42,6 +42,7 @@ from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
 from epicrisis.server.run_api import RunFolder, make_run_routes
+from epicrisis.server.sessions import KEY_SESSION_MINUTES, Sessions
 from epicrisis.server.shelves import Shelves
 from epicrisis.server.state import ServerState, open_state
 from epicrisis.server.streaming import ClientGone
@@ -142,16 +143,19 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(
         make_review_routes(ReviewPages(reviews, runs, users, log, None if provider is None else provider.sessions))
     )
-    app.include_router(make_sign_in_routes(users, provider, options.guard.address))
+    sessions = None if state is None else Sessions(KEY_SESSION_MINUTES, database=state.database)
+    app.include_router(make_sign_in_routes(users, provider, options.guard.address, sessions))
     app.include_router(make_openai_routes(questions, answers))
     add_error_handlers(app, resources.hide_paths)
     app.add_exception_handler(ClientGone, _send_nothing)
-    guard_app(app, resources, options, state)
+    guard_app(app, resources, options, state, sessions)
     app.add_middleware(MeasureRequests, metrics=questions.metrics)
     return app
 
 
-def guard_app(app: FastAPI, resources: Resources, options: ServerOptions, state: ServerState | None) -> None:
+def guard_app(
+    app: FastAPI, resources: Resources, options: ServerOptions, state: ServerState | None, sessions: Sessions | None
+) -> None:
     """Put the checks of every request around the application."""
     provider = options.provider
     users = None if state is None else state.users
@@ -164,7 +168,9 @@ def guard_app(app: FastAPI, resources: Resources, options: ServerOptions, state:
         database = None if state is None else state.database
         key = secrets.token_hex(32) if database is None else database.read_key("sign-in")
         add_sign_in_state(app, guard.address, key)
-    app.add_middleware(RequestGuard, options=guard, users=users, provider=provider, hide=resources.hide_paths)
+    app.add_middleware(
+        RequestGuard, options=guard, users=users, provider=provider, sessions=sessions, hide=resources.hide_paths
+    )
 
 
 def open_folder(resources: Resources, options: ServerOptions) -> ServerState | None:

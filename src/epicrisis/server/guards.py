@@ -35,6 +35,7 @@ from epicrisis.server.users import LOCAL, Caller, UserStore
 
 if TYPE_CHECKING:
     from epicrisis.server.identity_provider import IdentityProvider
+    from epicrisis.server.sessions import Sessions
 
 MAX_BODY_BYTES = 1_000_000
 BODY_SECONDS = 10.0
@@ -63,10 +64,9 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-SESSION_COOKIE = "epicrisis_key"
-"""The cookie with the key of a user."""
-PROVIDER_COOKIE = "epicrisis_session"
-"""The cookie with the session of a user whom the identity provider signed in."""
+SESSION_COOKIE = "epicrisis_session"
+"""The name of the cookie with the id of a session, without what binds it to an origin (`name_cookie`)."""
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _DOTS_OF_TOKEN = 2
 _UPLOAD_PATH = re.compile(r"/api/v1/libraries/[^/]+/documents|/libraries/[^/]+/uploads")
 
@@ -116,13 +116,15 @@ class RequestGuard:
         options: GuardOptions | None = None,
         users: UserStore | None = None,
         provider: IdentityProvider | None = None,
+        sessions: Sessions | None = None,
         hide: Callable[[str], str] = str,
     ) -> None:
-        """`hide` removes paths of the server from messages."""
+        """`sessions` are those that began with a key. `hide` removes paths of the server from messages."""
         self._app = app
         self._options = options or GuardOptions()
         self._users = users
         self._provider = provider
+        self._sessions = sessions
         self._hide = hide
         self._requests = RateLimiter()
         self._wrong_keys = RateLimiter()
@@ -178,7 +180,7 @@ class RequestGuard:
         if path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES):
             # A browser sends an old cookie with each of them.
             return None
-        key = find_key(headers)
+        key = find_bearer(headers)
         try:
             return await self._find_caller(headers, key)
         except KeyRequired:
@@ -190,15 +192,23 @@ class RequestGuard:
     async def _find_caller(self, headers: Headers, key: str | None) -> Caller:
         """Return the user of a key, an access token or a session. Raises KeyRequired, and as `check_token` does."""
         caller = None if key is None or self._users is None else await self._users.identify(key)
-        if caller is None and self._provider is not None:
-            token = find_bearer(headers)
-            if token is not None and token.count(".") == _DOTS_OF_TOKEN:
-                return await self._provider.check_token(token)
-            cookie = None if token is not None else find_cookie(headers, PROVIDER_COOKIE)
-            caller = None if cookie is None else await self._provider.sessions.identify(cookie)
+        if caller is None and key is not None and self._provider is not None and key.count(".") == _DOTS_OF_TOKEN:
+            return await self._provider.check_token(key)
+        if key is None and (cookie := find_cookie(headers, name_cookie(headers, self._options.address))):
+            caller = await self._find_session(cookie)
         if caller is None:
             raise KeyRequired("the request has no key, or an unknown one")
         return caller
+
+    async def _find_session(self, cookie: str) -> Caller | None:
+        """Return the user of a session, with the rights that the key of the session has now."""
+        for sessions in (self._sessions, None if self._provider is None else self._provider.sessions):
+            caller = None if sessions is None else await sessions.identify(cookie)
+            if caller is not None and not caller.key_sha256:
+                return caller
+            if caller is not None and self._users is not None:
+                return await self._users.renew(caller)
+        return None
 
     async def _prepare_body(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
         """Return a `receive` with the whole body, or with limits for an upload. Raises BodyTooLarge and BodyTooSlow."""
@@ -287,15 +297,21 @@ def find_own_path(value: object) -> str:
     return str(value) if is_own else "/"
 
 
-def find_key(headers: Headers) -> str | None:
-    """Return the key of a request: `Authorization: Bearer KEY`, or the cookie of the page."""
-    return find_bearer(headers) or find_cookie(headers, SESSION_COOKIE)
-
-
 def find_bearer(headers: Headers) -> str | None:
     """Return the key or the access token of the header Authorization, or None."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" and value.strip() else None
+
+
+def name_cookie(headers: Headers, address: PublicAddress) -> str:
+    """Return the name of the session's cookie, which binds it to the origin of the request.
+
+    Browsers send a cookie to all ports of a host, and subdomains may set it. `__Host-` allows neither without TLS; on
+    loopback, where other programs have other ports, the name has the port.
+    """
+    host, port = split_port(headers.get("host", ""))
+    is_encrypted = address.is_encrypted or host not in LOOPBACK
+    return f"__Host-{SESSION_COOKIE}" if is_encrypted else f"{SESSION_COOKIE}_{port or 80}"
 
 
 def find_cookie(headers: Headers, cookie_name: str) -> str | None:

@@ -40,6 +40,8 @@ STATE_SECONDS = 600
 """How long a user may take to sign in at the provider."""
 _NAME = "provider"
 _ERROR_CODE = re.compile(r"[a-z_]{1,50}")
+_TOKEN_TYPES = frozenset(("at+jwt", "application/at+jwt", "jwt"))
+"""What the header of an access token says: RFC 9068, and what most providers write."""
 _ID_TOKEN_CLAIMS = {"at_hash", "c_hash"}
 _CLOCKS = "it is expired, or the clocks of the provider and of this server differ by more than a minute"
 
@@ -134,7 +136,7 @@ class IdentityProvider:
             raise TokenRefused(f"the access token is refused: {_explain_token(error)}") from None
         except (ValueError, KeyError, TypeError):
             raise TokenRefused("the access token is refused: it is no signed token") from None
-        if _is_other_token(decoded.claims):
+        if str(decoded.header.get("typ") or "JWT").lower() not in _TOKEN_TYPES or _is_other_token(decoded.claims):
             raise TokenRefused("the token is no access token: send the one for the API, not the ID token")
         return dict(decoded.claims)
 

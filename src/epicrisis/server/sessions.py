@@ -1,7 +1,7 @@
-"""Users whom the identity provider signed in: sessions of browsers, and the rights with which background jobs go on.
+"""Sessions of browsers, and the rights with which background jobs of the identity provider's users go on.
 
-A session is in the memory of the server, or in its database. The cookie has a signed random id, and neither a token nor
-a name.
+A session is in the memory of the server, or in its database. The cookie has a random id, and neither a key nor a token
+nor a name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from epicrisis.server.shared_state.database import StateDatabase
     from epicrisis.server.shared_state.sessions import SharedMap
 
+KEY_SESSION_MINUTES = 10 * 60
+"""How long a browser stays signed in with a key: a long shift."""
 JOB_RIGHTS_SECONDS = 24 * 60 * 60.0
 """How long a job goes on with the rights of its owner's last sign-in or access token."""
 MAX_SESSIONS = 10_000
@@ -65,44 +67,38 @@ class Sessions:
     def __init__(
         self, minutes: int, clock: Callable[[], float] = time.monotonic, database: StateDatabase | None = None
     ) -> None:
-        from itsdangerous import Signer
-
+        self.seconds = minutes * 60
         self._database = database
         self._callers: ExpiringMap[Caller] | SharedMap
         self._owners: ExpiringMap[Caller] | SharedMap
         if database is None:
-            key = secrets.token_hex(_ID_BYTES)
             self._callers = ExpiringMap[Caller](minutes * 60.0, clock)
             self._owners = ExpiringMap[Caller](JOB_RIGHTS_SECONDS, clock)
         else:
             from epicrisis.server.shared_state.sessions import SharedMap
 
-            key = database.read_key("session")
             self._callers = SharedMap(database, "session", minutes * 60.0)
             self._owners = SharedMap(database, "rights", JOB_RIGHTS_SECONDS)
-        self._signer = Signer(key, salt=b"epicrisis.session")
 
     def start(self, caller: Caller) -> str:
         """Start a session, and return the value of its cookie."""
         id_ = secrets.token_urlsafe(_ID_BYTES)
         self._callers.set(id_, caller)
-        self.keep_rights(caller)
-        return self._signer.sign(id_).decode("ascii")
+        if not caller.key_sha256:
+            self.keep_rights(caller)
+        return id_
 
     async def identify(self, cookie: str) -> Caller | None:
         """Return what `find` returns, without holding up other requests."""
         return self.find(cookie) if self._database is None else await self._database.call(self.find, cookie)
 
     def find(self, cookie: str) -> Caller | None:
-        """Return the user of a cookie. None: it is forged, or the session has ended."""
-        id_ = self._read_id(cookie)
-        return None if id_ is None else self._callers.get(id_)
+        """Return the user of a cookie, as signed in. None: it is forged, or the session has ended."""
+        return self._callers.get(cookie)
 
     def end(self, cookie: str) -> None:
         """End the session of a cookie, if there is one."""
-        id_ = self._read_id(cookie)
-        if id_ is not None:
-            self._callers.remove(id_)
+        self._callers.remove(cookie)
 
     def keep_rights(self, caller: Caller) -> None:
         """Keep these rights for the jobs of this user."""
@@ -115,11 +111,3 @@ class Sessions:
     def list_owners(self) -> list[Caller]:
         """Return the users who signed in or sent a token within a day."""
         return self._owners.values()
-
-    def _read_id(self, cookie: str) -> str | None:
-        from itsdangerous import BadSignature
-
-        try:
-            return self._signer.unsign(cookie.encode("utf-8", "replace")).decode("ascii", "replace")
-        except BadSignature:
-            return None

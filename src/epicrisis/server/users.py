@@ -45,6 +45,8 @@ class Caller:
 
     account: str = ""
     """Issuer and subject of a user of an identity provider, as `ISSUER#SUBJECT`."""
+    key_sha256: str = ""
+    """Of a session that began with a key: its hash. The rights are those that the key has now."""
 
     @property
     def owner(self) -> str:
@@ -143,8 +145,15 @@ class UserStore:
         return self.find(key)
 
     def find(self, key: str) -> Caller | None:
-        """Return the caller with this key, or None. Compares with every user, in constant time each."""
-        digest = hash_key(key)
+        """Return the caller with this key, or None."""
+        return self.find_hash(hash_key(key))
+
+    async def renew(self, caller: Caller) -> Caller | None:
+        """Return the user of a session with the rights of now, or None if the key of the session is replaced."""
+        return self.find_hash(caller.key_sha256)
+
+    def find_hash(self, digest: str) -> Caller | None:
+        """Return the caller with the key of this hash, or None. Compares with every user, in constant time each."""
         caller = None
         for name, user in self.users().items():
             if hmac.compare_digest(user.key_sha256, digest):

@@ -29,7 +29,15 @@ class UserTable(UserStore):
 
     def find(self, key: str) -> Caller | None:
         """Return the caller with this key, or None. The key is random, so its hash may be looked up in an index."""
-        return self._find("key_sha256", hash_key(key))
+        return self.find_hash(hash_key(key))
+
+    def find_hash(self, digest: str) -> Caller | None:
+        """Return the caller with the key of this hash, or None."""
+        return self._find("key_sha256", digest)
+
+    async def renew(self, caller: Caller) -> Caller | None:
+        """Return the user of a session with the rights of now, without holding up other requests."""
+        return await self._database.call(self.find_hash, caller.key_sha256)
 
     async def identify(self, key: str) -> Caller | None:
         """Return the caller with this key, or None, without holding up other requests."""
