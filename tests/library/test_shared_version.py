@@ -6,13 +6,15 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from epicrisis.errors import InputError, LibraryDamaged, LibraryError
 from epicrisis.library.library import LibraryStore
+from epicrisis.library.object_storage.object_store import ObjectStore, StoredObject
 from epicrisis.library.object_storage.shared_version import SharedFile, SharedVersion, parse_version
+from epicrisis.library.object_storage.writer_lease import WriterLease
 from epicrisis.remote_libraries import library_folder
 
 FILE = SharedFile(f"files/{'0' * 32}", 5, "a" * 64)
@@ -107,3 +109,52 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(LibraryError, match=r"need the extra s3: pip install 'epicrisis\[s3\]'"):
         LibraryStore.open(library_folder("s3://bucket/lib"))
+
+
+LEASE = {"token": 3, "owner": "0f", "host": "ward-7", "seconds": 60.0, "active": True}
+
+
+class OneObject:
+    """The object of the lease, with whatever somebody wrote into it."""
+
+    url = "s3://bucket/lib"
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def read(self, name: str) -> StoredObject:
+        return StoredObject(self.data, "etag", 1e9, 0.0)
+
+    def replace(self, name: str, data: bytes, etag: str) -> str:
+        self.data = data
+        return "new"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("-1", "0", "1e999", "1e300", "NaN", "Infinity", "true", '"3"', "null", str(2**64), "[3]", "{}"),
+    ],
+)
+@pytest.mark.parametrize("name", ["token", "seconds"])
+def test_lease_with_impossible_number_is_refused_and_left_as_it_is(name: str, text: str) -> None:
+    words = json.dumps(LEASE | {name: "HERE"}).replace('"HERE"', text)
+    objects = OneObject(words.encode())
+    with pytest.raises(LibraryDamaged, match="remove this object"):
+        WriterLease.acquire(cast("ObjectStore", objects), "1a")
+    assert objects.data == words.encode()
+
+
+@pytest.mark.parametrize("changes", [{"owner": ""}, {"owner": 3}, {"host": None}, {"host": "x" * 400}, {"active": 1}])
+def test_lease_with_other_fields_is_refused(changes: dict[str, object]) -> None:
+    objects = OneObject(json.dumps(LEASE | changes).encode())
+    with pytest.raises(LibraryDamaged, match="remove this object"):
+        WriterLease.acquire(cast("ObjectStore", objects), "1a")
+
+
+def test_lease_that_expired_is_taken_over_with_next_token() -> None:
+    objects = OneObject(json.dumps(LEASE).encode())
+    lease = WriterLease.acquire(cast("ObjectStore", objects), "1a")
+    assert lease.token == 4
+    lease.release()
+    assert json.loads(objects.data)["active"] is False

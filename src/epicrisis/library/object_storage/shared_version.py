@@ -15,6 +15,7 @@ from typing import Any
 
 from epicrisis.errors import LibraryDamaged
 from epicrisis.library import journal, lance_table, manifest, patient_identities, vector_index, word_index
+from epicrisis.library.object_storage.writer_lease import MOST_WRITERS
 
 NAME = "library.json"
 FORMAT = 1
@@ -80,7 +81,7 @@ def parse_version(data: bytes, place: str) -> SharedVersion:
             f"{place}/{NAME} cannot be read: restore this object from a backup of the bucket"
         ) from None
     numbers = (version.number, version.token, version.deletions)
-    is_valid = all(type(number) is int and number >= 0 for number in numbers)
+    is_valid = all(type(number) is int and 0 <= number <= MOST_WRITERS for number in numbers)
     is_valid = is_valid and all(isinstance(text, str) for text in (version.library_id, version.commit))
     for name, file in files.items():
         is_valid = is_valid and _is_allowed(name) and type(file.bytes) is int and file.bytes >= 0

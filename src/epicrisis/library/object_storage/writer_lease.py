@@ -13,7 +13,9 @@ import socket
 import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from epicrisis.errors import EpicrisisError, LibraryBusy, LibraryDamaged, LibraryError
 from epicrisis.library.object_storage.object_store import ConditionFailed, ObjectStore
@@ -21,21 +23,28 @@ from epicrisis.library.object_storage.object_store import ConditionFailed, Objec
 NAME = "writer.json"
 SECONDS = 60.0
 """How long a lease lasts without renewal. The server's clock counts."""
+MAX_SECONDS = 3600.0
+"""The longest lease that another process may have written. A longer one would lock the library for ever."""
+MOST_WRITERS = 2**53
+"""The highest token: integers up to it are the same for all readers of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
     """The content of the object."""
 
-    token: int
-    owner: str
+    token: Annotated[int, Field(ge=1, le=MOST_WRITERS)]
+    owner: Annotated[str, Field(min_length=1, max_length=200)]
     """A random id of the owner's folder. One process at a time writes in it, which a lock of the system ensures."""
-    host: str
-    seconds: float
+    host: Annotated[str, Field(max_length=300)]
+    seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)]
     active: bool
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode()
+
+
+_RECORD = TypeAdapter(_Record)
 
 
 class WriterLease:
@@ -117,12 +126,8 @@ class WriterLease:
 
 def _parse(data: bytes, url: str) -> _Record:
     try:
-        values: Any = json.loads(data)
-        record = _Record(**values)
-        return _Record(
-            int(record.token), str(record.owner), str(record.host), float(record.seconds), bool(record.active)
-        )
-    except (ValueError, TypeError, RecursionError):
+        return _RECORD.validate_json(data, strict=True)
+    except ValidationError:
         raise LibraryDamaged(
             f"{url}/{NAME} cannot be read: make sure that nobody writes to the library, then remove this object"
         ) from None
