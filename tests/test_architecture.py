@@ -327,7 +327,7 @@ def test_imports_run_one_way() -> None:
     assert import_faults(SOURCE) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_imports_inside_evaluation_run_one_way() -> None:
     assert evaluation_faults(SOURCE) == []
 
@@ -518,7 +518,7 @@ def test_planted_format_skips_are_counted(tmp_path: Path) -> None:
     assert format_skips(tmp_path) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_imported_names_exist() -> None:
     """An installed older version can hide a stale import inside a function from the type checker."""
     assert unresolved_imports(SOURCE) == []

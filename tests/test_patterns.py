@@ -124,7 +124,7 @@ def test_pattern_on_attacks_from_its_own_parse_tree_takes_linear_time(name: str)
         assert attack is None, f"{name}: {pattern.pattern[:200]!r} is slow on {attack}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_pattern_is_a_global_or_has_an_example() -> None:
     dynamic = set()
     for name in MODULES:

@@ -93,7 +93,7 @@ def test_recorded_answers_have_confidence_of_their_votes(workspace: Workspace) -
             assert answer["confidence"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calibration_reports_errors_before_and_after(workspace: Workspace) -> None:
     assert workspace.calibrated.exit_code == 0, workspace.calibrated.stderr
     shown = json.loads(workspace.calibrated.stdout)
@@ -140,7 +140,7 @@ def test_file_without_calibration_is_refused(workspace: Workspace, content: str)
     assert_one_line(invoke(*arguments, "--setting", f"calibration={damaged}"), "calibrate confidence", "leave it out")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_report_shows_risk_coverage_curve(workspace: Workspace) -> None:
     page = workspace.folder / "report.html"
     result = invoke("report", workspace.run, "-o", page)

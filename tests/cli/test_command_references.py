@@ -78,7 +78,7 @@ def test_option_in_text_exists(texts: dict[str, list[str]]) -> None:
     assert unknown == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_command_in_text_exists(texts: dict[str, list[str]]) -> None:
     unknown = []
     for module, constants in texts.items():

@@ -118,6 +118,7 @@ def test_ehr_study_covers_every_arm_length_form_and_category(study: tuple[object
     assert {case.ending for case in cases} == {"answered", "abstained"}
 
 
+@pytest.mark.long
 def test_ehr_study_without_related_notes_answers_nothing_and_with_the_gold_note_everything(
     study: tuple[object, tuple[MeasuredCase, ...]],
 ) -> None:

@@ -129,7 +129,7 @@ def test_positions_shows_accuracy_by_place_and_repeats_no_call(
         assert first["tables"] == second["tables"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_attention_bias_shows_tables_and_folder_of_the_run(
     run: Run, library: Path, question_file: Path, tmp_path: Path
 ) -> None:

@@ -237,7 +237,7 @@ def test_ask_file_with_hostile_questions_is_safe(
     assert not page.exists() or unsafe_in(page.read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_evaluate_report_and_compare_with_hostile_names_are_safe(
     run: Run, tmp_path: Path, endpoint: Endpoint, model_options: tuple[str, ...]
 ) -> None:

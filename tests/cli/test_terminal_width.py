@@ -42,6 +42,7 @@ def test_recorded_lines_fit_into_terminal(recorded: tuple[int, list[Recording]])
     assert list(find_wide_lines(recordings, columns)) == []
 
 
+@pytest.mark.long
 @pytest.mark.models
 def test_recorded_commands_end_as_documented(recorded: tuple[int, list[Recording]]) -> None:
     """A mistake is told in one sentence, which may take several lines, and never by a traceback."""

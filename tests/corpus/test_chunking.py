@@ -75,7 +75,7 @@ def test_chunking_keeps_every_word_in_passages_within_limit(text: str, max_token
         assert [passage.text for passage in passages] == ([text.strip()] if text.strip() else [])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(TEXTS, st.integers(3, 12), st.data())
 def test_chunking_handles_tokens_with_spaces_and_shared_characters(
     text: str, max_tokens: int, data: st.DataObject

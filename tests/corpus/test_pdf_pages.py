@@ -216,7 +216,7 @@ def test_slow_and_large_pages_are_stopped_and_next_is_drawn(
     assert sandbox.render_page(path, sha256, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pages_are_drawn_while_a_file_is_read(tmp_path: Path, slow_pdf: bytes) -> None:
     path, sha256 = put(tmp_path, [[(72, 700, "x")]])
     slow = tmp_path / "slow.pdf"

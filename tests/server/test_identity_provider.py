@@ -534,7 +534,7 @@ def test_provider_nobody_listens_for_is_one_clear_page(tmp_path: Path) -> None:
     asyncio.run(steps())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [

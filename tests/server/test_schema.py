@@ -82,7 +82,7 @@ def test_every_operation_of_api_conforms_to_its_description(address: str) -> Non
         check()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_description_has_example_of_every_body(address: str) -> None:
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json").raw_schema
     bodies = [name for name in schema["components"]["schemas"] if name.endswith("Body") and "form" not in name.lower()]

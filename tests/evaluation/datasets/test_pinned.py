@@ -186,7 +186,7 @@ def test_pinned_sets_have_expected_counts_and_rows(sets: dict[str, Dataset]) -> 
     assert sum(len(s.questions) for name, s in sets.items() if name.startswith("mirage/")) == 7663
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pinned_questions_have_unique_ids_and_gold_answers(sets: dict[str, Dataset]) -> None:
     for name, dataset in sets.items():
         assert len({q.id for q in dataset.questions}) == len({q.key for q in dataset.questions})

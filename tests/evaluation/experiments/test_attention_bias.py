@@ -121,7 +121,7 @@ def test_tables_order_rows_independently_of_outcomes() -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two models in one table either may raise it."""
     monkeypatch.setattr(statistics, "RESAMPLES", 500)

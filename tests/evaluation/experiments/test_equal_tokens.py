@@ -155,6 +155,7 @@ def test_no_arm_spends_more_than_the_limit(arm: str, limit: int, finished: tuple
         assert record.answer.state in ("answered", "abstained")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arm", ["rag", "in-order", "brief-context", "focused", "rotations"])
 def test_arms_without_a_second_way_spend_nearly_all_of_the_limit(
     arm: str, finished: tuple[Path, list[RunRecord], Any]

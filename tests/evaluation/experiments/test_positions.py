@@ -209,7 +209,7 @@ def test_prompts_hold_key_at_its_place(
     assert {place for _, place, documents in observed if documents == K} == {0, 4, 8, 11, 15}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_show_u_curve_for_rag_and_flat_brief_context(
     biased_run: tuple[list[Case], ScriptedModel, tuple[Outcome, ...]],
 ) -> None:

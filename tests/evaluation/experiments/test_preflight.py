@@ -34,7 +34,7 @@ def rankings_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_rankings(tmp_path_factory.mktemp("study") / "pubmed", make_rankings(1, 80), make_rankings(1, 80))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_findings_have_all_tables_of_recorded_rankings(rankings_folder: Path) -> None:
     assert holds_rankings(rankings_folder)
     (path,) = findings_of_paths([rankings_folder])

@@ -93,7 +93,7 @@ def test_run_killed_repeatedly_equals_uninterrupted_run(child: Child, complete_r
     assert [session.ended is None for session in manifest.sessions] == [True] * kills + [False]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_run_resumed_does_not_ask_recorded_cases_again(child: Child, tmp_path: Path) -> None:
     """Without a single reply kept: by the records alone."""
     folder = tmp_path / "run"
