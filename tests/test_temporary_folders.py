@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from epicrisis.corpus.pubmed import read_files
 from epicrisis.evaluation.datasets import download
@@ -83,3 +84,25 @@ def test_partial_file_of_killed_pull_is_removed(tmp_path: Path) -> None:
         os.utime(path, (time.time() - 7200,) * 2)
     download._remove_stale_files(target)
     assert {path.name for path in tmp_path.iterdir()} == {young.name, other.name}
+
+
+def test_folder_that_another_process_removes_at_once_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the creation of a folder and its lock, another process may take it for abandoned."""
+    made: list[Path] = []
+
+    def make(prefix: str, dir: Path) -> str:
+        path = tmp_path / f"{prefix}{len(made)}"
+        path.mkdir()
+        made.append(path)
+        if len(made) == 1:
+            thief.append(FileLock(path / ".in-use", timeout=0, thread_local=False))
+            thief[0].acquire()
+        return str(path)
+
+    thief: list[FileLock] = []
+    monkeypatch.setattr("epicrisis.temporary_folders.tempfile.mkdtemp", make)
+    with TemporaryFolder("x-", tmp_path) as folder:
+        assert folder == made[1]
+    thief[0].release()

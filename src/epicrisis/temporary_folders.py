@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -27,10 +28,7 @@ class TemporaryFolder:
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
         parent = parent or Path(tempfile.gettempdir())
         remove_abandoned_folders(prefix, parent)
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        # The system releases the lock when the process ends, however it ends.
-        lock = FileLock(self.path / _LOCK, timeout=0, thread_local=False)
-        lock.acquire()
+        self.path, lock = _make_locked_folder(prefix, parent)
         self._finalizer = weakref.finalize(self, _remove, self.path, lock)
 
     def close(self) -> None:
@@ -42,6 +40,17 @@ class TemporaryFolder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _make_locked_folder(prefix: str, parent: Path) -> tuple[Path, FileLock]:
+    """Return a new folder with its lock, which the system releases when the process ends, however it ends."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        lock = FileLock(path / _LOCK, timeout=0, thread_local=False)
+        # Another process that looks for abandoned folders locks and removes this one if it comes between.
+        with suppress(Timeout):
+            lock.acquire()
+            return path, lock
 
 
 def remove_abandoned_folders(prefix: str, parent: Path) -> None:

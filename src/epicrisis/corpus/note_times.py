@@ -57,13 +57,19 @@ def check_time_format(form: str) -> None:
         raise InputError(f"--time-format {form!r}: {fault}")
 
 
+_FIRST_YEAR, _LAST_YEAR = 1800, 2999
+"""No patient lives in other years, not even in records whose dates were shifted."""
+
+
 def parse_note_time(time: str, form: str = "") -> tuple[str, str] | None:
     """Return the time (`2150-03-04T10:30`, `2150-03-04`, `2150-03` or `2150`) and its offset from UTC; None otherwise.
 
     Exact midnight means a day without a time, as MIMIC writes its dates. `form` is a format of `strptime`, tried first.
     """
     time = time.strip()
-    return (_parse_by_format(time, form) if form else None) or _parse_builtin_form(time)
+    parsed = (_parse_by_format(time, form) if form else None) or _parse_builtin_form(time)
+    # Systems write the year 1 or 9999 for a date that nobody knows.
+    return parsed if parsed is not None and _FIRST_YEAR <= int(parsed[0][:4]) <= _LAST_YEAR else None
 
 
 def _parse_by_format(time: str, form: str) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from epicrisis.corpus.ccda.values import Narrative, read_amount, read_attribute, read_concept, read_text
@@ -11,12 +12,45 @@ if TYPE_CHECKING:
 
 _DIRECTIONS_CODE = "76662-6"
 """The code of a medication's directions as free text."""
+_WORD = re.compile(r"[^\W_]+")
+_TAKEN = frozenset(
+    word
+    for words in (
+        "daily day days every each once twice thrice times hour hours hr hrs h bedtime morning evening night",
+        "noon meal meals breakfast lunch dinner needed prn qd bid tid qid qhs hs qam qpm qod weekly week",
+        "weeks monthly month take inhale apply inject instill chew swallow dissolve place use give tablet",
+        "tablets capsule capsules puff puffs drop drops unit units spray sprays patch patches mouth orally",
+    )
+    for word in words.split()
+)
+"""Words of directions."""
+_EVENTS = {
+    "HS": "at bedtime",
+    "WAKE": "upon waking",
+    "C": "with meals",
+    "CM": "with breakfast",
+    "CD": "with lunch",
+    "CV": "with dinner",
+    "AC": "before meals",
+    "ACM": "before breakfast",
+    "ACD": "before lunch",
+    "ACV": "before dinner",
+    "PC": "after meals",
+    "PCM": "after breakfast",
+    "PCD": "after lunch",
+    "PCV": "after dinner",
+    "IC": "between meals",
+    "ICM": "between breakfast and lunch",
+    "ICD": "between lunch and dinner",
+    "ICV": "between dinner and bedtime",
+}
+"""HL7's events of a day (`EIVL_TS`) with their words."""
 
 
 def read_directions(statement: _Element, name: str, narrative: Narrative) -> str:
     """Return how a medication of this name is taken: as the source words it, else dose, route and interval.
 
-    Without a number among these, the narrative of the entry is used, where vendors write the directions.
+    The narrative of the entry is used if it says more than the name, since codes leave out what they have no code for.
     """
     for inner in statement.iterfind("entryRelationship/substanceAdministration"):
         is_free_text = read_attribute(inner.find("code"), "code") == _DIRECTIONS_CODE
@@ -24,12 +58,14 @@ def read_directions(statement: _Element, name: str, narrative: Narrative) -> str
             return words
     words = _describe_dose(statement, narrative)
     text = read_text(statement.find("text"), narrative)
-    return text if text and text != name and not any(map(str.isdigit, words)) else words
+    beyond_name = [word for word in _WORD.findall(text.lower()) if word not in set(_WORD.findall(name.lower()))]
+    is_direction = not _TAKEN.isdisjoint(beyond_name) or (bool(beyond_name) and not any(map(str.isdigit, words)))
+    return text if is_direction else words
 
 
 def _describe_dose(statement: _Element, narrative: Narrative) -> str:
     """Return dose, rate, route, interval, reason and limit."""
-    dose, rate = (read_amount(statement.find(name)) for name in ("doseQuantity", "rateQuantity"))
+    dose, rate = (_read_dose(statement.find(name), narrative) for name in ("doseQuantity", "rateQuantity"))
     parts = [dose, f"at {rate}" if dose and rate else rate]
     parts += [read_concept(statement.find("routeCode"), narrative)[0], _schedule(statement)]
     for criterion in statement.iterfind("precondition/criterion"):
@@ -42,9 +78,25 @@ def _describe_dose(statement: _Element, narrative: Narrative) -> str:
     return " ".join(filter(None, parts))
 
 
+def _read_dose(element: _Element | None, narrative: Narrative) -> str:
+    """Return an amount, in the source's own words if its code has no unit: `30 units` for 30."""
+    amount = read_amount(element)
+    if element is not None and not any(map(str.isalpha, amount)):
+        for original in element.iterfind("translation/originalText"):
+            if written := read_text(original, narrative):
+                return written
+    return amount
+
+
 def _schedule(statement: _Element) -> str:
-    """Return how often a medication is taken: `every 12 h`."""
-    for time in statement.iterchildren("effectiveTime"):
+    """Return when a medication is taken: `every 12 h`, `at bedtime`."""
+    parts: list[str] = []
+    for time in statement.iter("effectiveTime", "comp"):
+        if time.tag == "comp" and next(time.iterancestors("effectiveTime"), None) is None:
+            continue
         if period := read_amount(time.find("period")):
-            return f"every {period}"
-    return ""
+            parts.append(f"every {period}")
+        event = read_attribute(time.find("event"), "code").upper()
+        if event:
+            parts.append(_EVENTS.get(event, f"at {event}"))
+    return ", ".join(dict.fromkeys(parts))

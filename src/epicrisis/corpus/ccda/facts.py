@@ -18,6 +18,7 @@ from epicrisis.corpus.ccda.values import (
     ENCOUNTER_CLASSES,
     VISIT_CLASSES,
     Narrative,
+    choose_name,
     read_attribute,
     read_concept,
     read_encounter_id,
@@ -216,7 +217,7 @@ def _find_parent(statement: _Element) -> _Element:
 
 def _read_problem(statement: _Element, context: _Context) -> list[FactEntry]:
     name, codes = read_concept(statement.find("value"), context.narrative)
-    name = name or read_text(statement.find("text"), context.narrative) or next(iter(codes), "")
+    name = choose_name((name, read_text(statement.find("text"), context.narrative), *codes))
     if not name:
         return []
     return _state_course(statement, context, ClinicalFact("problem", name, 0, 0, codes=codes))
@@ -238,8 +239,8 @@ def _read_encounter_diagnosis(statement: _Element, context: _Context) -> list[Fa
 def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
     agent = statement.find("participant/participantRole/playingEntity")
     name, codes = read_concept(None if agent is None else agent.find("code"), context.narrative)
-    if not name and agent is not None:
-        name = read_text(agent.find("name"), context.narrative)
+    if agent is not None:
+        name = choose_name((name, read_text(agent.find("name"), context.narrative)))
     # "No known allergies" is a negated allergy to nothing by name.
     name = name or read_concept(statement.find("value"), context.narrative)[0]
     if not name:
@@ -371,7 +372,7 @@ def _product(statement: _Element, context: _Context) -> tuple[str, tuple[str, ..
     if material is None:
         return "", ()
     name, codes = read_concept(material.find("code"), context.narrative)
-    return name or read_text(material.find("name"), context.narrative), codes
+    return choose_name((name, read_text(material.find("name"), context.narrative))), codes
 
 
 def _read_reason(statement: _Element, context: _Context) -> str:

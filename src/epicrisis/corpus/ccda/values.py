@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.corpus.ccda.narrative import narrative_lines
@@ -31,6 +31,37 @@ VISIT_CLASSES: Mapping[str, str] = {
 }
 ENCOUNTER_CLASSES: Mapping[str, str] = {**STAY_CLASSES, **VISIT_CLASSES}
 """HL7's classes of encounters with their words."""
+_PLACEHOLDERS = frozenset(
+    (
+        *(
+            "unknown",
+            "unk",
+            "other",
+            "others",
+            "unspecified",
+            "not specified",
+            "uncoded",
+            "miscellaneous",
+            "null",
+            "na",
+        ),
+        *("n/a", "not applicable", "not available", "no information", "asked but unknown", "see text", "see comments"),
+        *(
+            "see narrative",
+            "free text",
+            "text",
+            "problem",
+            "diagnosis",
+            "condition",
+            "finding",
+            "disorder",
+            "complaint",
+        ),
+        *("medication", "drug", "product", "substance", "allergy", "allergen", "procedure", "result", "observation"),
+        *("immunization", "vaccine", "test", "device", "code", "name"),
+    )
+)
+"""What vendors write into a name that they do not code."""
 TYPE = "{http://www.w3.org/2001/XMLSchema-instance}type"
 Narrative: TypeAlias = Mapping[str, "_Element"]
 """The elements of a section's narrative by their ID."""
@@ -70,7 +101,13 @@ def read_concept(element: _Element | None, narrative: Narrative) -> tuple[str, t
             codes.append(name_code(part.get("codeSystem") or "", code))
     names = [read_attribute(element, "displayName"), read_text(element.find("originalText"), narrative)]
     names += [read_attribute(part, "displayName") for part in parts[1:]]
-    return next(filter(None, names), ""), tuple(dict.fromkeys(codes))
+    return choose_name(names), tuple(dict.fromkeys(codes))
+
+
+def choose_name(names: Iterable[str]) -> str:
+    """Return the first name that is one, else the first placeholder that stands for a name, else nothing."""
+    given = [name for name in names if name]
+    return next((name for name in given if name.lower().strip(" .:-*") not in _PLACEHOLDERS), next(iter(given), ""))
 
 
 def read_quantity(element: _Element | None) -> FactValue:

@@ -17,6 +17,8 @@ from epicrisis.clinical_facts import ClinicalFact, Comparator, FactEvent, FactKi
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
 from epicrisis.corpus.facts.tables import TableRow, describe_range, find_table, read_number, read_table, read_unquoted
+from epicrisis.corpus.facts.times import add_supply
+from epicrisis.corpus.facts.values import end_fact
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
@@ -29,6 +31,17 @@ _VITAL_CONCEPTS = frozenset(
     ("3027018", "3024171", "3020891", "3004249", "3012888", "3027598", "40762499", "3025315", "3036277", "3038553")
 )
 """Vital signs by OMOP's concept, for tables without `concept`."""
+_ALLERGIES = frozenset(
+    (
+        *("allergy", "drug allergy", "food allergy", "allergic disposition", "allergic reaction", "allergy to drug"),
+        *("allergy to substance", "allergy to food", "allergy to medication", "allergic reaction to drug"),
+        *("allergy status to drugs", "propensity to adverse reactions", "propensity to adverse reactions to drug"),
+        *("propensity to adverse reactions to substance", "drug intolerance", "hypersensitivity reaction"),
+    )
+)
+"""Observations whose value is the substance."""
+_YES = frozenset(("yes", "present", "true", "positive", "1", "y"))
+_NO = frozenset(("no", "absent", "false", "negative", "0", "n", "none"))
 _OPERATORS: Mapping[str, Comparator] = {"4171756": "<", "4171754": "<=", "4172704": ">", "4171755": ">="}
 _DRUG_CATEGORIES = {
     "32838": "request",
@@ -208,12 +221,12 @@ class _Reader:
         return FactEntry(fact, written_time=written_time)
 
     def _end(self, entry: FactEntry, row: TableRow, status: str, *times: str) -> list[FactEntry]:
-        """Return the end of a fact that has one on a later day or at a known time."""
+        """Return the end of a fact that has one. One before the start is a mistake, but says that it is over."""
         end, _ = row.time(*times)
-        if not end or end <= (entry.fact.time or ""):
+        if not end:
             return []
-        fact = replace(entry.fact, event="end", time=end, value="", number=None, unit="", status=status)
-        return [FactEntry(fact)]
+        end = max(end, (entry.fact.time or "")[: len(end)])
+        return [FactEntry(end_fact(entry.fact, end, status))]
 
     def read_visit(self, row: TableRow) -> list[FactEntry]:
         name = self._name(row, "visit_concept_id") or row.text("visit_source_value") or "visit"
@@ -269,7 +282,7 @@ class _Reader:
         entry = self._fact(row, "drug_exposure", kind, name, *times)
         value = "" if is_vaccine else ", ".join(filter(None, parts))
         entry = _with(entry, event=event, codes=codes, value=value, category=category)
-        if event != "start":
+        if event == "given":
             return [entry]
         reason = row.text("stop_reason")
         ends = self._end(
@@ -278,6 +291,8 @@ class _Reader:
             "stopped" if reason else "",
             *("verbatim_end_date", "drug_exposure_end_datetime", "drug_exposure_end_date"),
         )
+        if not ends and (end := add_supply(entry.fact.time or "", row.id("days_supply"), row.id("refills"))):
+            ends = [FactEntry(end_fact(entry.fact, end))]
         return [entry, *(replace(end, remark=reason) for end in ends)]
 
     def read_procedure(self, row: TableRow) -> list[FactEntry]:
@@ -313,9 +328,22 @@ class _Reader:
             entry = _with(entry, codes=codes)
         if entry is None:
             return []
-        if name.lower().startswith("allergy to") or name.lower() == "allergy":
-            entry = _with(entry, kind="allergy")
+        if name.lower().startswith("allergy to") or name.lower() in _ALLERGIES:
+            return self._read_allergy(entry, row)
         return [entry]
+
+    def _read_allergy(self, entry: FactEntry, row: TableRow) -> list[FactEntry]:
+        """Return an allergy, whose substance is the value if the name is only that of a group."""
+        substance = self._name(row, "value_as_concept_id") or row.text("value_as_string")
+        answer = substance.lower()
+        if answer in _NO:
+            return [entry]
+        entry = _with(entry, kind="allergy")
+        is_group = entry.fact.name.lower() in _ALLERGIES
+        if not substance or answer in _YES or not is_group:
+            return [entry]
+        codes = self._vocabulary.find(row.id("value_as_concept_id")).codes
+        return [_with(entry, name=substance, value="", codes=(*codes, *entry.fact.codes))]
 
     def read_death(self, row: TableRow) -> list[FactEntry]:
         entry = self._fact(row, "death", "observation", "Death", "death_datetime", "death_date")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.dates import first_day
@@ -45,6 +45,15 @@ def describe_end(start: str, end: str) -> str:
         return ""
     local = split_offset(end)[0]
     return f"Until {local[11:] if local[:10] == start[:10] else local.replace('T', ' ')}."
+
+
+def add_supply(start: str, days: str, refills: str = "") -> str:
+    """Return the day on which a supply from `start` is used up, with its refills; empty if it cannot be told."""
+    count = int(days) if days.isascii() and days.isdecimal() and len(days) < 5 else 0
+    again = int(refills) if refills.isascii() and refills.isdecimal() and len(refills) < 4 else 0
+    if len(start) < len("2150-03-04") or not count:
+        return ""
+    return (date.fromisoformat(start[:10]) + timedelta(days=count * (1 + again))).isoformat()
 
 
 def _day_number(text: str) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from epicrisis.clinical_facts import Comparator
+from epicrisis.clinical_facts import ClinicalFact, Comparator
 from epicrisis.ucum import to_ucum
 
 COMPARATORS: Mapping[str, Comparator] = {"": "", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "≤": "<=", "≥": ">="}
@@ -82,3 +82,8 @@ def parse_value(text: str, unit: str = "") -> FactValue:
 def name_code(system: str, code: str) -> str:
     """Return a code with the short name of its system, `loinc:2160-0`; `local:` if the system has none."""
     return f"{_CODE_SYSTEMS.get(system.strip(), 'local')}:{code}"
+
+
+def end_fact(fact: ClinicalFact, time: str, status: str = "") -> ClinicalFact:
+    """Return the fact that something ended at this time."""
+    return replace(fact, event="end", time=time or None, value="", number=None, unit="", status=status)

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from epicrisis.clinical_facts import ClinicalFact
 from epicrisis.corpus.facts.documents import FactEntry
-from epicrisis.corpus.facts.times import describe_end, reported_since
+from epicrisis.corpus.facts.times import add_supply, describe_end, reported_since
+from epicrisis.corpus.facts.values import end_fact
 from epicrisis.corpus.fhir.dosages import dosage_end, read_dosage, read_rate
 from epicrisis.corpus.fhir.resources import Resource, as_list
 from epicrisis.corpus.fhir.values import (
@@ -211,7 +212,11 @@ def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
         status="" if status == "completed" else status,
         category="dispense",
     )
-    return [FactEntry(fact, reported_since(fact.time or "", prepared), remark=_remark(resource))]
+    entries = [FactEntry(fact, reported_since(fact.time or "", prepared), remark=_remark(resource))]
+    # Nobody takes what is used up. A later supply is a course of its own.
+    if fact.time and (end := add_supply(fact.time, days.text.removesuffix(".0"))):
+        entries.append(FactEntry(end_fact(fact, end)))
+    return entries
 
 
 def _remark(resource: Resource, *others: str) -> str:
