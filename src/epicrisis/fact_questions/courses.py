@@ -30,7 +30,11 @@ ENDED = frozenset(
     {"stopped", "completed", "ended", "resolved", "inactive", "remission", "abated", "discontinued", "expired"}
 )
 _UNCERTAIN = frozenset(
-    {"draft", "unconfirmed", "provisional", "differential", "preparation", "planned", "proposed", "intended", "unknown"}
+    {
+        *("draft", "unconfirmed", "provisional", "differential", "preparation", "planned", "proposed", "intended"),
+        *("unknown", "ruled-out", "rule-out", "ruled", "rule", "excluded", "aborted", "suspected", "possible"),
+        *("probable", "questionable", "working"),
+    }
 )
 _PROPOSED = frozenset({"proposal", "plan", "option"})
 """Categories of orders that were never placed."""

@@ -114,7 +114,9 @@ def format_value(fact: ClinicalFact) -> str:
     if not value and fact.number is not None:
         value = f"{fact.comparator}{fact.number:g}"
     if fact.comparator and not value.startswith(("<", ">")):
-        value = f"{fact.comparator}{value}"
+        # A bound in words ("GREATER THAN 15") is written with its sign.
+        is_number = value[:1].isdigit() or fact.number is None
+        value = f"{fact.comparator}{value}" if is_number else f"{fact.comparator} {fact.number:g}"
     unit = fact.unit if fact.unit and fact.unit not in value.split() else ""
     return f"{value} {unit}".strip()
 

@@ -266,7 +266,7 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
     has_end = statement.find("effectiveTime/high") is not None
     is_past = bool(end) or status in _PAST or (has_end and act_status == "completed")
     is_negated = statement.get("negationInd") == "true"
-    if not status and act_status == "active":
+    if not status and act_status in ("active", "aborted", "suspended"):
         status = act_status
     state = ClinicalFact(
         fact.kind,

@@ -84,12 +84,12 @@ def _describe_place(number: int, count: int) -> str:
 
 
 def _resolve_patient(document: ClinicalDocument, numbers: PatientNumbers) -> str:
-    """Return the document's patient. Raises ValueError with the reason if there is not one, or no text."""
+    """Return the document's patient. Raises ValueError with the reason if there is not one, or nothing to store."""
     if len(document.patients) > 1:
         raise ValueError(f"names {len(document.patients)} patients; save the part of each as a file of its own")
     if not document.patients:
         raise ValueError("names no patient, and every note needs one; export it with its recordTarget")
-    if not document.text.strip() and not document.is_withdrawn:
+    if not document.text.strip() and not document.is_withdrawn and not document.coded.entries:
         raise ValueError(describe_missing_text(document.remarks))
     person = document.patients[0]
     return numbers.resolve(person.numbers, person.born, person.names)
@@ -135,7 +135,12 @@ def _read_notes(
     for number, (document, patient) in enumerate(zip(documents, patients, strict=True), 1):
         if patient:
             is_superseded = (patient, document.id) in superseded
-            notes.append(_build_note(document, patient, _describe_place(number, len(documents)), is_superseded))
+            if document.text.strip() or document.is_withdrawn:
+                notes.append(_build_note(document, patient, _describe_place(number, len(documents)), is_superseded))
+            else:
+                yield reader_base.FileRemark(
+                    name, "part", "of C-CDA documents: no narrative, so the coded entries alone"
+                )
             is_left_out = document.is_withdrawn or (is_superseded and not cleaning.keep_superseded)
             spool.add_name(patient, next(iter(document.patients[0].names), ""))
             add_facts(document, patient, spool, is_left_out=is_left_out)

@@ -22,9 +22,10 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact, write_facts
+from epicrisis.clinical_facts import FACTS, ClinicalFact, FactEvent, write_facts
 from epicrisis.corpus.facts.lines import group_label, write_line
 from epicrisis.corpus.facts.times import split_offset
+from epicrisis.corpus.facts.values import states_absence
 from epicrisis.corpus.note_documents import SOURCE
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, StatedSources
@@ -145,8 +146,8 @@ class FactSpool:
         self._folder.close()
 
     def add(self, record: FactRecord) -> None:
-        """Store the facts of a record."""
-        entries = json.dumps([_pack(entry) for entry in record.entries], ensure_ascii=False)
+        """Store the facts of a record. One that says that there is none, or nothing known, counts as refuted."""
+        entries = json.dumps([_pack(_refute_absence(entry)) for entry in record.entries], ensure_ascii=False)
         flags = (record.is_withdrawn, record.is_separate)
         self._rows.append((record.patient, record.source, record.version, *flags, entries))
         if len(self._rows) >= _BATCH:
@@ -292,6 +293,14 @@ def _select_latest(records: Iterable[FactRecord]) -> Mapping[tuple[str, str], Fa
         if not is_older and (previous is None or record.version is not None):
             latest[key] = record
     return latest
+
+
+def _refute_absence(entry: FactEntry) -> FactEntry:
+    """Return the entry, with the status `refuted` if it names nothing that the patient has."""
+    if not states_absence(entry.fact):
+        return entry
+    event: FactEvent = "state" if entry.fact.event == "start" else entry.fact.event
+    return replace(entry, fact=replace(entry.fact, status="refuted", event=event))
 
 
 def _find_key(record: FactRecord, entry: FactEntry) -> _DocumentKey:

@@ -49,6 +49,27 @@ _CODE_SYSTEMS = {
     "C4": "cpt",
 }
 """The short names of systems by object identifier, and by the abbreviations of HL7's table 0396."""
+_KINDS = (
+    r"(?:medications?|medicines?|drugs?|problems?|conditions?|diagnos[ei]s|allerg(?:y|ies)|immuni[sz]ations?|vaccin\w+|"
+    r"procedures?|surger(?:y|ies)|operations?|devices?|implants?|results?|observations?|vital signs?|encounters?|"
+    r"complaints?|disorders?|diseases?|illness(?:es)?|history|data|information|entries|records?)"
+)
+_UNKNOWN_CODE = re.compile(r"no-[a-z]+-info")
+_NONE_CODE = re.compile(r"no-known-[a-z-]+")
+"""Codes of the International Patient Summary (absent-unknown-uv-ips)."""
+_UNKNOWN_NAME = re.compile(
+    rf"(?:no information\b.*|no (?:\w+ ){{0,4}}{_KINDS} (?:is |are |was |were )?"
+    r"(?:available|applicable|recorded|documented|found|entered|on file|reported|given|provided)\b.*|"
+    r"not (?:applicable|available|recorded|documented|known|specified|on file|assessed|obtained|provided)|"
+    rf"(?:\w+ ){{0,3}}{_KINDS} (?:\w+ )?(?:not (?:documented|recorded|available|known|on file|reported)|unknown)|"
+    r"unknown|unspecified|n/?a|null|nil known|asked but unknown|information not available)[.\s]*",
+    re.IGNORECASE,
+)
+_NONE_NAME = re.compile(
+    rf"(?:no known\b.*|no (?:\w+ ){{0,3}}{_KINDS}|none(?: (?:known|recorded|documented|reported|listed|on file))?|nil|"
+    r"denies all\b.*)[.\s]*",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(r"(<=|>=|<|>|≤|≥)?\s?([+-]?\d{1,15}(?:\.\d{1,15})?)")
 
 
@@ -87,3 +108,19 @@ def name_code(system: str, code: str) -> str:
 def end_fact(fact: ClinicalFact, time: str, status: str = "") -> ClinicalFact:
     """Return the fact that something ended at this time."""
     return replace(fact, event="end", time=time or None, value="", number=None, unit="", status=status)
+
+
+def states_absence(fact: ClinicalFact) -> bool:
+    """Return whether an entry says that there is nothing of its kind, or that nothing is known of it.
+
+    An allergy entry that says that there is none is an answer of its own, and is kept.
+    """
+    if fact.event == "end":
+        return False
+    codes = [code.rpartition(":")[2] for code in fact.codes]
+    is_unknown = any(_UNKNOWN_CODE.fullmatch(code) for code in codes) or _UNKNOWN_NAME.fullmatch(fact.name) is not None
+    if fact.kind == "allergy":
+        return is_unknown
+    return (
+        is_unknown or any(_NONE_CODE.fullmatch(code) for code in codes) or _NONE_NAME.fullmatch(fact.name) is not None
+    )
