@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from itertools import permutations
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.fact_questions.synonyms import list_variants
@@ -113,9 +114,20 @@ def _identify(fact: ClinicalFact) -> tuple[Analyte | None, str]:
     return None, f"name:{name}"
 
 
+_NAME_END = re.compile(r"\s[-\u2013]\s|\s?[(\[]")
+_HOW = frozenset(("measured", "reported", "recorded", "observed", "measurement"))
+_MOST_PERMUTED = 3
+
+
 def _list_phrases(fact: ClinicalFact) -> set[str]:
-    """Return what a question may call a value: its name, and for a LOINC name the component, also with the specimen."""
+    """Return what a question may call a value: its name, and for a LOINC name the component, also with the specimen.
+
+    What stands before a dash or a bracket names it too, without how it was got, and in any order: `BP Systolic`.
+    """
     phrases = {normalize(fact.name)}
+    words = [word for word in split_words(_NAME_END.split(fact.name)[0]) if word not in _HOW]
+    if len(words) <= _MOST_PERMUTED:
+        phrases.update(map(" ".join, permutations(words)))
     short = _LOINC_NAME.sub("", fact.name).strip()
     if short and short != fact.name:
         phrases.add(normalize(short))
