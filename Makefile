@@ -70,7 +70,8 @@ OWN_MARKS := not browser and not postgresql and not ray and not s3 and not deide
 OWN_FOLDERS := $(addprefix --ignore=tests/,browser deployment integrations)
 # Three processes on two cores, since tests of files and servers wait. Each gets whole files of tests: what a file's tests
 # share is made once. A thread each: with two, both wait for one another.
-PYTEST := EPICRISIS_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile $(OWN_FOLDERS)
+PROCESSES ?= 3
+PYTEST := EPICRISIS_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile $(OWN_FOLDERS)
 
 test: check models  ## everything but the long tests; needs the models, and the real data where EPICRISIS_DATA names it
 	$(PYTEST) --no-loadscope-reorder -m "$(OWN_MARKS) and not long"

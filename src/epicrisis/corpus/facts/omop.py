@@ -291,6 +291,9 @@ class _Reader:
             "stopped" if reason else "",
             *("verbatim_end_date", "drug_exposure_end_datetime", "drug_exposure_end_date"),
         )
+        if category != "dispense" and not row.text("verbatim_end_date"):
+            # The model demands an end, so where none is known it is the day of the start.
+            ends = [end for end in ends if (end.fact.time or "")[:10] != (entry.fact.time or "")[:10]]
         if not ends and (end := add_supply(entry.fact.time or "", row.id("days_supply"), row.id("refills"))):
             ends = [FactEntry(end_fact(entry.fact, end))]
         return [entry, *(replace(end, remark=reason) for end in ends)]
