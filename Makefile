@@ -76,7 +76,7 @@ PYTEST := EPICRISIS_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES) --dist loa
 test: check models  ## everything but the long tests; needs the models, and the real data where EPICRISIS_DATA names it
 	$(PYTEST) --no-loadscope-reorder -m "$(OWN_MARKS) and not long"
 
-long-tests: $(INSTALLED) models  ## the tests over 2 seconds of a processor: real models on real data, kills, whole studies
+long-tests: $(INSTALLED) models  ## the tests over a second of a processor: real models on real data, kills, whole studies
 	$(PYTEST) --no-loadscope-reorder -m "$(OWN_MARKS) and long"
 
 # Files in memory where the system has such a folder.

@@ -53,7 +53,7 @@ def edit(draws: random.Random, lines: Sequence[bytes]) -> bytes:
     return b"".join(content)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_random_edit_is_detected(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     assert log.verify().fault is None
@@ -116,7 +116,7 @@ def start_writer(path: Path, entries: int, user: str) -> subprocess.Popen[bytes]
     return process
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_entries_of_many_processes_form_one_chain(tmp_path: Path) -> None:
     path = tmp_path / NAME
     processes = [start_writer(path, 25, f"user{number}") for number in range(4)]
@@ -125,7 +125,7 @@ def test_entries_of_many_processes_form_one_chain(tmp_path: Path) -> None:
     assert (result.entries, result.fault) == (100, None)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_writers_leave_a_verifiable_log(tmp_path: Path) -> None:
     path = tmp_path / NAME
     draws = random.Random(7)

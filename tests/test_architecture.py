@@ -341,17 +341,17 @@ def test_formatter_is_rarely_turned_off() -> None:
     assert format_skips(SOURCE) <= MAX_FORMAT_SKIPS
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_modules_have_no_import_cycles() -> None:
     assert cycles(SOURCE) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_functions_are_short_and_quiet() -> None:
     assert shape_faults(SOURCE) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_only_terminal_writes_to_the_screen(tmp_path: Path) -> None:
     assert loud_calls(SOURCE) == []
     plant(tmp_path, {"cli/a.py": "typer.echo('x')\nConsole(stderr=True)", "cli/terminal.py": "typer.echo('x')"})
@@ -363,12 +363,12 @@ def test_every_module_has_docstring() -> None:
     assert [name for name, tree in modules_of(SOURCE).items() if not ast.get_docstring(tree)] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_dataclasses_are_frozen_and_slotted() -> None:
     assert loose_dataclasses(SOURCE) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_imports_of_finds_real_imports() -> None:
     """An empty list of faults must not be the result of finding no import at all."""
     seen = {(row.importer, row.imported) for row in imports_of(modules_of(SOURCE))}

@@ -355,7 +355,7 @@ def test_plan_of_cases_applies_overrides() -> None:
     assert row.strategy == "zero-shot, self-consistency, medprompt"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sample_of_cases_is_stratified_by_arm() -> None:
     """The cases of a question follow each other, some of one call and some of twenty-five."""
     store, settings = store_of([]), settings_of(strategy="self-consistency")
@@ -473,7 +473,7 @@ def many(n: int) -> list[Question]:
     return [replace(QUESTIONS[i % 3], id=str(i), text=QUESTIONS[i % 3].text + " Why?" * (i % 7)) for i in range(n)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sample_estimate_has_confidence_interval() -> None:
     settings, store, questions = settings_of(), store_of(papers(12)), many(90)
     whole = planned_for(settings, store, questions, "rag").strategies[0]

@@ -254,7 +254,7 @@ def _right_first(question: Question) -> list[str]:
     return sorted(question.options.values(), key=lambda text: text != question.options[question.gold or ""])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 3, 5, 15])
 def test_accuracy_follows_plurality_of_vote_distribution(n: int) -> None:
     """A multinomial by simulation, ties being no choice; 3.3 standard errors."""

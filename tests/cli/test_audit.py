@@ -25,6 +25,7 @@ def read_entries(ward: Path, run: Run, *arguments: object) -> list[dict[str, obj
     return entries
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("action", "arguments"),
     [
@@ -83,6 +84,7 @@ def test_log_of_read_only_library_forgets_too(
     assert verify_log(log).fault is None
 
 
+@pytest.mark.long
 def test_literature_is_not_logged(small_library: Path, run: Run) -> None:
     assert run("search", small_library, "aspirin").exit_code == 0
     assert run("ask", small_library, "Does aspirin help?").exit_code == 0
@@ -90,6 +92,7 @@ def test_literature_is_not_logged(small_library: Path, run: Run) -> None:
     assert "nobody has read" in run("audit", "verify", small_library).stderr
 
 
+@pytest.mark.long
 def test_forgotten_patient_is_shown_under_pseudonym(ward: Path, run: Run) -> None:
     assert run("search", ward, "orchard", "--patient", PATIENT).exit_code == 0
     assert run("patient", "forget", ward, PATIENT, "--yes").exit_code == 0

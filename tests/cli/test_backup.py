@@ -12,7 +12,7 @@ from epicrisis.server.state import open_state
 from tests.cli.conftest import Run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_copied_library_is_checked_and_searched(run: Run, small_library: Path, tmp_path: Path) -> None:
     backup = tmp_path / "backup"

@@ -37,7 +37,7 @@ def endpoint() -> Iterator[Endpoint]:
         yield server
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", BAD)
 def test_ask_with_failing_endpoint_reports_one_line_and_state(
     kind: str, endpoint: Endpoint, small_library: Path, run: Run, monkeypatch: pytest.MonkeyPatch

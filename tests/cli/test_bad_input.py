@@ -108,7 +108,7 @@ def test_search_in_incomplete_copy_of_library_reports_one_line(
     assert_one_line(run("search", copy, "aspirin", "--by", "bm25"), "copy")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ask_with_missing_model_reports_one_line(
     small_library: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,7 @@ def read_messages(paths: list[Path], **options: object) -> list[str]:
     return [f"{item.where} {item.reason}" for item in items if isinstance(item, Skipped)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(len(FHIR)))
 def test_message_about_damaged_resource_repeats_no_content(number: int, tmp_path: Path) -> None:
     path = tmp_path / "export.ndjson"

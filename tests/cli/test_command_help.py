@@ -179,7 +179,7 @@ def test_usage_error_reports_one_line(arguments: tuple[str, ...], message: str, 
     assert result.stderr.rstrip("\n").isprintable()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_help_of_all_commands_imports_no_heavy_module() -> None:
     script = (
         "import sys\n"

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_add_again_adds_nothing_and_replaces_changed_documents(small_library: Path, papers: Path, run: Run) -> None:
     again = run("library", "add", small_library, papers, "--json")
@@ -23,7 +23,7 @@ def test_add_again_adds_nothing_and_replaces_changed_documents(small_library: Pa
     assert (info["documents"], info["problems"]) == (3, [])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 @pytest.mark.parametrize("by", ["dense", "bm25", "hybrid"])
 def test_search_ranks_matching_document_first_and_hides_newer_ones(by: str, small_library: Path, run: Run) -> None:
@@ -99,7 +99,7 @@ def test_ask_file_resumed_repeats_no_finished_question(small_library: Path, tmp_
     assert "made with other settings (library, settings.strategy)" in conflicting.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_doctor_lists_hosts_that_would_be_contacted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EPICRISIS_MODELS__WRITER__NAME", "https://models.example.org/v1")
     monkeypatch.setenv("EPICRISIS_RERANK__NAME", "https://rerank.example.org")

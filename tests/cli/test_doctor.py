@@ -91,7 +91,7 @@ def test_doctor_shows_reason_key_encryption_and_proxy_of_every_host(
     assert SECRET not in result.stdout + text.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_doctor_says_that_ask_calls_no_model_unless_one_is_named(run: Run, tmp_path: Path) -> None:
     line = "`ask` calls none of these under these settings"
     assert line in run("doctor").stdout

@@ -222,6 +222,7 @@ def test_ehr_experiment_of_unreadable_replies_ends_without_an_error(
     assert set(manifest["states"]) == {"unparsed"}
 
 
+@pytest.mark.long
 def test_ehr_study_as_published_has_its_prompts_and_says_so(
     record_folder: Path, records: RecordSet, tmp_path: Path, model_home: Path
 ) -> None:

@@ -28,7 +28,7 @@ def encoder_only(tmp_path: Path, small_library: Path, model_home: Path, monkeypa
     return small_library
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_ask_without_model_shows_sentences_and_opens_no_chat_model(
     encoder_only: Path, run: Run, monkeypatch: pytest.MonkeyPatch
@@ -100,7 +100,7 @@ def test_ask_by_bm25_ranks_sentences_with_the_encoder(encoder_only: Path, run: R
     assert answer["claims"][0]["text"] == SENTENCE
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_plan_of_evidence_has_no_calls(encoder_only: Path, run: Run) -> None:
     result = run("plan", encoder_only, QUESTION, "--strategy", "evidence")

@@ -65,6 +65,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("model_home")
 def test_build_from_set_fills_library_and_info_shows_leaks(
     train: Path, tmp_path: Path, run: Run, server: HostileServer
@@ -150,6 +151,7 @@ def test_build_after_kill_before_documents_adds_them_without_calls(
     assert summary["lines"] == first_summary["lines"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("model_home")
 def test_build_over_budget_stops_and_keeps_its_examples(
     train: Path, tmp_path: Path, run: Run, server: HostileServer
@@ -192,6 +194,7 @@ def test_build_with_one_failing_question_counts_it_and_solves_the_others(train: 
     assert "long" not in {line["id"] for line in read_lines(tmp_path / "l.solved.jsonl")}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("model_home")
 def test_build_into_library_of_papers_is_refused_without_calls(
     train: Path, small_library: Path, run: Run, server: HostileServer
@@ -265,6 +268,7 @@ def test_build_after_kill_continues_without_repeated_calls(train: Path, tmp_path
     assert len(requests) == 4 + 3, "the one that was under way is asked again, and no other"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("model_home")
 def test_build_with_open_asks_without_options(tmp_path: Path, run: Run) -> None:
     stem = "Which of the following is the remedy in disease {}?"

@@ -203,7 +203,7 @@ def test_evaluate_scores_set_and_leak_guard_hides_source_documents(
     assert "holds another run, which differs in arguments (guard)" in other_guard.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_experiment_with_invalid_arguments_reports_one_line(run: Run, library: Path, question_file: Path) -> None:
     common = ("--library", library, "--set", question_file, "--model", "http://127.0.0.1:9/v1#m", "--yes")
     for arguments, message in (
@@ -347,7 +347,7 @@ def test_positions_with_missing_gold_document_fails_before_first_call(run: Run, 
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_open_ended_experiment_refuses_protocol_and_k(run: Run, library: Path, tmp_path: Path) -> None:
     path = tmp_path / "open.jsonl"
     rows = [{"id": str(i), "text": question_row(i)["text"], "gold": "It does."} for i in range(3)]

@@ -13,7 +13,7 @@ from tests.support.forty_files import READ, REFUSED, write_forty_files
 KINDS = 15
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_forty_files_are_read_or_refused_with_a_line(tmp_path: Path, run: Run, model_home: Path) -> None:
     folder, library = tmp_path / "files", tmp_path / "library"

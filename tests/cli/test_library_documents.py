@@ -78,6 +78,7 @@ def test_show_accepts_the_beginning_of_an_id(library: Path, run: Run) -> None:
     assert "d:0, d:1, d:2" in several.stderr
 
 
+@pytest.mark.long
 def test_delete_of_a_file_asks_first_and_the_file_can_be_added_again(library: Path, run: Run) -> None:
     file = library.parent / "three.jsonl"
     refused = run("library", "delete", library, "--file", file)

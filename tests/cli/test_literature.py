@@ -85,7 +85,7 @@ def test_search_with_scope_settings_filters_articles(literature: Path, run: Run,
         assert search_ids(run, literature, "--by", by, *options) == {f"pubmed:{pmid}" for pmid in pmids}, options
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_add_update_files_in_any_order_keeps_latest_revision(literature: Path, tmp_path: Path, run: Run) -> None:
     newer = pubmed(tmp_path / "pubmed26n1400.xml.gz", citation(1, 2025, "Aspirin, revised twice."), deleted=[2])
@@ -179,7 +179,7 @@ def test_search_fuses_libraries_and_reports_long_question(literature: Path, run:
     assert "tokens not seen by dense search" in cut["notes"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_add_with_other_splitter_is_refused(tmp_path: Path, run: Run, model_home: Path) -> None:
     book = tmp_path / "book.txt"

@@ -87,6 +87,7 @@ def test_second_source_with_same_ids_is_refused(kind: str, tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.long
 def test_add_notes_of_other_server_reports_one_line(tmp_path: Path, run: Run, model_home: Path) -> None:
     ward = tmp_path / "ward"
     first = run("library", "add", ward, bundle(tmp_path / "a.json", A, ADA, note("d1", "Aspirin.")), "--json")

@@ -25,7 +25,7 @@ def write_notes(path: Path, *rows: tuple[object, ...]) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_add_notes_with_boilerplate_counts_and_logs_removed_text(tmp_path: Path, run: Run, model_home: Path) -> None:
     library = tmp_path / "ward"

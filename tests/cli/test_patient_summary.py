@@ -41,6 +41,7 @@ def _make_ward(path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_summary_has_a_section_with_citations_for_each_problem(tmp_path: Path, run: Run, model_home: Path) -> None:
     ward = _make_ward(tmp_path / "ward")
     result = run("patient", "summary", ward, "p1", "--json")
@@ -57,6 +58,7 @@ def test_summary_has_a_section_with_citations_for_each_problem(tmp_path: Path, r
     assert all(citation["document_id"] != "note:9" for citation in citations)
 
 
+@pytest.mark.long
 def test_summary_since_last_visit_reads_no_earlier_note(tmp_path: Path, run: Run, model_home: Path) -> None:
     ward = _make_ward(tmp_path / "ward")
     result = run("patient", "summary", ward, "p1", "--since", "last-visit", "--json")

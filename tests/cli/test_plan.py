@@ -55,7 +55,7 @@ def test_plan_of_all_strategies_fits_80_columns(
     assert "…" not in result.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_plan_of_sample_warns_about_skipped_line(tmp_path: Path, questions: Path, run: Run, model_home: Path) -> None:
     with questions.open("a", encoding="utf-8") as file:
@@ -70,7 +70,7 @@ def test_plan_of_sample_warns_about_skipped_line(tmp_path: Path, questions: Path
     assert "exact" not in result.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_plan_of_one_question_as_json(small_library: Path, run: Run) -> None:
     question = ("Does aspirin lower the risk of preterm pre-eclampsia?", "--options", "yes,no")

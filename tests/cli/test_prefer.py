@@ -38,7 +38,7 @@ def ids(stdout: str) -> list[str]:
     return [hit["passage"]["document_id"] for hit in json.loads(stdout)["hits"]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_search_with_prefer_moves_the_study_type_forward(run: Run, studies: Path) -> None:
     plain = run("search", studies, QUESTION, "-k", 20, "--json")
     preferred = run("search", studies, QUESTION, "-k", 20, "--json", "--prefer", "randomised-trial")
@@ -47,7 +47,7 @@ def test_search_with_prefer_moves_the_study_type_forward(run: Run, studies: Path
     assert sorted(ids(plain.stdout)) == sorted(ids(preferred.stdout))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_search_with_filter_returns_preferred_types_only(run: Run, studies: Path) -> None:
     options = ("--prefer", "randomised-trial", "--prefer", "cohort", "--setting", "prefer_mode=only")
     result = run("search", studies, QUESTION, "-k", 20, "--json", *options)

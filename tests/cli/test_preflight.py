@@ -90,7 +90,7 @@ def calibration_files(tmp_path_factory: pytest.TempPathFactory, library: Path, m
     return file, rankings
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_calibrate_prints_lines_for_settings_file(
     calibration_files: tuple[Path, Path], library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -108,6 +108,7 @@ def test_ask_file_about_other_patient_is_refused(run: Run, ward: Path, tmp_path:
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.long
 def test_add_with_invalid_chunk_tokens_is_refused(run: Run, tmp_path: Path, papers: Path, model_home: Path) -> None:
     new_library = tmp_path / "library"
     result = run("library", "add", new_library, papers, "--chunk-tokens", 512)

@@ -37,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_report_of_runs_writes_one_page(runs: tuple[Path, ...], run: Run, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     result = run("report", *runs, "-o", page, "--title", "Mine")

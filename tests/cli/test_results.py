@@ -59,7 +59,7 @@ def test_compare_with_one_run_fails(runs: tuple[Path, Path], run: Run) -> None:
     assert "a comparison needs two or more runs: give the folder of each" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_compare_in_terminal_without_utf8_replaces_characters(
     encoding: str, runs: tuple[Path, Path], tmp_path: Path
@@ -78,7 +78,7 @@ def test_compare_in_terminal_without_utf8_replaces_characters(
     assert "+0.200" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 @pytest.mark.parametrize("names_dataset", [True, False])
 def test_rescore_of_mirage_replies_reproduces_published_figures(

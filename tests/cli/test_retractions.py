@@ -51,7 +51,7 @@ def retracted(request: pytest.FixtureRequest, library: Path, tmp_path: Path, run
     return library
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("retracted", "by"), [("list", "dense"), ("list", "bm25"), ("update file", "hybrid")], indirect=["retracted"]
 )
@@ -70,7 +70,7 @@ def test_search_leaves_out_retracted_article_with_note(retracted: Path, run: Run
     assert any("retracted" in note and "left out" in note for note in early["notes"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_search_including_retracted_marks_article(retracted: Path, run: Run) -> None:
     command = ("search", retracted, "aspirin prevents stroke", "--by", "dense", "--setting", "scope.include=retracted")
     hits = {hit["passage"]["document_id"]: hit for hit in json.loads(run(*command, "--json").stdout)["hits"]}
@@ -146,7 +146,7 @@ def test_ask_including_retracted_marks_prompt_and_answer(
         assert any("[finding 1: RETRACTED]" in prompt for prompt in prompts)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_search_finds_reinstated_article(retracted: Path, run: Run, tmp_path: Path) -> None:
     reinstatement = watch(tmp_path / "newer.csv", entry(70, "Reinstatement", "12/31/2030 0:00", pmid=1))
     assert run("library", "add", retracted, reinstatement).exit_code == 0

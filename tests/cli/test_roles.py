@@ -65,6 +65,7 @@ def test_reading_of_other_patient_is_refused_in_one_line(
     assert {entry["outcome"] for entry in entries if entry["patient"] in (OTHER, None)} == {"refused"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words", [words for words in READINGS if OTHER in words], ids=lambda words: " ".join(words[:2])
 )
@@ -79,6 +80,7 @@ def test_other_patient_is_refused_as_one_who_is_not_there(words: tuple[str, ...]
     assert [entry["outcome"] for entry in AccessLog(ward / NAME).entries()][-2:] == ["refused", "refused"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [("ask",), ("search", "--by", "bm25")])
 @pytest.mark.parametrize("name", ["Bartholomew Zwiebel", "patient 88120002", "Bartholomew Zwicker", "patient 88120009"])
 def test_user_of_one_patient_does_not_learn_who_else_is_there(
@@ -102,6 +104,7 @@ def test_question_about_another_patient_is_refused_and_logged(ward: Path, run: R
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", READINGS, ids=lambda words: " ".join(words[:2]))
 def test_reason_opens_other_record_and_is_logged(words: tuple[str, ...], ward: Path, run: Run, tmp_path: Path) -> None:
     add_user(run, ward, "patient-reader", ASSIGNED)

@@ -121,6 +121,7 @@ def test_question_imports_only_what_answers_it(small_library: Path) -> None:
         assert list_heavy_modules(*question) <= allowed | {"httpx2", "jinja2", "jsonschema_rs"}
 
 
+@pytest.mark.long
 def test_second_question_to_an_endpoint_sends_no_probe(small_library: Path, run: Run) -> None:
     question = ("ask", small_library, "Does aspirin help?", "--strategy", "rag", "--setting", "cache.mode=off")
     with serving() as endpoint:

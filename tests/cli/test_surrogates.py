@@ -15,7 +15,7 @@ LONE_SURROGATE = "\udcff"
 """A byte that is not UTF-8, as it arrives on the command line."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 @pytest.mark.parametrize("escaped", [False, True])
 def test_ask_with_lone_surrogate_in_reply_replaces_it_with_notice(

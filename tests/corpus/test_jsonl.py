@@ -205,7 +205,7 @@ def test_valid_values_can_be_written_as_strict_json(value: object) -> None:
         assert (find_json_fault(value) is None) == (b"\\u0000" not in strict.replace(b"\\\\", b""))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 def test_real_abstracts_are_all_read(data_folder: Path) -> None:
     items = list(jsonl.read_documents(data_folder / "bioasq" / "passages.jsonl.gz"))

@@ -61,7 +61,7 @@ def test_line_with_too_many_values_is_skipped(tmp_path: Path, monkeypatch: pytes
     assert isinstance(good, Document)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_gzip_over_expansion_limit_ends_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_base, "UNPACK_ALLOWANCE", 8 * 2**20)
     path = tmp_path / "lines.jsonl.gz"

@@ -499,7 +499,7 @@ def test_endless_element_is_abandoned_in_bounded_memory(tmp_path: Path, inner: s
     assert peak.grown < 700
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_is_independent_of_file_size(tmp_path: Path) -> None:
     path = tmp_path / "pubmed26n0001.xml.gz"
     write_realistic(path, 1500)
@@ -585,7 +585,7 @@ def marked_up(draw: st.DrawFn, depth: int = 0) -> tuple[str, str]:
     return xml, "".join(said.split())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(marked_up(), marked_up())
 def test_inline_markup_keeps_every_character(
@@ -700,7 +700,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_reader_ends_its_processes(tmp_path: Path, sent: signal.Signals) -> None:
     script = tmp_path / "script.py"

@@ -162,7 +162,7 @@ def test_texts_can_be_added_after_query() -> None:
     assert list(found.pairs()) == [("a", "b")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 def test_real_abstracts_are_not_flagged(data_folder: Path) -> None:
     with gzip.open(data_folder / "abstracts" / "abstracts.jsonl.gz", "rt") as file:

@@ -104,7 +104,7 @@ def test_child_process_returns_same_items_as_reader(tmp_path: Path) -> None:
         sandbox.page_text(b"<meta charset=klingon>x")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_child_process_reads_all_files(tmp_path: Path) -> None:
     path = put(tmp_path, "a.html", b"<p>x")
     # The parent may be large: that is no reason to replace the child.
@@ -156,7 +156,7 @@ def test_file_with_growing_nested_headings_is_skipped(tmp_path: Path, monkeypatc
     assert "memory" in reason_of("nxml", put(tmp_path, "a.nxml", article))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
 def test_crash_of_parser_skips_one_file(tmp_path: Path, sent: signal.Signals, slow_pdf: bytes) -> None:
     slow = put(tmp_path, "a.pdf", slow_pdf)

@@ -129,7 +129,7 @@ def test_mass_and_molar_values_are_not_compared() -> None:
     assert "do not convert" in computed.statement
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_convertible_units_are_compared() -> None:
     computed = Chart().lab("2150-01-02", "1.1").lab("2150-01-03", "9", "mg/L").ask("highest creatinine")
     assert computed is not None

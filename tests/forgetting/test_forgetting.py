@@ -183,7 +183,7 @@ forgetting.forget_patients(folder / "ward", FORGOTTEN, places, READER)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "when"),
     [

@@ -61,7 +61,7 @@ def make_review(folder: Path, patients: tuple[str, ...]) -> tuple[str, dict[str,
     return review, keys
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_review_without_forgotten_patient_has_other_verdicts(tmp_path: Path) -> None:
     review, keys = make_review(tmp_path, (FORGOTTEN, OTHER))
     report = forget(tmp_path, STRATEGIES[OURS])

@@ -53,7 +53,7 @@ def list_data_files(folder: Path) -> Iterator[Path]:
     return iter(sorted((folder / "passages.lance" / "data").glob("*.lance")))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_checksums_every_batch_records_its_files(folder: Path) -> None:
     with LibraryStore.open(folder, write=True) as library:
         for step in (lambda: add(library, 1, COUNT), lambda: library.delete(["doc:1"]), library.optimize):

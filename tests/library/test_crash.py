@@ -78,7 +78,7 @@ def test_add_killed_repeatedly_is_settled_by_next_writer(
         assert contents(library) == expected_contents
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @BOTH_ENGINES
 def test_add_killed_at_random_loses_nothing(killer: Killer, folder: Path) -> None:
     kills = 0
@@ -186,7 +186,7 @@ def _read_hashes(folder: Path) -> dict[str, str | None]:
         return dict(contents(library).hashes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @BOTH_ENGINES
 @pytest.mark.parametrize("moment", ["deletion-remembered", "journal-begun", "table-written", "words-added"])
 def test_revise_killed_at_named_step_loses_nothing(
@@ -263,7 +263,7 @@ def check_unchanged(folder: Path, before: Contents) -> None:
         assert contents(library) == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("moment", [*WITH_OLD_REPORT, *WITHOUT_REPORT, *WITH_NEW_REPORT])
 def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: str, optimized: Path) -> None:
     with LibraryStore.open(optimized) as library:
@@ -283,7 +283,7 @@ def test_optimize_killed_between_phases_loses_nothing(killer: Killer, moment: st
         assert library.info().unindexed == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("moment", WITHIN_OPTIMIZE)
 def test_optimize_killed_within_phase_loses_nothing(killer: Killer, moment: str, folder: Path, large: None) -> None:
     """A library without an index, killed and killed again."""

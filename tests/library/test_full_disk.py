@@ -89,7 +89,7 @@ def attempt_in_child(folder: Path, limit: int, step: str = "") -> tuple[dict[str
     return promised, message
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [60_000, 120_000])
 def test_revise_full_disk_keeps_acknowledged_documents(limit: int, base: Path, folder: Path, tmp_path: Path) -> None:
     with LibraryStore.open(folder) as library:

@@ -439,7 +439,7 @@ def check_whole_again(folder: Path, promised: dict[str, str], version: int) -> N
         assert library.count()[0] == LARGE
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [5_000, 45_000])
 def test_add_file_size_limit_keeps_acknowledged_documents(limit: int, folder: Path) -> None:
     """The limit is set in a process of its own; the smaller it is, the earlier a part is refused."""

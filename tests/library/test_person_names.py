@@ -238,7 +238,7 @@ def test_are_alike_compares_names_of_one_person(one: str, other: str, alike: boo
     assert are_alike(other, one) is alike
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fold_is_idempotent_and_find_mentions_is_linear() -> None:
     for name in NAMES.values():
         assert fold(fold(name)) == fold(name)

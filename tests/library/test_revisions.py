@@ -96,7 +96,7 @@ def _histories(draw: st.DrawFn) -> list[list[ReaderItem]]:
     return [items[start:end] for start, end in itertools.pairwise([0, *cuts, len(items)])]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(deadline=None, max_examples=30)
 @given(history=_histories())
 def test_add_revisions_in_any_order_keeps_latest(shared_library: LibraryStore, history: list[list[ReaderItem]]) -> None:

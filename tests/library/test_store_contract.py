@@ -45,7 +45,7 @@ def test_library_satisfies_store_contract(make_library: Callable[[], LibraryStor
     check_store(make_library)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["lance"])
 def test_library_above_exact_limit_satisfies_store_contract(
     make_library: Callable[[], LibraryStore], monkeypatch: pytest.MonkeyPatch

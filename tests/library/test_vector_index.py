@@ -388,7 +388,7 @@ def test_open_reader_uses_index_built_later(plain: Path, tmp_path: Path, ways: W
 # -- filters ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "scope",
     [
@@ -489,7 +489,7 @@ def test_search_vectors_invalid_index_report_is_exact(
         assert (library.info().exact, library.info().index) == (True, None)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
     (folder / "index.json").write_text("{")
     messages: list[str] = []
@@ -499,7 +499,7 @@ def test_optimize_damaged_index_report_rebuilds_index(folder: Path) -> None:
         assert read_report(folder) == report
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_search_vectors_missing_index_is_exact(folder: Path) -> None:
     """As of a folder that was copied with the report of another one."""
     with LibraryStore.open(folder, write=True) as library:

@@ -53,7 +53,7 @@ def run_with_model(
     return asyncio.run(run())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_embedded_model_satisfies_contract_and_prints_nothing(
     model_home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,7 +61,7 @@ def test_embedded_model_satisfies_contract_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_embedded_model_counts_prompt_tokens_and_streams_reply(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         pieces: list[str | None] = []
@@ -142,7 +142,7 @@ def test_embedded_server_without_key_returns_401(model_home: Path) -> None:
     run_with_model(model_home, work)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_embedded_model_after_aclose_frees_port_and_restarts(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         await model.capabilities()
@@ -156,7 +156,7 @@ def test_embedded_model_after_aclose_frees_port_and_restarts(model_home: Path) -
     run_with_model(model_home, work)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_embedded_model_concurrent_calls_all_return(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> list[ChatReply]:
         requests = [ChatRequest((Message("user", f"Count from {number}"),), 5) for number in range(4)]
@@ -268,7 +268,7 @@ def test_embedded_model_cancelled_call_ends_at_server(
 # -- start and stop -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_embedded_model_aclose_during_start_stops_server_and_allows_restart(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         call = asyncio.create_task(model.complete(ChatRequest(MESSAGES, 3)))
@@ -324,7 +324,7 @@ def test_embedded_model_unclosed_process_exits_cleanly(model_home: Path, what: s
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal to one process there")
 def test_embedded_model_interrupt_during_call_ends_process(model_home: Path) -> None:
     command = [sys.executable, "-c", CHILD, str(weights_path(model_home)), "busy"]

@@ -29,7 +29,7 @@ def folder(model_home: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_minilm_satisfies_encoder_contract(model_home: Path) -> None:
     encoder = load_encoder("minilm", model_home)
@@ -150,7 +150,7 @@ def test_encoder_query_and_article_networks_match_onnxruntime(model_home: Path, 
     assert not np.allclose(ours.encode_passages(pairs[:1])[0], joined, atol=1e-2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_load_encoder_reads_prompts_and_onnx_folder_of_sentence_transformers(model_home: Path, folder: Path) -> None:
     plain = load_encoder(str(folder), model_home)

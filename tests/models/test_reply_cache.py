@@ -321,7 +321,7 @@ def test_reply_cache_full_disk_returns_replies_with_note(tmp_path: Path) -> None
 # -- several processes ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_reply_cache_four_processes_share_replies(tmp_path: Path) -> None:
     path, count = tmp_path / "replies.sqlite", 100
     child = run_child("share", path, 4, count)

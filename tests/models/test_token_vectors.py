@@ -99,7 +99,7 @@ def test_load_token_encoder_other_kind_is_refused(tmp_path: Path) -> None:
         load_token_encoder("bio-clinicalbert", tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.models
 def test_load_token_encoder_minilm_returns_last_layer(model_home: Path) -> None:
     encoder = load_token_encoder("minilm", model_home)

@@ -69,7 +69,7 @@ def test_files_open_to_others_are_listed(tmp_path: Path) -> None:
     assert list_open_files(tmp_path) == [f"{tmp_path / 'open'} (0644)"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_doctor_shows_protection_of_library(tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "ward").mkdir(mode=0o755)
     report = json.loads(run("doctor", "--library", tmp_path / "ward", "--json").stdout)

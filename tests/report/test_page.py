@@ -81,7 +81,7 @@ def test_page_loads_no_external_resource(html: object) -> None:
     assert "@import" not in STYLE
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_page_policy_allows_only_its_own_scripts() -> None:
     tree = parse_page(render_with_plots())
     policy = read_policy(tree)

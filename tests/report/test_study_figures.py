@@ -85,7 +85,7 @@ def test_plots_of_each_table_are_expected() -> None:
     assert set(titles) == {findings.experiment for findings in finished_experiments.everything()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", finished_experiments.EXPERIMENTS)
 def test_plot_marks_match_figures_of_column(name: str) -> None:
     found = finished_experiments.EXPERIMENTS[name]()

@@ -213,7 +213,7 @@ def test_unknown_address_of_openai_client_has_its_form(path: str, app: FastAPI) 
     assert set(response.json()) == {"error"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "body", "detail", "name"),
     [

@@ -275,7 +275,7 @@ def sign_with_same_kid(hospital: HospitalProvider, claims: dict[str, Any]) -> st
 FORGERIES = [sign_with_public_key, sign_with_nothing, sign_with_other_key, sign_with_same_kid]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("forge", FORGERIES)
 def test_forged_id_token_is_refused(forge: Callable[[HospitalProvider, dict[str, Any]], str], tmp_path: Path) -> None:
     async def steps(clinic: Clinic, client: httpx2.AsyncClient) -> None:
@@ -306,7 +306,7 @@ def test_forged_access_token_is_refused(
     run(tmp_path, steps)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -678,7 +678,7 @@ def test_public_name_is_in_redirect_and_cookies_are_secure_behind_proxy(tmp_path
     run(tmp_path, steps, guard=GuardOptions(hosts, address=address))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_users_of_provider_are_listed_as_reviewers_for_a_day(tmp_path: Path) -> None:
     runs = make_two_runs(tmp_path)
 

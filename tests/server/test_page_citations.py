@@ -106,7 +106,7 @@ def test_every_number_of_an_answer_opens_its_sentence(
     assert (unverified > 0) == (citing == "quotes")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_number_opens_stored_passage_after_document_changed(tmp_path: Path) -> None:
     documents = demo_documents()
     library = open_library(tmp_path / "lib", quoting_model(), documents, k=2)

@@ -147,7 +147,7 @@ def test_document_of_list_shows_all_pages_of_its_file(tmp_path: Path) -> None:
     visit(tmp_path, steps)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sentence_across_two_pages_is_marked_on_both(tmp_path: Path) -> None:
     path = make_files(tmp_path / "files")
 

@@ -97,7 +97,7 @@ def judge_all(reviewer: Reviewer, review: str, choose: Callable[[int, Page], str
 # -- blindness --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pages_of_reviewer_give_nothing_away(tmp_path: Path, runs: Path) -> None:
     keys = add_users(tmp_path, boss="administrator", anna="literature-reader")
     app = make_app(tmp_path, runs)

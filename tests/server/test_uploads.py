@@ -285,7 +285,7 @@ def test_server_without_upload_takes_no_file(tmp_path: Path) -> None:
     assert 'type="file"' not in shown
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_only_administrator_uploads_on_server_with_users(tmp_path: Path) -> None:
     users = UserStore(tmp_path / "server" / USERS_FILE)
     keys = {role: users.add(role, role) for role in ("literature-reader", "patient-reader", "administrator")}
@@ -434,7 +434,7 @@ def test_deleted_upload_leaves_no_pdf_of_its_own_and_keeps_those_of_the_library(
     assert stored_files(tmp_path) == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cancelled_upload_keeps_its_files_and_resumes(tmp_path: Path) -> None:
     async def run() -> tuple[dict[str, Any], dict[str, Any]]:
         async with connect(make_app(tmp_path)) as client:
@@ -522,7 +522,7 @@ def test_upload_that_ran_before_a_restart_can_be_cancelled_while_it_waits(
     assert (first["state"], second["state"]) == ("running", "cancelled")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_questions_are_answered_while_documents_are_added(tmp_path: Path) -> None:
     async def run() -> tuple[list[int], dict[str, Any]]:
         async with connect(make_app(tmp_path)) as client:

@@ -82,7 +82,7 @@ def test_cases_without_pool_raise_input_error() -> None:
         attention_bias.cases(questions(1), Study(evidence(pool=None), PROTOCOLS["corrected"]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_detect_reader_misled_by_retrieved_distractors(tmp_path: Path) -> None:
     sample = questions(60)
     model = ByNeighbours(reader(sample, lambda place, n: 0.9), reader(sample, lambda place, n: 1.0 if n == 1 else 0.5))

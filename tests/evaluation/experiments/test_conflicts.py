@@ -234,7 +234,7 @@ def test_conflicts_table_matches_manual_counts() -> None:
     assert (difference.n, difference.clusters, difference.value) == (8, 7, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_conflicts_table_without_effect_has_nominal_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 16 of 200 seeds, where BriefContext and plain RAG are right as often: any row of the table counts."""
     monkeypatch.setattr(statistics, "RESAMPLES", 200)
@@ -376,7 +376,7 @@ def reply_with_conflicts(request: ChatRequest) -> str:
     return finding(1, "A study tells otherwise.", wrong) if draw_choice("map", prompt) < 0.5 else NOT_FOUND
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> None:
     n = 60
     study = Study(evidence(), PROTOCOLS["corrected"])

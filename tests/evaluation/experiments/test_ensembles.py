@@ -101,7 +101,7 @@ def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> N
     assert row(took, "voter", COT, None)["calls"].value == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ensembles_tables_show_no_gain_by_shuffling_for_unbiased_model(tmp_path: Path) -> None:
     sample = questions()
     cases = ensembles.cases(sample, VoteSampling(), votes=(4,), arms=(COT, SC, SHUFFLED))

@@ -189,7 +189,7 @@ def test_rotations_read_a_third_of_the_limit_each(finished: tuple[Path, list[Run
         assert sum(calls) <= LIMITS[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_brief_context_reserves_tokens_for_the_longest_findings(library_search: LibrarySearch, tmp_path: Path) -> None:
     def reply(request: ChatRequest) -> str:
         if stage_of(request) == "map":

@@ -220,7 +220,7 @@ def expected_share(arm: str, of: Sequence[Question]) -> float:
     return float(np.mean(by_arm[arm]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_reproduce_curve_of_reader(biased_run: tuple[Path, tuple[Outcome, ...], list[int]]) -> None:
     table = integration.tables({"reader": biased_run[1]})[0]
     for name, of in make_sets().items():
@@ -277,7 +277,7 @@ def test_mirage_remarks_name_replacing_retrievers(biased_run: tuple[Path, tuple[
     assert integration.mirage_remarks(rag) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     sample = make_sets()
     cases = integration.cases(sample, make_study(), arms=("rag", "brief-context", "brief-context+preflight", "mirage"))
@@ -317,7 +317,7 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
     assert alone >= 4, "a test that never speaks says nothing"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_macro_and_micro_averages_may_differ_in_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     """As against MIRAGE's own row (errata B6): lost on the large set, gained on the small ones."""
     monkeypatch.setattr(statistics, "RESAMPLES", 1000)

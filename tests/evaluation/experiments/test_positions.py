@@ -290,7 +290,7 @@ def _p_values(table: Table) -> list[Cell]:
     return [cell for name in table.columns if is_p_column(name) for cell in table.column(name)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_detect_effect_at_stated_power_and_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
     """And its size lies in the interval about as often as that says."""
     monkeypatch.setattr(statistics, "RESAMPLES", 1000)

@@ -49,7 +49,7 @@ def test_findings_have_all_tables_of_recorded_rankings(rankings_folder: Path) ->
     assert [item.name for item in path.published] == ["preflight", "preflight-rates"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_findings_compare_both_rules_at_one_recall(rankings_folder: Path) -> None:
     """The specificity of each, at the recall of the papers' rule."""
     fitted = calibrate(make_rankings(1, 80), PUBLISHED)
@@ -60,7 +60,7 @@ def test_findings_compare_both_rules_at_one_recall(rankings_folder: Path) -> Non
     assert ours.recall.value >= papers.recall.value
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("hidden", [80, 30, 0])
 def test_findings_mark_unfinished_guard(tmp_path: Path, hidden: int) -> None:
     path = write_rankings(tmp_path / "run", make_rankings(1, 80), make_rankings(1, 80)[:hidden])

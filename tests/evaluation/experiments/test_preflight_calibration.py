@@ -107,7 +107,7 @@ def test_fit_rule_has_best_specificity_on_its_questions() -> None:
                 assert point.confusion.specificity.value <= mine.specificity.value
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fit_rule_reaches_recall_of_papers_rule() -> None:
     recorded = make_rankings(3)
     papers = confusion((result.label, result.papers) for result in calibrate(recorded).results)
@@ -225,7 +225,7 @@ def test_settings_text_is_toml() -> None:
     assert "1 of 2 with the issue missed, 0 of 1 others read in parts for nothing; the papers' rule: 1 and 1." in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calibration_tables_have_rules_and_rates() -> None:
     recorded = make_rankings(7)
     done = calibrate(recorded, recall=0.9)

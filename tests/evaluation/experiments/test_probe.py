@@ -59,7 +59,7 @@ def test_probe_of_reader_losing_middle_recommends_map_reduce(tmp_path: Path) -> 
     assert "times the tokens" in findings["Is map-reduce worth it?"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_probe_of_reader_without_knowledge_warns_first(tmp_path: Path) -> None:
     """A reader of nothing loses no middle."""
     notes = run_probe(lambda place, documents: 0.0, tmp_path)[0].notes
@@ -74,7 +74,7 @@ def test_probe_of_perfect_reader_shows_no_need_of_map_reduce(tmp_path: Path) -> 
     assert findings["Is map-reduce worth it?"].endswith("until more questions show otherwise.")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_probe_of_reader_preferring_middle_reports_reverse(tmp_path: Path) -> None:
     findings = map_answers(run_probe(lambda place, documents: 0.95 if 0 < place < documents - 1 else 0.1, tmp_path)[0])
     assert findings["Does it lose the middle?"].startswith("No, the reverse")

@@ -143,7 +143,7 @@ def test_meteor_matches_nltk_published_example() -> None:
     assert round(PLAIN.score(text, [right]), 4) == 0.6944
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 def test_meteor_matches_formula_on_real_pairs(data_folder: Path) -> None:
     pairs, by_stem = summaries(data_folder), 0

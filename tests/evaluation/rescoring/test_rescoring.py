@@ -80,7 +80,7 @@ def test_rescore_runs_reads_mirage_folder(tmp_path: Path) -> None:
     assert (run.run, count_states(run, "ours")) == ("gpt", (40, 0, 0, 0, 0))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 def test_rescore_runs_identifies_mirage_set_by_ids(data_folder: Path, tmp_path: Path) -> None:
     paths = [data_folder / "mirage" / f"gpt35_cot_{name}.jsonl" for name in ("bioasq", "pubmedqa")]

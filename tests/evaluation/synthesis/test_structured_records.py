@@ -158,7 +158,7 @@ def test_ccda_documents_read_back_have_a_line_for_each_known_fact(records: Path)
         assert cells == expected
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("format", ["fhir", "omop", "ccda"])
 def test_questions_about_each_format_are_answered_exactly(records: Path, tmp_path: Path, format: str) -> None:
     patients: Mapping[str, str] = {}
