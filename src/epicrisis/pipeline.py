@@ -334,8 +334,10 @@ class Pipeline:
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
             emit(Notice("mixed", MIXED_NOTICE))
-        if self.readable is not None and (strangers := await self._offload(find_strangers, self._rosters, question)):
-            emit(Notice("other-person", describe_strangers(strangers)))
+        if reads_record and self.readable is not None:
+            about = replace(question, patient=scope.patient)
+            if strangers := await self._offload(find_strangers, self._rosters, about):
+                emit(Notice("other-person", describe_strangers(strangers)))
         async with ask_ahead(self.settings, self.models):
             with watch_reading(self.access if reads_record else None, "ask", scope.patient, emit) as watched:
                 answer = await self._answer(question, scope, overrides, watched)

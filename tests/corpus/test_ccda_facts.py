@@ -498,3 +498,51 @@ def test_coded_allergy_says_what_it_is_against(tmp_path: Path, code: str, catego
     value = f'<value xsi:type="CD" code="{code}" codeSystem="{SNOMED}"/>'
     (item,) = fact_documents(read(tmp_path, document([concern(problem("", value, more=agent), "48765-2")])))
     assert (fact(item).name, fact(item).category) == ("Penicillin G", category)
+
+
+def written(directions: str, drug_xml: str) -> str:
+    """Return a medication whose narrative has these directions."""
+    text = drug_xml.replace("See list", f'<content ID="s1">{directions}</content>')
+    return text.replace("<statusCode", '<text><reference value="#s1"/></text><statusCode')
+
+
+START = '<effectiveTime xsi:type="IVL_TS"><low value="20150601"/></effectiveTime>'
+
+
+@pytest.mark.parametrize(
+    ("directions", "words"),
+    [
+        ("take 1 tablet every 6 hours as needed", "take 1 tablet every 6 hours as needed"),
+        ("lisinopril 10 MG Oral Tablet", "10 mg Oral"),
+        ("Lisinopril Oral", "10 mg Oral"),
+    ],
+)
+def test_written_directions_win_over_a_coded_dose_if_they_are_directions(
+    tmp_path: Path, directions: str, words: str
+) -> None:
+    ((_, line),) = lines(tmp_path, document([written(directions, drug(START))]))
+    assert line == f"Started lisinopril 10 MG Oral Tablet, {words} (statement; active)"
+
+
+def test_schedule_is_of_the_statement_and_not_of_its_supply(tmp_path: Path) -> None:
+    """Events of a day are read, also within a set of times; the times of an entry inside are of something else."""
+    times = (
+        f'{START}<effectiveTime xsi:type="SXPR_TS"><comp xsi:type="EIVL_TS"><event code="HS"/></comp>'
+        '<comp xsi:type="PIVL_TS"><period value="1" unit="d"/></comp></effectiveTime>'
+    )
+    supply = (
+        '<entryRelationship typeCode="REFR"><supply classCode="SPLY" moodCode="INT"><effectiveTime xsi:type="PIVL_TS">'
+        '<period value="30" unit="d"/></effectiveTime></supply></entryRelationship>'
+    )
+    text = drug(times).replace("</consumable>", f"</consumable>{supply}")
+    ((_, line),) = lines(tmp_path, document([text]))
+    assert line == "Started lisinopril 10 MG Oral Tablet, 10 mg Oral at bedtime, every 1 d (statement; active)"
+
+
+@pytest.mark.parametrize("placeholder", ["Unknown", "Other", "MEDICATION", "N/A"])
+def test_placeholder_gives_way_to_the_name_of_the_product(tmp_path: Path, placeholder: str) -> None:
+    text = drug(START).replace('displayName="lisinopril 10 MG Oral Tablet"', f'displayName="{placeholder}"')
+    assert placeholder in text
+    text = text.replace("</manufacturedMaterial>", "<name>Propranolol 80 MG</name></manufacturedMaterial>")
+    ((_, line),) = lines(tmp_path, document([text]))
+    assert line.startswith("Started Propranolol 80 MG,")

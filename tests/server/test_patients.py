@@ -299,3 +299,30 @@ def test_question_about_another_patient_is_logged_as_refused(path: str, ward: Wa
     body = {"question" if path == "/ask" else "query": f"Which drug did {BERT} get?", "patient": ANNA}
     assert ward.send("doctor", "POST", path, body).status_code == 422
     assert [(entry["patient"], entry["outcome"]) for entry in ward.entries()] == [(ANNA, "refused")]
+
+
+@pytest.mark.slow
+def test_question_about_the_own_patient_has_no_note_on_other_persons(ward: Ward) -> None:
+    """The own name, number and words of a question are no other person's."""
+    words = f"Which drug did Anna Muster, patient {ANNA}, get? Was it on a Monday in May?"
+    response = ward.send("nurse", "POST", "/ask", {"question": words, "patient": ANNA, "trace": True})
+    assert response.status_code == 200
+    assert "no name or number of this patient is" not in response.text
+
+
+@pytest.mark.slow
+def test_question_that_reads_no_record_has_no_note_on_a_record(tmp_path: Path) -> None:
+    paper = Document("pubmed:1", "Colchicine was given on the ward in Heart Failure.", date="2150")
+    users = UserStore(tmp_path / "server" / USERS_FILE)
+    key = users.add("nurse", "patient-reader", (ANNA,))
+    resources = open_resources(open_library(tmp_path / "ward", recorder(), [*NOTES, paper]))
+    app = create_app(resources, ServerOptions(folder=tmp_path / "server"))
+
+    async def request() -> httpx2.Response:
+        async with connect(app, headers={"authorization": f"Bearer {key}"}) as client:
+            body = {"question": "Does Hildegard Nakamura respond in Heart Failure?", "trace": True}
+            return await client.post("/api/v1/ask", json=body)
+
+    response = asyncio.run(request())
+    assert response.status_code == 200, response.text
+    assert "of this patient" not in response.text

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from epicrisis.corpus.ccda.values import Narrative, read_amount, read_attribute, read_concept, read_text
+from epicrisis.corpus.hl7.values import DAY_EVENTS
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -24,27 +25,6 @@ _TAKEN = frozenset(
     for word in words.split()
 )
 """Words of directions."""
-_EVENTS = {
-    "HS": "at bedtime",
-    "WAKE": "upon waking",
-    "C": "with meals",
-    "CM": "with breakfast",
-    "CD": "with lunch",
-    "CV": "with dinner",
-    "AC": "before meals",
-    "ACM": "before breakfast",
-    "ACD": "before lunch",
-    "ACV": "before dinner",
-    "PC": "after meals",
-    "PCM": "after breakfast",
-    "PCD": "after lunch",
-    "PCV": "after dinner",
-    "IC": "between meals",
-    "ICM": "between breakfast and lunch",
-    "ICD": "between lunch and dinner",
-    "ICV": "between dinner and bedtime",
-}
-"""HL7's events of a day (`EIVL_TS`) with their words."""
 
 
 def read_directions(statement: _Element, name: str, narrative: Narrative) -> str:
@@ -83,20 +63,19 @@ def _read_dose(element: _Element | None, narrative: Narrative) -> str:
     amount = read_amount(element)
     if element is not None and not any(map(str.isalpha, amount)):
         for original in element.iterfind("translation/originalText"):
-            if written := read_text(original, narrative):
-                return written
+            if words := read_text(original, narrative):
+                return words
     return amount
 
 
 def _schedule(statement: _Element) -> str:
     """Return when a medication is taken: `every 12 h`, `at bedtime`."""
     parts: list[str] = []
-    for time in statement.iter("effectiveTime", "comp"):
-        if time.tag == "comp" and next(time.iterancestors("effectiveTime"), None) is None:
-            continue
+    times = [part for time in statement.iterchildren("effectiveTime") for part in (time, *time.iter("comp"))]
+    for time in times:
         if period := read_amount(time.find("period")):
             parts.append(f"every {period}")
         event = read_attribute(time.find("event"), "code").upper()
         if event:
-            parts.append(_EVENTS.get(event, f"at {event}"))
+            parts.append(DAY_EVENTS.get(event, f"at {event}"))
     return ", ".join(dict.fromkeys(parts))

@@ -282,7 +282,7 @@ class _Reader:
         entry = self._fact(row, "drug_exposure", kind, name, *times)
         value = "" if is_vaccine else ", ".join(filter(None, parts))
         entry = _with(entry, event=event, codes=codes, value=value, category=category)
-        if event == "given":
+        if kind == "immunization" or event == "given":
             return [entry]
         reason = row.text("stop_reason")
         ends = self._end(

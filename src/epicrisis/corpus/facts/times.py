@@ -50,7 +50,7 @@ def describe_end(start: str, end: str) -> str:
 def add_supply(start: str, days: str, refills: str = "") -> str:
     """Return the day on which a supply from `start` is used up, with its refills; empty if it cannot be told."""
     count = int(days) if days.isascii() and days.isdecimal() and len(days) < 5 else 0
-    again = int(refills) if refills.isascii() and refills.isdecimal() and len(refills) < 4 else 0
+    again = int(refills) if refills.isascii() and refills.isdecimal() and len(refills) < 3 else 0
     if len(start) < len("2150-03-04") or not count:
         return ""
     return (date.fromisoformat(start[:10]) + timedelta(days=count * (1 + again))).isoformat()

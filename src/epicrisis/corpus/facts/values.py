@@ -54,6 +54,8 @@ _KINDS = (
     r"procedures?|surger(?:y|ies)|operations?|devices?|implants?|results?|observations?|vital signs?|encounters?|"
     r"complaints?|disorders?|diseases?|illness(?:es)?|history|data|information|entries|records?)"
 )
+_LISTED = frozenset(("medication", "problem", "allergy", "procedure", "immunization"))
+"""Kinds of entries whose lists say in an entry that they are empty."""
 _UNKNOWN_CODE = re.compile(r"no-[a-z]+-info")
 _NONE_CODE = re.compile(r"no-known-[a-z-]+")
 """Codes of the International Patient Summary (absent-unknown-uv-ips)."""
@@ -115,7 +117,7 @@ def states_absence(fact: ClinicalFact) -> bool:
 
     An allergy entry that says that there is none is an answer of its own, and is kept.
     """
-    if fact.event == "end":
+    if fact.event == "end" or fact.kind not in _LISTED:
         return False
     codes = [code.rpartition(":")[2] for code in fact.codes]
     is_unknown = any(_UNKNOWN_CODE.fullmatch(code) for code in codes) or _UNKNOWN_NAME.fullmatch(fact.name) is not None

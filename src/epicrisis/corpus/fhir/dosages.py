@@ -7,6 +7,7 @@ from typing import Any
 
 from epicrisis.corpus.fhir.resources import as_list, concept_text, list_objects
 from epicrisis.corpus.fhir.values import concept_codes, join_concepts, read_period, read_quantity, read_range
+from epicrisis.corpus.hl7.values import DAY_EVENTS
 
 _PERIODS = {"h": "hour", "d": "day", "wk": "week", "mo": "month", "min": "minute", "a": "year", "s": "second"}
 _DAYS = {
@@ -18,28 +19,6 @@ _DAYS = {
     "sat": "Saturday",
     "sun": "Sunday",
 }
-_EVENTS = {
-    "MORN": "in the morning",
-    "NOON": "at noon",
-    "AFT": "in the afternoon",
-    "EVE": "in the evening",
-    "NIGHT": "at night",
-    "HS": "at bedtime",
-    "WAKE": "after waking",
-    "C": "with meals",
-    "CM": "with breakfast",
-    "CD": "with lunch",
-    "CV": "with dinner",
-    "AC": "before meals",
-    "ACM": "before breakfast",
-    "ACD": "before lunch",
-    "ACV": "before dinner",
-    "PC": "after meals",
-    "PCM": "after breakfast",
-    "PCD": "after lunch",
-    "PCV": "after dinner",
-}
-"""The codes of `Timing.repeat.when` in words."""
 
 
 def read_dosage(dosages: Any) -> str:
@@ -120,7 +99,7 @@ def _timing_text(repeat: Mapping[str, Any]) -> str:
     words = [_frequency_text(repeat)]
     days = [_DAYS.get(str(day), str(day)) for day in as_list(repeat.get("dayOfWeek"))]
     words.append(f"on {', '.join(days)}" if days else "")
-    words += [_EVENTS.get(str(event), str(event)) for event in as_list(repeat.get("when"))]
+    words += [DAY_EVENTS.get(str(event), str(event)) for event in as_list(repeat.get("when"))]
     times = [str(time).removesuffix(":00") for time in as_list(repeat.get("timeOfDay"))]
     words.append(f"at {', '.join(times)}" if times else "")
     return " ".join(filter(None, words))

@@ -7,6 +7,32 @@ import re
 _TIME = re.compile(r"(\d{4})(?:(\d\d)(?:(\d\d)(?:(\d\d)(?:(\d\d)(?:(\d\d)(?:\.\d{1,9})?)?)?)?)?)?([+-]\d{2,4})?")
 _OBJECT_ID = re.compile(r"[0-2](?:\.\d+)+")
 _UNIVERSAL_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+DAY_EVENTS = {
+    "MORN": "in the morning",
+    "NOON": "at noon",
+    "AFT": "in the afternoon",
+    "EVE": "in the evening",
+    "NIGHT": "at night",
+    "HS": "at bedtime",
+    "WAKE": "after waking",
+    "C": "with meals",
+    "CM": "with breakfast",
+    "CD": "with lunch",
+    "CV": "with dinner",
+    "AC": "before meals",
+    "ACM": "before breakfast",
+    "ACD": "before lunch",
+    "ACV": "before dinner",
+    "PC": "after meals",
+    "PCM": "after breakfast",
+    "PCD": "after lunch",
+    "PCV": "after dinner",
+    "IC": "between meals",
+    "ICM": "between breakfast and lunch",
+    "ICD": "between lunch and dinner",
+    "ICV": "between dinner and bedtime",
+}
+"""The events of a day in words: codes of `Timing.repeat.when` in FHIR, and of `EIVL_TS` in CDA."""
 
 
 def iso_time(time: str) -> str:

@@ -1,0 +1,73 @@
+"""What an entry states: that there is nothing, when a supply ends, and which dates are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.clinical_facts import ClinicalFact, FactKind
+from epicrisis.corpus.facts.times import add_supply, read_fact_time
+from epicrisis.corpus.facts.values import states_absence
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "No known medications",
+            "None",
+            "none recorded",
+            "N/A",
+            "Unknown",
+            "Not documented",
+            "No information on file",
+        ),
+        *("No medication data is applicable", "Medication administration not documented", "Nil known", "No problems"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["medication", "problem", "procedure", "immunization"])
+def test_entry_that_names_nothing_states_absence(name: str, kind: FactKind) -> None:
+    assert states_absence(ClinicalFact(kind, name, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("medication", "Noradrenaline"), ("problem", "Nonunion of fracture"), ("problem", "Fever of unknown origin")),
+        *(
+            ("problem", "Unspecified essential hypertension"),
+            ("medication", "Nilotinib"),
+            ("problem", "Nicotine abuse"),
+        ),
+        *(
+            ("allergy", "No known allergies"),
+            ("encounter", "Unknown"),
+            ("laboratory", "None"),
+            ("medication", "Drug X"),
+        ),
+    ],
+)
+def test_entry_that_names_something_is_kept(kind: FactKind, name: str) -> None:
+    assert not states_absence(ClinicalFact(kind, name, 0, 0))
+
+
+@pytest.mark.parametrize(("code", "expected"), [("no-allergy-info", True), ("no-known-allergies", False)])
+def test_allergy_of_which_nothing_is_known_differs_from_none(code: str, expected: bool) -> None:
+    assert states_absence(ClinicalFact("allergy", "Allergies", 0, 0, codes=(f"local:{code}",))) is expected
+
+
+@pytest.mark.parametrize(
+    ("start", "days", "refills", "end"),
+    [
+        *(("2150-03-04", "14", "", "2150-03-18"), ("2150-03-04T10:30", "30", "2", "2150-06-02")),
+        *(("2150-03", "14", "", ""), ("", "14", "", ""), ("2150-03-04", "0", "", ""), ("2150-03-04", "x", "", "")),
+        *(("2999-01-01", "99999", "", ""), ("2999-01-01", "9999", "999", "3026-05-19")),
+    ],
+)
+def test_supply_ends_when_it_is_used_up(start: str, days: str, refills: str, end: str) -> None:
+    assert add_supply(start, days, refills) == end
+
+
+@pytest.mark.parametrize("time", ["0001-01-01", "00010101", "9999-12-31", "0001", "1799-01-01"])
+def test_date_that_nobody_knows_is_none(time: str) -> None:
+    assert read_fact_time(time) == ""
+    assert read_fact_time("2150-03-04") == "2150-03-04"
