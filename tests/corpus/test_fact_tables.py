@@ -249,3 +249,53 @@ def test_tables_are_recognized_by_their_columns(tmp_path: Path) -> None:
     other = write_table(tmp_path / "z.csv", [{"a": 1, "b": 2}])
     assert read_header(other)[0] == ["a", "b"]
     assert detect_format(other) == "notes"
+
+
+@pytest.mark.parametrize(
+    ("kind", "end", "verbatim", "days", "ended"),
+    [
+        *(("32869", "2150-03-01", "", "", "2150-03-01"), ("32869", "2150-03-09", "", "", "2150-03-09")),
+        *(("32869", "", "", "14", "2150-03-15"), ("32838", "2150-03-01", "2150-03-01", "", "2150-03-01")),
+        *(("32838", "2150-03-01", "", "", ""), ("32838", "2150-03-01", "", "30", "2150-03-31")),
+        *(("32838", "2150-03-09", "2150-03-05", "30", "2150-03-05"), ("32818", "2150-03-09", "", "9", "")),
+    ],
+)
+def test_omop_drug_ends_as_its_row_says(
+    tmp_path: Path, kind: str, end: str, verbatim: str, days: str, ended: str
+) -> None:
+    """32869 is dispensed, 32838 prescribed, 32818 given. The model demands an end: of the start's day, it is none."""
+    row = {
+        "drug_exposure_id": "1",
+        "person_id": "1",
+        "drug_concept_id": "0",
+        "drug_exposure_start_date": "2150-03-01",
+        "drug_exposure_end_date": end,
+        "verbatim_end_date": verbatim,
+        "days_supply": days,
+        "drug_type_concept_id": kind,
+        "drug_source_value": "Naproxen",
+    }
+    facts = facts_of(read_folder(write_tables(tmp_path / "omop", {"drug_exposure": [row]})), "Naproxen")
+    assert [fact.time for fact in facts if fact.event == "end"] == ([ended] if ended else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "fact"),
+    [
+        *(("Allergy to drug", "penicillin G", "allergy", "penicillin G"), ("Allergy", "latex", "allergy", "latex")),
+        *(("Allergy to penicillin", "Yes", "allergy", "Allergy to penicillin"),),
+        *(("Allergy to penicillin", "No", "observation", "Allergy to penicillin"),),
+        *(("Drug allergy", "negative", "observation", "Drug allergy"), ("Smoking", "latex", "observation", "Smoking")),
+    ],
+)
+def test_omop_allergy_is_named_by_its_substance(tmp_path: Path, name: str, value: str, kind: str, fact: str) -> None:
+    row = {
+        "observation_id": "1",
+        "person_id": "1",
+        "observation_concept_id": "0",
+        "observation_date": "2150-03-01",
+        "observation_source_value": name,
+        "value_as_string": value,
+    }
+    items = read_folder(write_tables(tmp_path / "omop", {"observation": [row]}))
+    assert [entry.kind for entry in facts_of(items, fact)] == [kind]
