@@ -100,8 +100,8 @@ class Roster:
     def limit(self, patients: Iterable[str]) -> Roster:
         """Return a snapshot that knows these patients alone: for a reader who may not learn of the others."""
         roster = self.snapshot()
-        known = roster._patients
-        roster._index({id_: known[id_] for id_ in sorted(patients) if id_ in known})
+        records = roster._patients
+        roster._index({id_: records[id_] for id_ in sorted(patients) if id_ in records})
         return roster
 
     def patients(self) -> Mapping[str, PatientRecord]:

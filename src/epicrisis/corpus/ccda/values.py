@@ -33,33 +33,12 @@ ENCOUNTER_CLASSES: Mapping[str, str] = {**STAY_CLASSES, **VISIT_CLASSES}
 """HL7's classes of encounters with their words."""
 _PLACEHOLDERS = frozenset(
     (
-        *(
-            "unknown",
-            "unk",
-            "other",
-            "others",
-            "unspecified",
-            "not specified",
-            "uncoded",
-            "miscellaneous",
-            "null",
-            "na",
-        ),
-        *("n/a", "not applicable", "not available", "no information", "asked but unknown", "see text", "see comments"),
-        *(
-            "see narrative",
-            "free text",
-            "text",
-            "problem",
-            "diagnosis",
-            "condition",
-            "finding",
-            "disorder",
-            "complaint",
-        ),
-        *("medication", "drug", "product", "substance", "allergy", "allergen", "procedure", "result", "observation"),
-        *("immunization", "vaccine", "test", "device", "code", "name"),
-    )
+        "unknown, unk, other, others, unspecified, not specified, uncoded, miscellaneous, null, na, n/a, "
+        "not applicable, not available, no information, asked but unknown, see text, see comments, "
+        "see narrative, free text, text, problem, diagnosis, condition, finding, disorder, complaint, "
+        "medication, drug, product, substance, allergy, allergen, procedure, result, observation, "
+        "immunization, vaccine, test, device, code, name"
+    ).split(", ")
 )
 """What vendors write into a name that they do not code."""
 TYPE = "{http://www.w3.org/2001/XMLSchema-instance}type"
@@ -106,8 +85,8 @@ def read_concept(element: _Element | None, narrative: Narrative) -> tuple[str, t
 
 def choose_name(names: Iterable[str]) -> str:
     """Return the first name that is one, else the first placeholder that stands for a name, else nothing."""
-    given = [name for name in names if name]
-    return next((name for name in given if name.lower().strip(" .:-*") not in _PLACEHOLDERS), next(iter(given), ""))
+    words = [name for name in names if name]
+    return next((name for name in words if name.lower().strip(" .:-*") not in _PLACEHOLDERS), next(iter(words), ""))
 
 
 def read_quantity(element: _Element | None) -> FactValue:
