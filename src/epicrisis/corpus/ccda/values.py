@@ -33,12 +33,13 @@ ENCOUNTER_CLASSES: Mapping[str, str] = {**STAY_CLASSES, **VISIT_CLASSES}
 """HL7's classes of encounters with their words."""
 _PLACEHOLDERS = frozenset(
     (
-        "unknown, unk, other, others, unspecified, not specified, uncoded, miscellaneous, null, na, n/a, "
-        "not applicable, not available, no information, asked but unknown, see text, see comments, "
-        "see narrative, free text, text, problem, diagnosis, condition, finding, disorder, complaint, "
-        "medication, drug, product, substance, allergy, allergen, procedure, result, observation, "
-        "immunization, vaccine, test, device, code, name"
-    ).split(", ")
+        *("unknown", "unk", "other", "others", "unspecified", "not specified", "uncoded"),
+        *("miscellaneous", "null", "na", "n/a", "not applicable", "not available", "no information"),
+        *("asked but unknown", "see text", "see comments", "see narrative", "free text", "text"),
+        *("problem", "diagnosis", "condition", "finding", "disorder", "complaint", "medication"),
+        *("drug", "product", "substance", "allergy", "allergen", "procedure", "result", "observation"),
+        *("immunization", "vaccine", "test", "device", "code", "name"),
+    )
 )
 """What vendors write into a name that they do not code."""
 TYPE = "{http://www.w3.org/2001/XMLSchema-instance}type"
