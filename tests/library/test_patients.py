@@ -11,7 +11,7 @@ import pytest
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.patient_check import check_patient
+from epicrisis.library.patient_check import check_patient, find_strangers
 from epicrisis.library.patients import PatientRecord, Roster, holds_patients
 from epicrisis.types import Document, Question
 from tests.support.patient_records import ENCODER, library
@@ -216,6 +216,21 @@ def test_check_patient_other_patient_in_option_names_question_id(mixed_library: 
         check_patient([Roster(mixed_library)], question)
     check_patient([Roster(mixed_library)], replace(question, options={}))
     check_patient([], question)
+
+
+@pytest.mark.parametrize(
+    ("text", "strangers"),
+    [
+        ("What did patient 48213 take?", ("48213",)),
+        ("MRN:0012-A4, admitted", ("0012-A4",)),
+        ("the patient 65 years old", ()),
+        ("patients 12-15 years of age", ()),
+    ],
+)
+def test_find_strangers_are_numbers_that_are_no_age(
+    text: str, strangers: tuple[str, ...], numbered_library: LibraryStore
+) -> None:
+    assert find_strangers([Roster(numbered_library)], Question(text)) == strangers
 
 
 @pytest.fixture(scope="module")

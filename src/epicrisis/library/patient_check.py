@@ -44,7 +44,7 @@ _NO_UNIT = (
 """A number before a unit is no id: the patient 65 years old."""
 _STRANGER_NUMBER = re.compile(
     rf"\b(?i:(?:patients?|subjects?){_LABEL_SUFFIX}[\s:#=/-]{{1,3}}|(?:mrns?|pid){_LABEL_SUFFIX}[\s:#=/-]{{0,3}})"
-    rf"(?P<labelled>[\w-]*\d[\w-]*){_NO_UNIT}|"
+    rf"(?P<labelled>(?=[\w-]{{0,63}}\d)[\w-]{{1,64}}+){_NO_UNIT}|"
     rf"(?<![\w.:/-])(?P<long>\d{{{_MIN_NUMBER_DIGITS},}})(?![\w:/-]|\.\d)"
 )
 _CAPITALIZED = r"[^\W\d_a-z][^\W\d_]*(?:['\u2019-][^\W\d_]+)*"
