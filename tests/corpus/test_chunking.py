@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.corpus import chunking
 from epicrisis.corpus.chunking import chunk_document, find_sentences
 from epicrisis.corpus.readers import read_sources
 from epicrisis.types import Document, Passage
@@ -168,6 +169,28 @@ def test_chunking_tokenizes_text_once() -> None:
     assert sorted(asked) == sorted([TEXT, "Title"])
 
 
+@pytest.mark.parametrize("sentence", ["One came. ", "one and\n"])
+def test_chunking_long_text_in_blocks_equals_chunking_it_whole(sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = _document(sentence * 200)
+    whole = chunk_document(document, words, 40, 8)
+    lengths = []
+
+    def spans(text: str) -> Sequence[tuple[int, int]]:
+        lengths.append(len(text))
+        return words(text)
+
+    monkeypatch.setattr(chunking, "_BLOCK", 256)
+    assert chunk_document(document, spans, 40, 8) == whole
+    assert max(lengths) <= 256
+    assert len(lengths) >= 5
+
+
+def test_chunking_long_word_is_given_to_the_tokenizer_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunking, "_BLOCK", 256)
+    passages = chunk_document(_document("x" * 2_000), words, 4, 0)
+    assert [len(passage.text) for passage in passages] == [1024, 976]
+
+
 @pytest.mark.parametrize(("max_tokens", "overlap"), [(0, 0), (4, 4), (4, -1)])
 def test_chunking_with_invalid_sizes_raises(max_tokens: int, overlap: int) -> None:
     with pytest.raises(ValueError, match="max_tokens must be greater than overlap"):
@@ -187,6 +210,14 @@ def test_chunking_with_invalid_sizes_raises(max_tokens: int, overlap: int) -> No
 def test_split_sentences_returns_expected_spans(expected: list[str]) -> None:
     text = " ".join(expected)
     assert [text[start:end] for start, end in find_sentences(text)] == expected
+
+
+@pytest.mark.parametrize("gap", [" ", "    " * 9, "\n"])
+@pytest.mark.parametrize("block", range(6, 20))
+def test_split_sentences_at_end_of_block(block: int, gap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunking, "_BLOCK", block)
+    text = gap.join(['He said "stop."))]', "It was 3.5.", "No"])
+    assert [text[start:end] for start, end in find_sentences(text)] == ['He said "stop."))]', "It was 3.5.", "No"]
 
 
 def test_split_sentences_ends_sentence_at_line_break() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
@@ -18,9 +19,14 @@ TextSpan: TypeAlias = tuple[int, int]
 DEFAULT_OVERLAP = 32
 """Default maximum of tokens shared by adjacent passages of a new library."""
 
+_BLOCK = 65_536
+"""Maximum length of a text, in characters, that a tokenizer or a pattern gets at once."""
+
 _NEWLINE = "\n\r\v\f\x85\u2028\u2029"
 # Each alternative begins at one fixed character and ends greedily, so the search is linear in the text's length.
 _BOUNDARY = re.compile(rf"(?P<mark>[.!?…])[\"'”’»)\]]{{0,4}}(?P<gap>\s+)|[{_NEWLINE}]\s*")
+_LONGEST_MARK = 5
+"""Characters of a boundary before its white space."""
 _LINE_END = re.compile(f"[{_NEWLINE}]")
 _NON_SPACE = re.compile(r"\S")
 # Units (`30 min.`) are not listed: they end sentences about as often as not.
@@ -30,6 +36,13 @@ _ABBREVIATIONS = frozenset(
 )
 _LONGEST_ABBREVIATION = 12
 _SEPARATORS = (re.compile("\n\n"), re.compile("\n"), re.compile(" "))
+
+
+class _Tokens(NamedTuple):
+    """Where the tokens of a text start and end, in characters. Pairs would take ten times the memory."""
+
+    starts: array[int]
+    ends: array[int]
 
 
 class _Piece(NamedTuple):
@@ -52,17 +65,20 @@ def chunk_document(
     nothing. Passages contain every character except white space, neither begin nor end with it, and their starts
     strictly increase. A passage exceeds the limit only if a single character has more than `max_tokens` tokens.
 
+    `spans` gets at most 65,536 characters at a time, cut before white space if there is any: a tokenizer takes many
+    times the memory of its text.
+
     The encoder reads title and passage together, so the title's tokens plus one are subtracted from `max_tokens`, down
     to half of it: smaller passages would say too little. Raises ValueError unless max_tokens > overlap >= 0.
     """
     if not max_tokens > overlap >= 0:
         raise ValueError(f"max_tokens must be greater than overlap, and overlap 0 or more: {max_tokens}, {overlap}")
     text = document.text
-    tokens = spans(text)
+    tokens = _tokenize(text, spans)
     limit = max_tokens
     if document.title:
         limit = max(max_tokens - len(spans(document.title)) - 1, max_tokens // 2, 1)
-    if len(tokens) <= limit:
+    if len(tokens.starts) <= limit:
         span = _strip_span(text, (0, len(text)))
         return build_passages(document, [span] if span[0] < span[1] else [])
     pieces = list(_sentence_pieces(text, tokens, limit))
@@ -115,7 +131,7 @@ def build_passages(document: Document, ranges: Iterable[TextSpan]) -> tuple[Pass
 def find_sentences(text: str) -> Iterator[TextSpan]:
     """Yield the sentences' spans in order, without the white space between them. A line end always ends a sentence."""
     start = len(text) - len(text.lstrip())
-    for match in _BOUNDARY.finditer(text, start):
+    for match in _find_boundaries(text, start):
         if match["mark"] == "." and not _LINE_END.search(match["gap"]) and _abbreviates(text, start, match.start()):
             continue
         stop = match.start("gap") if match["mark"] else match.start()
@@ -123,6 +139,20 @@ def find_sentences(text: str) -> Iterator[TextSpan]:
         start = match.end()
     if start < len(text):
         yield start, start + len(text[start:].rstrip())
+
+
+def _find_boundaries(text: str, start: int) -> Iterator[re.Match[str]]:
+    """Yield the matches from `start` on. One search in a long text would hold the interpreter until its end."""
+    while start < len(text):
+        end = start + _BLOCK
+        match = _BOUNDARY.search(text, start, end)
+        if match is not None and match.end() == end:
+            match = _BOUNDARY.match(text, match.start())
+        if match is None:
+            start = end - _LONGEST_MARK
+        else:
+            yield match
+            start = match.end()
 
 
 def _abbreviates(text: str, start: int, dot: int) -> bool:
@@ -141,6 +171,22 @@ def _strip_span(text: str, span: TextSpan) -> TextSpan:
     if first is None:
         return span[1], span[1]
     return first.start(), span[0] + len(text[slice(*span)].rstrip())
+
+
+def _tokenize(text: str, spans: Callable[[str], Sequence[TextSpan]]) -> _Tokens:
+    """Return the tokens of a text of any length."""
+    tokens = _Tokens(array("I"), array("I"))
+    begin = 0
+    while begin < len(text):
+        end = begin + _BLOCK
+        if end < len(text):
+            space = max(text.rfind(mark, begin + 1, end) for mark in " \n")
+            end = space if space > 0 else end
+        for first, last in spans(text[begin:end]):
+            tokens.starts.append(begin + first)
+            tokens.ends.append(begin + last)
+        begin = end
+    return tokens
 
 
 def _pack_pieces(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator[TextSpan]:
@@ -165,35 +211,36 @@ def _pack_pieces(pieces: Sequence[_Piece], limit: int, overlap: int) -> Iterator
         begin = back
 
 
-def _sentence_pieces(text: str, tokens: Sequence[TextSpan], limit: int) -> Iterator[_Piece]:
+def _sentence_pieces(text: str, tokens: _Tokens, limit: int) -> Iterator[_Piece]:
     """Yield the sentences, those longer than a passage in fragments."""
     for start, end in find_sentences(text):
-        first = bisect_right(tokens, start, key=lambda span: span[1])
-        last = bisect_left(tokens, end, key=lambda span: span[0])
+        first = bisect_right(tokens.ends, start)
+        last = bisect_left(tokens.starts, end)
         is_sentence = last - first <= limit
         while last - first > limit:
             cut = _find_cut(text, tokens, first, last, limit)
             if cut == last:
                 break
-            following = _NON_SPACE.search(text, tokens[cut][0], end)
+            following = _NON_SPACE.search(text, tokens.starts[cut], end)
             assert following is not None, "a sentence does not end with white space, and the token begins before it"
-            fragment_end = start + len(text[start : tokens[cut][0]].rstrip())
+            fragment_end = start + len(text[start : tokens.starts[cut]].rstrip())
             yield _Piece(start, fragment_end, first, cut, is_sentence=False)
             start = following.start()
-            first = max(cut, bisect_right(tokens, start, lo=cut, hi=last, key=lambda span: span[1]))
+            first = max(cut, bisect_right(tokens.ends, start, lo=cut, hi=last))
         yield _Piece(start, end, first, last, is_sentence)
 
 
-def _find_cut(text: str, tokens: Sequence[TextSpan], first: int, last: int, limit: int) -> int:
+def _find_cut(text: str, tokens: _Tokens, first: int, last: int, limit: int) -> int:
     """Return the index of the token beginning the next fragment, or `last` if there is no place to cut."""
     # A cut between words is preferred, because half a word has other tokens than the complete word.
     for token in range(first + limit, first + limit // 2, -1):
-        around = text[max(tokens[token][0] - 1, 0) : tokens[token][0] + 1]
-        if len(around.strip()) < len(around) and tokens[token][0] >= tokens[token - 1][1]:
+        place = tokens.starts[token]
+        around = text[max(place - 1, 0) : place + 1]
+        if len(around.strip()) < len(around) and place >= tokens.ends[token - 1]:
             return token
     # Otherwise cut between two tokens, never within a character shared by several tokens.
     for token in itertools.chain(range(first + limit, first, -1), range(first + limit + 1, last)):
-        if tokens[token][0] >= tokens[token - 1][1]:
+        if tokens.starts[token] >= tokens.ends[token - 1]:
             return token
     return last
 

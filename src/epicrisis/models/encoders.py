@@ -146,7 +146,8 @@ class TextEncoder:
 
     def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """Return the character span of each token. A character of several tokens repeats its span."""
-        encoding = self._untruncated.encode(text, add_special_tokens=False)
+        # Unlike `encode`, `encode_batch` lets other threads run meanwhile.
+        (encoding,) = self._untruncated.encode_batch([text], add_special_tokens=False)
         return [(start, end) for start, end in encoding.offsets if end > start]
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
