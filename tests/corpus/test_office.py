@@ -75,6 +75,21 @@ def test_ods_gives_rows(tmp_path: Path) -> None:
     assert document.text == "Sheet1\nArm | n\nAspirin | 60"
 
 
+def test_spreadsheet_of_empty_and_repeated_cells_stays_small(tmp_path: Path) -> None:
+    path = tmp_path / "a.ods"
+    row = (
+        '<table:table-cell office:value-type="string"><text:p>Arm</text:p></table:table-cell>'
+        '<table:table-cell table:number-columns-repeated="9000"/>'
+        '<table:table-cell table:number-columns-repeated="5000" office:value-type="string"><text:p>x</text:p>'
+        "</table:table-cell>"
+    )
+    rows = f'<table:table-row table:number-rows-repeated="300">{row}</table:table-row>'
+    office_files.write_ods(path, rows + f"<table:table-row>{row.replace('Arm', 'n')}</table:table-row>")
+    (document,) = sandbox.read_file("spreadsheet", path, path.name)
+    assert isinstance(document, Document)
+    assert document.text == "Sheet1\nArm | x (5,000 times) (300 times)\nn | x (5,000 times)"
+
+
 def test_rtf_leaves_out_deleted_and_hidden_text(tmp_path: Path) -> None:
     document, remarks = _read(tmp_path, ".rtf")
     assert document.text == ("We enrolled 120 patiënts, α-blocker, 10^9, p < 0.05.\nArm | n\nAspirin | 60\nAfter.")

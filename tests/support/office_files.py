@@ -114,11 +114,12 @@ def write_odt(path: Path) -> None:
     document.save(str(path))
 
 
-def write_ods(path: Path) -> None:
-    """Write a sheet of OpenDocument."""
+def write_ods(path: Path, rows: str = "") -> None:
+    """Write a sheet of OpenDocument, of these rows in its markup if there are any."""
     document = odfdo.Document("spreadsheet")
     document.body.clear()
-    document.body.append(_odf_table())
+    table = odfdo.Element.from_tag(f'<table:table table:name="Sheet1">{rows}</table:table>') if rows else _odf_table()
+    document.body.append(table)
     document.save(str(path))
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import datetime
 import io
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from anydoc import Block, Inline, List, Note, Table
 
 MAX_FILE_BYTES = 128 * 1024 * 1024
+MAX_REPEATED = 256
+"""Equal cells of a row, or equal rows, that are written one by one."""
 _INSTALL = 'needs the extra `office`: pip install "epicrisis[office]"'
 _SLIDE_FORMATS = frozenset({"pptx", "odp"})
 
@@ -66,7 +69,8 @@ def read_office(data: bytes, name: str) -> Iterator[Document | Skipped | FileRem
 def read_spreadsheet(path: Path, name: str) -> Iterator[Document | Skipped]:
     """Yield the only document of a spreadsheet, or why it was skipped: its sheets as sections, each row a line.
 
-    Cells are separated by ` | `. Hidden sheets, rows and columns are read. Formulas are read as their last result.
+    Cells are separated by ` | `; columns without text are left out. Hidden sheets, rows and columns are read. Formulas
+    are read as their last result.
     """
     from python_calamine import CalamineError, PasswordError
 
@@ -93,9 +97,32 @@ def _read_sheets(data: bytes) -> SectionedText:
     with CalamineWorkbook.from_filelike(io.BytesIO(data)) as workbook:
         for sheet in workbook.sheets_metadata:
             if sheet.typ == SheetTypeEnum.WorkSheet:
-                for row in workbook.get_sheet_by_name(sheet.name).to_python():
-                    text.add_text((sheet.name,), " | ".join(map(_format_cell, row)).rstrip(" |"))
+                for line in _format_rows(workbook.get_sheet_by_name(sheet.name).to_python()):
+                    text.add_text((sheet.name,), line)
     return text
+
+
+def _format_rows(rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield the lines of a sheet, without columns that have no text.
+
+    A file of 1 kB can repeat a cell or a row a million times: more than `MAX_REPEATED` equal neighbours are counted.
+    """
+    cells = [[_format_cell(value) for value in row] for row in rows]
+    columns = [column for column, values in enumerate(zip_longest(*cells, fillvalue="")) if any(values)]
+    lines = []
+    for row in cells:
+        texts = _shorten_runs(row[column] if column < len(row) else "" for column in columns)
+        lines.append(" | ".join(texts).rstrip(" |"))
+    yield from _shorten_runs(lines)
+
+
+def _shorten_runs(texts: Iterable[str]) -> Iterator[str]:
+    for text, group in groupby(texts):
+        count = sum(1 for _ in group)
+        if count <= MAX_REPEATED:
+            yield from repeat(text, count)
+        elif text:
+            yield f"{text} ({count:,} times)"
 
 
 def _is_excel_package(data: bytes) -> bool:
