@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,17 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from epicrisis.corpus import chunking
 from epicrisis.errors import StorageError
 from epicrisis.library.document_list import DocumentFilter, list_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.upload_import import ImportCancelled, ImportResult, UploadImport
-from epicrisis.server.upload_reception import UploadLimits, clean_name
+from epicrisis.server.upload_reception import ReceivedFile, UploadLimits, clean_name
 from epicrisis.server.uploads import UploadFile, Uploads, UploadState
 from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import CharacterSpan
 from tests.corpus.test_pages import made_pdf
 from tests.server.test_patients import Ward
 from tests.support.pages import Page
@@ -372,6 +375,74 @@ def test_import_continues_after_kill_of_server(tmp_path: Path) -> None:
     assert status["result"]["unchanged"] > 0
     assert len([id_ for id_ in list_ids(tmp_path) if id_.startswith("m:")]) == 500
     assert stored_files(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_import_during_which_the_server_was_killed_twice_is_not_continued(tmp_path: Path) -> None:
+    folder = tmp_path / "server" / "uploads" / ("a" * 32)
+    folder.mkdir(parents=True)
+    (folder / "0123.md").write_bytes(TEXT)
+    files = (ReceivedFile("gout.md", "0123.md", len(TEXT)),)
+    killed = UploadFile(id=folder.name, library="lib", owner="local", created="2026-01-01T00:00:00+00:00", files=files)
+    description = folder / "upload.json"
+    description.write_text(killed.model_copy(update={"state": "running", "kills": 1}).model_dump_json())
+
+    async def run() -> tuple[dict[str, Any], dict[str, Any]]:
+        app = make_app(tmp_path)
+        async with app.router.lifespan_context(app), connect(app) as client:
+            stopped = await wait(client, folder.name)
+            await client.post(f"/api/v1/uploads/{folder.name}/resume")
+            return stopped, await wait(client, folder.name)
+
+    stopped, done = asyncio.run(run())
+    assert stopped["state"] == "stopped"
+    assert "the server ended 2 times while it imported these files" in stopped["problem"]
+    assert (done["state"], done["result"]["added"]) == ("done", 1)
+
+
+@pytest.mark.slow
+def test_import_that_the_server_stopped_itself_does_not_count_as_killed(tmp_path: Path) -> None:
+    async def run() -> UploadFile:
+        app = make_app(tmp_path)
+        async with app.router.lifespan_context(app), connect(app) as client:
+            id_ = (await client.post(DOCUMENTS, files=[("files", ("many.jsonl", many(5_000)))])).json()["id"]
+            while (await client.get(f"/api/v1/uploads/{id_}")).json()["state"] == "waiting":
+                await asyncio.sleep(0.01)
+        content = (tmp_path / "server" / "uploads" / id_ / "upload.json").read_bytes()
+        return UploadFile.model_validate_json(content)
+
+    upload = asyncio.run(run())
+    assert (upload.state, upload.kills) == ("waiting", 0)
+
+
+@pytest.mark.slow
+def test_cancelling_stops_the_import_within_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text has 300 pieces. The second one waits until the import is cancelled."""
+    begun, cancelled = threading.Event(), threading.Event()
+    asked: list[int] = []
+    token_spans = HashingEncoder.token_spans
+
+    def wait_for_cancelling(self: HashingEncoder, text: str) -> Sequence[CharacterSpan]:
+        asked.append(len(text))
+        if len(asked) == 2:
+            begun.set()
+            assert cancelled.wait(30)
+        return token_spans(self, text)
+
+    async def run() -> str:
+        async with connect(make_app(tmp_path)) as client:
+            monkeypatch.setattr(HashingEncoder, "token_spans", wait_for_cancelling)
+            monkeypatch.setattr(chunking, "_BLOCK", 1_000)
+            text = b"Colchicine lowered pain within a day. " * 8_000
+            id_ = (await client.post(DOCUMENTS, files=[("files", ("gout.txt", text))])).json()["id"]
+            assert await asyncio.to_thread(begun.wait, 30)
+            ending = asyncio.create_task(client.post(f"/api/v1/uploads/{id_}/cancel"))
+            await asyncio.sleep(0.05)
+            cancelled.set()
+            return str((await ending).json()["state"])
+
+    assert asyncio.run(run()) == "cancelled"
+    assert len(asked) == 2
 
 
 @pytest.mark.slow

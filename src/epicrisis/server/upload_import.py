@@ -29,10 +29,10 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.library.skipped_items import SkippedReason
 from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.printable import count_noun, printable
-from epicrisis.protocols import Encoder
+from epicrisis.protocols import Encoder, Vectors
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.upload_reception import ReceivedFile
-from epicrisis.types import Document
+from epicrisis.types import CharacterSpan, Document
 
 NO_NOTES = "notes of patients are not taken as uploads: add them with `epicrisis library add`"
 _PDF = ".pdf"
@@ -134,7 +134,12 @@ class UploadImport:
         started = time.monotonic()
         with LibraryStore.open(path, write=True, encoder_fingerprint=encoder.fingerprint) as store:
             report = add_documents(
-                store, read(), encoder, on_progress=show_progress, replace=self.replace_others, literature=False
+                store,
+                read(),
+                _CancelledEncoder(encoder, cancelled),
+                on_progress=show_progress,
+                replace=self.replace_others,
+                literature=False,
             )
             if not isinstance(encoder, PrecomputedEncoder):
                 check_vectors(store, encoder)
@@ -222,6 +227,31 @@ class UploadImport:
         for stored, name in self._names.items():
             text = text.replace(stored, name)
         return text.replace("with --replace", "with Replace chosen").replace("pass --replace", "choose Replace")
+
+
+class _CancelledEncoder:
+    """An encoder that raises ImportCancelled once it is told to: one document may be the work of minutes."""
+
+    def __init__(self, encoder: Encoder, cancelled: threading.Event) -> None:
+        self.fingerprint, self.dimensions = encoder.fingerprint, encoder.dimensions
+        self.max_tokens, self.max_query_tokens = encoder.max_tokens, encoder.max_query_tokens
+        self._encoder, self._cancelled = encoder, cancelled
+
+    def token_spans(self, text: str) -> Sequence[CharacterSpan]:
+        self._check()
+        return self._encoder.token_spans(text)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        self._check()
+        return self._encoder.encode_queries(texts)
+
+    def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
+        self._check()
+        return self._encoder.encode_passages(texts)
+
+    def _check(self) -> None:
+        if self._cancelled.is_set():
+            raise ImportCancelled
 
 
 def delete_unused_originals(store: LibraryStore, files: Sequence[ReceivedFile], originals: Path) -> None:

@@ -47,7 +47,13 @@ MAX_RECEIVING = 4
 """Uploads that arrive at the same time."""
 MAX_KEPT = 200
 """Uploads that are listed. The oldest finished one is forgotten first."""
+MAX_KILLS = 2
+"""Imports during which the server was killed so often are not continued unasked."""
 _DESCRIPTION = "upload.json"
+_KILLED = (
+    f"the server ended {MAX_KILLS} times while it imported these files: one may need too much memory. Resume the "
+    "upload, or delete it and send the largest file in parts"
+)
 _FAULT = "a fault of the program; its place is in the log of the server. Resume the upload, or delete it"
 
 UploadState: TypeAlias = Literal["waiting", "running", "done", "cancelled", "stopped"]
@@ -67,6 +73,8 @@ class UploadFile(BaseModel):
     files: tuple[ReceivedFile, ...]
     replace: bool = False
     state: UploadState = "waiting"
+    kills: int = 0
+    """How often the server ended without notice during the import."""
     problem: str | None = None
     """Why the import stopped, and what to do."""
     result: ImportResult | None = None
@@ -117,15 +125,21 @@ class Uploads:
             except (OSError, ValidationError):
                 continue
             if upload.id == path.name:
-                self._uploads[upload.id] = upload
+                self._uploads[upload.id] = self._count_kill(upload) if upload.state == "running" else upload
         for upload in sorted(self._uploads.values(), key=lambda upload: upload.created):
-            if upload.state in ("waiting", "running"):
-                # Also the one that ran waits for its turn now, and can be cancelled meanwhile.
-                self._uploads[upload.id] = upload.model_copy(update={"state": "waiting"})
+            if upload.state == "waiting":
                 self._launch(upload)
             elif upload.state == "done":
                 # A kill may have come between the end of the import and the deletion.
                 self._delete_files(upload.id)
+
+    def _count_kill(self, upload: UploadFile) -> UploadFile:
+        """Return an upload that ran when the server ended: it waits for its turn again, unless that is repeated."""
+        kills = upload.kills + 1
+        changes = {"state": "waiting"} if kills < MAX_KILLS else {"state": "stopped", "problem": _KILLED}
+        counted = upload.model_copy(update={"kills": kills, **changes})
+        self._store(counted)
+        return counted
 
     async def check_allowed(self, name: str, caller: Caller) -> OpenLibrary:
         """Return the library that the caller may add documents to. The access log has a refusal for a library of notes.
@@ -214,7 +228,7 @@ class Uploads:
         async with self._changing:
             upload = self._find(id_, caller)
             if upload.state in ("cancelled", "stopped"):
-                self._launch(await self._change(upload.id, state="waiting", problem=None))
+                self._launch(await self._change(upload.id, state="waiting", problem=None, kills=0))
         return self.status(id_, caller)
 
     async def remove(self, id_: str, caller: Caller) -> None:
@@ -276,8 +290,9 @@ class Uploads:
                     work.run, self._cancelled[id_], lambda progress: self._progress.__setitem__(id_, progress)
                 )
             except ImportCancelled:
-                # The caller of `cancel` records it. After `stop` the state stays, so that the next start continues.
-                return
+                # The caller of `cancel` records it. After `stop` the next start continues.
+                if self._is_stopping:
+                    await self._change(id_, state="waiting")
             except EpicrisisError as error:
                 problem = f"{self.resources.hide_paths(error.message)}. Resume the upload, or delete it"
                 await self._change(id_, state="stopped", problem=printable(problem))
