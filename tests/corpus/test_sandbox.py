@@ -133,6 +133,21 @@ def test_file_over_time_limit_is_skipped_and_rest_is_read(
     assert skipped.reason == ("its parser took longer than 1 s and was stopped; split the file, or save it as text")
 
 
+@pytest.mark.slow
+def test_file_whose_parser_waits_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a busy machine: the limit is one of processor time."""
+    list(sandbox.read_file("html", put(tmp_path, "a.html", b"<p>First."), "a.html"))
+    monkeypatch.setattr(sandbox, "SECONDS", 1)
+    path = tmp_path / "b.html"
+    os.mkfifo(path)
+    writer = threading.Timer(1.5, path.write_bytes, (b"<p>Second.",))
+    writer.start()
+    (document,) = sandbox.read_file("html", path, "b.html")
+    writer.join()
+    assert isinstance(document, Document)
+    assert document.text == "Second."
+
+
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS does not limit the address space")
 def test_file_over_memory_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_pdf: bytes) -> None:

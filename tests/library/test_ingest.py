@@ -14,6 +14,7 @@ import pytest
 from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
 from epicrisis.library import ingest, ingest_batches
+from epicrisis.library import passage_table
 from epicrisis.library.ingest import add_documents, content_hash
 from epicrisis.library.ingest_batches import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.library import LibraryStore
@@ -100,6 +101,14 @@ def test_add_documents_invalid_documents_are_reported_as_skipped(tmp_path: Path)
         assert all(skipped.reason for skipped in report.first_skipped)
         many = add_documents(library, [Document(f"e{i}", "") for i in range(MAX_LISTED + 5)], encoder())
         assert (many.skipped, len(many.first_skipped)) == (MAX_LISTED + 5, MAX_LISTED)
+
+
+def test_add_documents_of_too_many_characters_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passage_table, "MAX_CHARACTERS", 7)
+    with create(tmp_path / "l") as library:
+        report = add_documents(library, [Document("a", "aspirin"), Document("b", "aspirins")], encoder())
+    assert get_counts(report) == (1, 0, 0, 1)
+    assert report.reasons[0].reason == "its text is longer than 7 characters; split it"
 
 
 def test_add_documents_other_encoder_writes_nothing(tmp_path: Path) -> None:

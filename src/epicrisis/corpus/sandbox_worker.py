@@ -28,7 +28,7 @@ from epicrisis.corpus.reader_base import (
     skip,
 )
 from epicrisis.corpus.reference_entries import parse_references
-from epicrisis.corpus.sandbox import OUT_OF_MEMORY
+from epicrisis.corpus.sandbox import OUT_OF_MEMORY, WAITING
 from epicrisis.types import Document
 
 _Reply = TypeVar("_Reply")
@@ -175,16 +175,21 @@ def _read_sheet(path: Path) -> list[list[str]]:
 
 
 def _set_alarm(seconds: int) -> None:
-    """Limit the life of this process to so many seconds; 0: no limit. Without alarms the parent keeps the time."""
+    """Limit the life of this process to so many seconds of processor time; 0: no limit.
+
+    What waits ends after `WAITING` times as long. Without alarms the parent keeps the time.
+    """
     if hasattr(signal, "alarm"):
-        signal.alarm(seconds)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.alarm(WAITING * seconds)
 
 
 def _prepare() -> None:
-    """Disable core dumps, as they contain patients' text, and let the alarm signal kill."""
+    """Disable core dumps, as they contain patients' text, and let the signals of both alarms kill."""
     if hasattr(signal, "alarm"):
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+        for number in (signal.SIGALRM, signal.SIGPROF):
+            signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     with suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -28,6 +28,8 @@ Columns: TypeAlias = dict[str, Any]
 
 BATCH_ROWS = 4096
 _MAX_ID = 1000
+MAX_CHARACTERS = 50_000_000
+"""Maximum length of a document's text: ten large textbooks."""
 _TEXT_FIELDS = ["id", "document_id", "text", "title", "source", "metadata"]
 _NUMBER_FIELDS = ["ordinal", "start", "end"]
 _PASSAGE_FIELDS = [*_TEXT_FIELDS, *_NUMBER_FIELDS, "date", "patient"]
@@ -356,6 +358,8 @@ def find_fault(item: Document | Passage) -> str | None:
         return "its patient's id holds a NUL"
     if not item.text.strip():
         return "no text"
+    if len(item.text) > MAX_CHARACTERS:
+        return f"its text is longer than {MAX_CHARACTERS:,} characters; split it"
     try:
         if item.date is not None:
             last_day(item.date)
