@@ -13,8 +13,7 @@ import pytest
 
 from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped
 from epicrisis.errors import EncoderMismatch, InputError, LibraryError
-from epicrisis.library import ingest, ingest_batches
-from epicrisis.library import passage_table
+from epicrisis.library import ingest, ingest_batches, passage_table
 from epicrisis.library.ingest import add_documents, content_hash
 from epicrisis.library.ingest_batches import MAX_LISTED, IngestProgress, IngestReport
 from epicrisis.library.library import LibraryStore
