@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from epicrisis.components import load_ingest_encoder
 from epicrisis.corpus.reader_base import (
     FileDocument,
@@ -34,6 +36,8 @@ from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.upload_reception import ReceivedFile
 from epicrisis.types import CharacterSpan, Document
 
+_ENCODED_AT_ONCE = 16
+"""Passages that are encoded between two looks whether the import is cancelled: about a second on one core."""
 NO_NOTES = "notes of patients are not taken as uploads: add them with `epicrisis library add`"
 _PDF = ".pdf"
 
@@ -246,8 +250,11 @@ class _CancelledEncoder:
         return self._encoder.encode_queries(texts)
 
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
-        self._check()
-        return self._encoder.encode_passages(texts)
+        vectors = []
+        for first in range(0, len(texts), _ENCODED_AT_ONCE):
+            self._check()
+            vectors.append(self._encoder.encode_passages(texts[first : first + _ENCODED_AT_ONCE]))
+        return np.concatenate(vectors) if vectors else self._encoder.encode_passages([])
 
     def _check(self) -> None:
         if self._cancelled.is_set():
