@@ -58,7 +58,7 @@ class LibraryDatabase:
         """Change the tables to those of version 5, whose word index holds every passage."""
         with self.server.connect(self.name) as connection:
             connection.execute("SET search_path = epicrisis, public")
-            connection.execute("DROP TABLE new_words")
+            connection.execute("DROP TABLE new_words CASCADE")
             connection.execute("DROP INDEX passages_words")
             connection.execute(
                 "ALTER TABLE library DROP COLUMN word_build, DROP COLUMN word_passages, DROP COLUMN word_mean, "

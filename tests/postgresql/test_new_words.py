@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from epicrisis.library.library import LibraryStore
@@ -135,11 +136,20 @@ def test_new_words_of_other_patients_cannot_be_read(database: LibraryDatabase) -
         library.add(write_documents(0, 20))
         library.compact()
         library.add(write_documents(20, 25, patient="anna"))
-    query = "SELECT DISTINCT patient FROM epicrisis.new_words"
+    query = "SELECT DISTINCT patient FROM epicrisis.list_new_words('{word1}')"
+    plans = []
     with database.server.connect(database.name, READER) as connection:
         assert connection.execute(query).fetchall() == []
+        for word in ("word1", "nowhere"):
+            # The numbers of rows, also of those that the rule removes. Each plan also says how long it took.
+            listing = f"SELECT * FROM epicrisis.list_new_words('{{{word}}}')"
+            explained = connection.execute(f"EXPLAIN (ANALYZE, TIMING off, SUMMARY off, BUFFERS off) {listing}")
+            plans.append("".join(line for (line,) in explained).replace(word, ""))
         connection.execute("SELECT set_config('epicrisis.patient', 'p:anna', false)")
         assert connection.execute(query).fetchall() == [("anna",)]
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("EXPLAIN (ANALYZE) SELECT * FROM epicrisis.new_words WHERE word = 'word1'")
+    assert plans[0] == plans[1]
     reader = database.read()
     assert reader.search_words("word1", 30, Scope(hidden=frozenset(f"d{number}" for number in range(20)))) == ()
     own = reader.search_words("word1", 30, Scope(patient="anna"))

@@ -120,8 +120,10 @@ _INDEX_FUNCTIONS = (
 )
 _READER_ACCESS = """
 GRANT USAGE ON SCHEMA {schema} TO {reader};
-GRANT SELECT ON library, documents, passages, new_words, sources, origins, declared TO {reader};
-GRANT EXECUTE ON FUNCTION list_patients(), list_identities(), list_with_facets(text[], text[]) TO {reader};
+REVOKE ALL ON new_words FROM {reader};
+GRANT SELECT ON library, documents, passages, sources, origins, declared TO {reader};
+GRANT EXECUTE ON FUNCTION list_patients(), list_identities(), list_with_facets(text[], text[]), list_new_words(text[]),
+    compute_new_mean() TO {reader};
 """
 _WRITER_ACCESS = """
 GRANT USAGE ON SCHEMA {schema} TO {writer};
@@ -287,6 +289,20 @@ REVOKE ALL ON FUNCTION list_with_facets(text[], text[]) FROM PUBLIC;
 Under row-level security the server uses an index only for operators that are "leakproof", which `&&` is not. The owner,
 as which this function runs, sees all rows, so that it needs the condition of the rule itself.
 """
+_NEW_WORD_LIST = f"""
+CREATE OR REPLACE FUNCTION list_new_words(words text[]) RETURNS SETOF new_words
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {{schema}}, pg_temp AS $$
+    SELECT * FROM new_words WHERE word = ANY(words) AND ({_VISIBLE["passages"]}) $$;
+CREATE OR REPLACE FUNCTION compute_new_mean() RETURNS double precision
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {{schema}}, pg_temp AS $$
+    SELECT sum(count)::float8 / count(DISTINCT passage) FROM new_words WHERE {_VISIBLE["passages"]} $$;
+REVOKE ALL ON FUNCTION list_new_words(text[]), compute_new_mean() FROM PUBLIC;
+"""
+"""List the new words, and compute the mean length of new passages, of what the session may see.
+
+Readers may not read the table itself: EXPLAIN counts the rows that row-level security removes, which would tell whether
+another patient's note has a word.
+"""
 _DENSE_GRAPH = f"""
 ALTER TABLE library ADD COLUMN IF NOT EXISTS vector_report text;
 CREATE OR REPLACE FUNCTION build_vector_index() RETURNS void
@@ -313,6 +329,7 @@ MIGRATIONS: tuple[str, ...] = (
     _NEW_WORDS,
     _FACET_LIST,
     _DENSE_GRAPH,
+    _NEW_WORD_LIST,
 )
 """The step to each version of the schema. The first creates it. A step is never changed after a release."""
 

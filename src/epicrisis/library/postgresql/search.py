@@ -57,11 +57,11 @@ FROM unnest(%(tokens)s::text[]) AS word, (SELECT word_mean AS mean FROM library 
 _LIST_WORDS = f"SELECT id, words, {_RETRACTED} FROM passages WHERE {{condition}}"
 # The index tells how many passages have a word by the score of a text of this word alone, 0 for unknown words.
 _SCORE_NEW = f"""
-WITH posting AS MATERIALIZED (SELECT * FROM new_words WHERE word = ANY(%(tokens)s::text[])),
-total AS (
+WITH posting AS MATERIALIZED (SELECT * FROM list_new_words(%(tokens)s::text[])),
+total AS MATERIALIZED (
     SELECT word_passages AS built, (word_passages + new_passages)::float8 AS passages,
         CASE WHEN word_mean > 0 THEN word_mean
-            ELSE (SELECT sum(count)::float8 / count(DISTINCT passage) FROM new_words) END AS mean
+            ELSE compute_new_mean() END AS mean
     FROM library
 ),
 word AS (
