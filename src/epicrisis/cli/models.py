@@ -13,12 +13,16 @@ from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
 from epicrisis.cli.progress import open_download_progress
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.errors import InputError
+from epicrisis.models.catalogue import HubFile, PinnedModel
 from epicrisis.models.recommendations import ModelRecommendation, ModelUse, load_recommendations
+from epicrisis.printable import shorten
 from epicrisis.privacy import local_path
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.cache import ReplyCache
 
+SHOWN_SOURCE = 90
+"""Characters of a model's source that fit on a line; `--json` has it whole."""
 SHOWN_MODELS = 4
 """How many recommendations fit on a screen."""
 CacheOwner = Annotated[
@@ -29,7 +33,7 @@ CacheOwner = Annotated[
 
 @command(CONFIG, examples=["epicrisis models list --json"])
 def list_models(*, flags: Flags, json: Json = False) -> None:
-    """List the models of the catalogue: kind, size, licence, and whether they are installed."""
+    """List the models of the catalogue: kind, size, licence, publisher, source, and whether they are installed."""
     from epicrisis.models.catalogue import load_catalogue
     from epicrisis.models.model_files import list_installed_models
 
@@ -43,6 +47,7 @@ def list_models(*, flags: Flags, json: Json = False) -> None:
             "bytes": model.bytes or None,
         }
         row |= {"pinned": not model.unpinned, "licence": model.licence, "description": model.description}
+        row |= {"source": model.source, "publisher": model.publisher or _list_owners(model)}
         rows.append(row)
     if json:
         show_json(rows)
@@ -53,7 +58,19 @@ def list_models(*, flags: Flags, json: Json = False) -> None:
         size = "unpinned" if row["bytes"] is None else f"{row['bytes'] / 1e6:.0f} MB"
         say(f"{row['name']:<{width}} {size:>10}  {state:<11} {row['kind']:<14} {row['licence']}")
         say(f"    {row['description']}")
+        say(f"    {row['publisher']} ({shorten(row['source'], SHOWN_SOURCE)})")
     say("unpinned: downloaded from the hub in its current version; later downloads must have the same hashes")
+
+
+def _say_note(text: str) -> None:
+    say(f"note: {text}", err=True)
+
+
+def _list_owners(model: PinnedModel) -> str:
+    """Return the owners of the model's repositories on the hub."""
+    repositories = [folder.repo for folder in model.unpinned]
+    repositories += [file.source.repo for file in model.files if isinstance(file.source, HubFile)]
+    return ", ".join(dict.fromkeys(name.partition("/")[0] for name in repositories))
 
 
 @command(CONFIG, LOCAL_ONLY, examples=["epicrisis models pull minilm smollm2-135m"])
@@ -78,7 +95,10 @@ def pull(
             def show(done: int, total: int, task: Any = task) -> None:
                 progress.update(task, completed=done, total=total)
 
-            folders[name] = str(model_files.pull_model(name, current.home, show, local_only=current.local_only))
+            target = model_files.pull_model(
+                name, current.home, show, local_only=current.local_only, on_notice=_say_note
+            )
+            folders[name] = str(target)
     if json:
         show_json(folders)
         return

