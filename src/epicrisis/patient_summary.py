@@ -16,6 +16,7 @@ from typing import Literal
 
 from epicrisis.answers import Answer
 from epicrisis.components import build_scope
+from epicrisis.corpus.assertions import assess_line
 from epicrisis.corpus.note_cleaning import find_sections
 from epicrisis.fact_questions.subjects import split_words
 from epicrisis.fact_questions.synonyms import write_out
@@ -29,8 +30,10 @@ QUESTION = (
 )
 _LISTS = (re.compile(r"diagnos[ei]s|problem list|active problems"), re.compile(r"past medical history|\bpmh\b"))
 """Titles of sections that list problems."""
-_BULLET = re.compile(r"[\s\-*•#]*+(?:\d{1,2}[.)])?\s*+")
-_LABEL = re.compile(r"(?:primary|secondary|principal|admission|discharge|active|chronic)[^:\n]{0,60}:", re.IGNORECASE)
+_LABEL = re.compile(
+    r"[\s\-*•#]*+(?:\d{1,2}[.)])?\s*+(?:primary|secondary|principal|admission|discharge|active|chronic)[^:\n]{0,60}:",
+    re.IGNORECASE,
+)
 _MAX_NAME = 80
 """Longer lines are sentences and not the name of a problem."""
 
@@ -106,7 +109,7 @@ def _read_lists(record: Sequence[Passage]) -> Iterator[tuple[str, str]]:
 
 
 def _read_items(text: str, titles: re.Pattern[str]) -> Iterator[str]:
-    """Yield the short items of the sections with these titles.
+    """Yield the problems that the sections with these titles say are or were the patient's own.
 
     Behind a label (`Secondary: T2DM, OA`) each item between commas counts, otherwise what stands before the first comma
     (`T2DM, known since 2123`).
@@ -117,13 +120,22 @@ def _read_items(text: str, titles: re.Pattern[str]) -> Iterator[str]:
         section = text[int(start) : int(end)]
         body = section.partition(":")[2] if ":" in section.partition("\n")[0] else section.partition("\n")[2]
         for line in re.split(r"[\n;]", body):
-            item = line[_BULLET.match(line).end() :]  # type: ignore[union-attr]
-            label = _LABEL.match(item)
-            parts = item[label.end() :].split(",") if label else [item.partition(",")[0]]
-            for part in parts:
-                name = part.strip(" .")
-                if 1 < len(name) <= _MAX_NAME:
-                    yield name
+            label = _LABEL.match(line)
+            for item in _split_items(line[label.end() :]) if label else [line]:
+                assertion = assess_line(item)
+                if assertion.status == "present" and 1 < len(assertion.name) <= _MAX_NAME:
+                    yield assertion.name
+
+
+def _split_items(text: str) -> Sequence[str]:
+    """Return the items between commas. What names no problem (`not confirmed`) belongs to the item before it."""
+    items: list[str] = []
+    for part in text.split(","):
+        if items and not assess_line(part).name:
+            items[-1] += f", {part}"
+        else:
+            items.append(part)
+    return items
 
 
 async def summarize(

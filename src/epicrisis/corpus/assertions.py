@@ -1,0 +1,162 @@
+"""What a line of a note asserts of a problem: that it is present, absent, uncertain, or a relative's.
+
+    assess_line("h/o DVT (2015, resolved)")   # Assertion("present", "DVT")
+    assess_line("Mother with breast cancer")  # Assertion("family", "breast cancer")
+
+The method is ConText (Harkema et al. 2009): words such as `denies` concern what follows, others what comes before, up to
+words such as `but`. The rules are in `assertion_rules.toml`. docs/design/records.md says what they reach.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, TypeAlias
+
+AssertionStatus: TypeAlias = Literal["present", "absent", "uncertain", "family", "other"]
+Span: TypeAlias = tuple[int, int]
+
+_BULLET = re.compile(r"[\s\-*•#]*+(?:\d{1,2}[.)])?\s*+")
+_PART = re.compile(r"[,:;()|]|\s-{1,3}\s|\s[\u2013\u2014]\s|(?<=\w\w)\.(?=\s|$)")
+_EMPTY_WORDS = re.compile(
+    r"(?:(?:and|or|the|a|an|any|both|prior|previous|other|his|her|pt|patient|patient's|she|he|they|has|had|have|having|is|was|are|been|"
+    r"there|this|that|it|with|w|of|in|for|by|on|at|to|from|personal|significant|remote|past|medical|diagnosed|diagnosis|dx|developed|since|age|"
+    r"aged|\d+)\b|\W)+"
+)
+"""Words that name no problem. What is left of a part without them, and without words of rules, is a name."""
+_TAIL = re.compile(
+    r"(?<!\s)\s++(?:(?:in|since|from|on|at)\s(?:\d{1,2}/)?\d{4}|(?:19|20)\d{2}|x\s?\d+|w/|since|s/p|on(?! chronic)|status post|at age|in (?:the )?setting|c/b|dx'?d|"
+    r"but|which|that|who|after|completed|treated|diagnosed|currently)(?=\s|$).*|(?<!\s)\s++\d{1,2}/\d{2,4}.*"
+)
+_AFTER = re.compile(r"(?i)\b(?:after|following)\b")
+_OTHER = re.compile(
+    r"(?i)\b(?:s/p|status post|follow[ -]?up|f/u|see (?:list|above|below|note|dr)|as above|per (?:hpi|pcp|chart)|none|nkda|"
+    r"non-?contributory|unremarkable|unable to|unknown|lives|retired|works|married|widowed|divorced|full code|dnr|dni|code status|"
+    r"will|return|held|continue|start(?:ed)?|stop|allerg(?:y|ies) to|substance|reaction|\d+(?:\.\d+)?\s?(?:mg|mcg|g|ml|units?)|"
+    r"daily|bid|tid|qid|prn|vaccin\w+|immuni[sz]ation\w*|\w+(?:ectomy|ectomies|plasty|ostomy|otomy|oscopy|pexy|rrhaphy|desis)|"
+    r"ct|mri|x-?ray|echo|e[ck]g|ultrasound|labs?|exam|cultures?|doppler|see|tkr|tah|bso|c-section|ca?esarean|thr|cabg|pci|orif|turp|"
+    r"discharged?|transfer\w*|d/c|as below|allergies|problem list|diagnos[ei]s$|reviewed|updated|records?|proxy|"
+    r"surgery|repair|replacement|bypass|transplant(?:ation)?|family planning)\b"
+)
+"""Words of lines that name no problem: procedures, medications, plans, circumstances."""
+_DISEASE = re.compile(r"(?i)\b(?:rejection|stenosis|infection|failure|complication|leak|phenomenon)s?\b")
+_ORDER: tuple[AssertionStatus, ...] = ("family", "absent", "uncertain")
+_ASSERTED: Mapping[str, AssertionStatus] = {
+    "absent": "absent",
+    "uncertain": "uncertain",
+    "hypothetical": "uncertain",
+    "family": "family",
+    "historical": "present",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """What a line says, and of which problem."""
+
+    status: AssertionStatus
+    """`other`: the line names no problem."""
+    name: str
+    """The problem in the line's words, without status, dates and details; empty if none is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Modifier:
+    category: str
+    direction: str
+    start: int
+    end: int
+
+
+def assess_line(line: str) -> Assertion:
+    """Return what one line of a problem list, or one short sentence, asserts."""
+    text = line[_BULLET.match(line).end() :].rstrip()  # type: ignore[union-attr]
+    modifiers = _find_modifiers(text)
+    target = _find_target(text, modifiers)
+    if target is None:
+        return Assertion("other", "")
+    name = " ".join(_TAIL.sub("", text[slice(*target)]).split()).strip(" .,-")
+    asserted = {_ASSERTED[modifier.category] for modifier in modifiers if _concerns(modifier, target, modifiers, text)}
+    for status in _ORDER:
+        if status in asserted:
+            return Assertion(status, name)
+    # A procedure or drug before the problem, or in its name, is not one; after it, it is a detail.
+    has_other = _OTHER.search(name) is not None or _OTHER.search(text, 0, target[0]) is not None
+    is_other = has_other and not _AFTER.search(text) and not _DISEASE.search(name)
+    return Assertion("other", "") if is_other else Assertion("present", name)
+
+
+def _find_modifiers(text: str) -> Sequence[_Modifier]:
+    """Return the words of rules, longer ones before those within them, in order."""
+    found: list[_Modifier] = []
+    for category, direction, pattern in _load_rules():
+        for match in pattern.finditer(text):
+            found.append(_Modifier(category, direction, *match.span()))
+    # Of rules for the same words the own one counts.
+    found.sort(key=lambda modifier: modifier.start - modifier.end)
+    kept: list[_Modifier] = []
+    for modifier in found:
+        if all(modifier.end <= other.start or modifier.start >= other.end for other in kept):
+            kept.append(modifier)
+    return sorted(kept, key=lambda modifier: modifier.start)
+
+
+def _find_target(text: str, modifiers: Sequence[_Modifier]) -> Span | None:
+    """Return the first stretch of the text that is neither words of rules, punctuation, nor words that name nothing."""
+    ends = [(match.start(), match.end()) for match in _PART.finditer(text)]
+    ends += [(modifier.start, modifier.end) for modifier in modifiers]
+    start = 0
+    for stop, following in [*sorted(ends), (len(text), len(text))]:
+        if stop > start:
+            words = _EMPTY_WORDS.match(text.lower(), start, stop)
+            begin = start
+            if words is not None and (words.end() == stop or not text[words.end() - 1].isalnum()):
+                begin = words.end()
+            if any(map(str.isalpha, text[begin:stop])):
+                return begin, stop
+        start = max(start, following)
+    return None
+
+
+def _concerns(modifier: _Modifier, target: Span, modifiers: Sequence[_Modifier], text: str) -> bool:
+    """Return whether the modifier's scope covers the target: what follows it or comes before it, up to a stop."""
+    if modifier.direction == "stop":
+        return False
+    before = modifier.end <= target[0]
+    between = (modifier.end, target[0]) if before else (target[1], modifier.start)
+    if any(other.direction == "stop" and between[0] <= other.start < between[1] for other in modifiers):
+        return False
+    if before:
+        return modifier.direction != "backward"
+    follows_colon = re.fullmatch(r"\s*:\s*", text[target[1] : modifier.start]) is not None
+    return modifier.direction != "forward" or follows_colon or _is_alone(modifier, text)
+
+
+def _is_alone(modifier: _Modifier, text: str) -> bool:
+    """Return whether nothing else stands in the modifier's part of the line: `lupus, ruled out` concerns lupus."""
+    if not _PART.search(text, 0, modifier.start):
+        return False
+    start = max(match.end() for match in _PART.finditer(text, 0, modifier.start))
+    following = _PART.search(text, modifier.end)
+    stop = following.start() if following else len(text)
+    rest = text[start : modifier.start] + text[modifier.end : stop]
+    return _EMPTY_WORDS.fullmatch(rest.lower()) is not None or not rest.strip()
+
+
+@cache
+def _load_rules() -> Sequence[tuple[str, str, re.Pattern[str]]]:
+    """Return (category, direction, pattern) of each rule."""
+    text = resources.files("epicrisis.corpus").joinpath("assertion_rules.toml").read_text("utf-8")
+    return tuple(_compile_rules(tomllib.loads(text)))
+
+
+def _compile_rules(sources: Mapping[str, Any]) -> Iterator[tuple[str, str, re.Pattern[str]]]:
+    for source in (sources["own"], sources["medspacy"]):
+        for category, directions in source.items():
+            for direction, rules in directions.items():
+                words = "|".join(rule.replace(" ", r"\s+") for rule in sorted(rules, key=len, reverse=True))
+                yield category, direction, re.compile(rf"(?i)(?:(?<![\w-])|(?=\W))(?:{words})(?:(?<=\W)|(?![\w-]))")
