@@ -71,6 +71,15 @@ CASES: dict[str, tuple[str, tuple[Question, ...]]] = {
     "09-absent-statements-counted/k09.xml": (CCDA_PATIENT, (("current medications", (), ("medication is current",)),)),
     "10-null-dates/k07.xml": (CCDA_PATIENT, (("When was ramipril started?", (), ("0001", "24273")),)),
     "14-value-name-too-exact/k15.json": ("p-77", (("What was the last pain severity?", ("7 {score}",), ()),)),
+    "16-hl7-not-results-unread/h2.hl7": (
+        "GENHOSP|55001",
+        (
+            ("What allergies does she have?", ("PENICILLIN", "ANAPHYLAXIS"), ("no structured allergies",)),
+            ("Which problems does she have?", ("NSTEMI",), ()),
+            ("current medications", ("Lisinopril 10 MG",), ()),
+            ("When was the last influenza vaccination?", ("2023-10-01",), ()),
+        ),
+    ),
     "18-ccda-ruled-out-current/k14.xml": (CCDA_PATIENT, (("active problems", (), ("problems are current",)),)),
     "20-comparator-words-doubled/mimic": ("10001", (("last lactate", ("> 15 mmol/L",), (">GREATER",)),)),
 }

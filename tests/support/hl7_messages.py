@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 LABORATORY, RADIOLOGY = "LAB|GENHOSP", "RAD|COUNTY"
 
@@ -23,6 +23,11 @@ def message(
 def pid(number: str = "4711", name: str = "Byron^Ada", born: str = "19501231", more: str = "") -> str:
     """Return a PID segment whose number has an authority."""
     return f"PID|1||{number}^^^GENHOSP&1.2.3.4&ISO^MR{more}||{name}||{born}|F"
+
+
+def segment(name: str, values: Mapping[int, str]) -> str:
+    """Return a segment with these fields by number."""
+    return "|".join((name, *(values.get(number, "") for number in range(1, max(values) + 1))))
 
 
 def visit(patient_class: str = "I", number: str = "V1", admitted: str = "", discharged: str = "") -> str:

@@ -18,7 +18,6 @@ from epicrisis.corpus.ccda.values import (
     ENCOUNTER_CLASSES,
     VISIT_CLASSES,
     Narrative,
-    choose_name,
     read_attribute,
     read_concept,
     read_encounter_id,
@@ -32,6 +31,7 @@ from epicrisis.corpus.ccda.values import (
 )
 from epicrisis.corpus.facts.documents import FactEntry
 from epicrisis.corpus.facts.times import describe_end, reported_since, split_offset
+from epicrisis.corpus.facts.values import choose_name
 from epicrisis.corpus.hl7.values import format_identifier, iso_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.corpus.ccda.narrative import narrative_lines
 from epicrisis.corpus.facts.times import read_fact_time
-from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, name_code, parse_value
+from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, choose_name, name_code, parse_value
 from epicrisis.corpus.hl7.values import iso_time
 from epicrisis.ucum import to_ucum
 
@@ -31,17 +31,6 @@ VISIT_CLASSES: Mapping[str, str] = {
 }
 ENCOUNTER_CLASSES: Mapping[str, str] = {**STAY_CLASSES, **VISIT_CLASSES}
 """HL7's classes of encounters with their words."""
-_PLACEHOLDERS = frozenset(
-    (
-        *("unknown", "unk", "other", "others", "unspecified", "not specified", "uncoded"),
-        *("miscellaneous", "null", "na", "n/a", "not applicable", "not available", "no information"),
-        *("asked but unknown", "see text", "see comments", "see narrative", "free text", "text"),
-        *("problem", "diagnosis", "condition", "finding", "disorder", "complaint", "medication"),
-        *("drug", "product", "substance", "allergy", "allergen", "procedure", "result", "observation"),
-        *("immunization", "vaccine", "test", "device", "code", "name"),
-    )
-)
-"""What vendors write into a name that they do not code."""
 TYPE = "{http://www.w3.org/2001/XMLSchema-instance}type"
 Narrative: TypeAlias = Mapping[str, "_Element"]
 """The elements of a section's narrative by their ID."""
@@ -82,12 +71,6 @@ def read_concept(element: _Element | None, narrative: Narrative) -> tuple[str, t
     names = [read_attribute(element, "displayName"), read_text(element.find("originalText"), narrative)]
     names += [read_attribute(part, "displayName") for part in parts[1:]]
     return choose_name(names), tuple(dict.fromkeys(codes))
-
-
-def choose_name(names: Iterable[str]) -> str:
-    """Return the first name that is one, else the first placeholder that stands for a name, else nothing."""
-    words = [name for name in names if name]
-    return next((name for name in words if name.lower().strip(" .:-*") not in _PLACEHOLDERS), next(iter(words), ""))
 
 
 def read_quantity(element: _Element | None) -> FactValue:

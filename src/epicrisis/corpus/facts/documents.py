@@ -38,6 +38,8 @@ _FIELDS = tuple(field.name for field in fields(ClinicalFact))
 _FACT_VALUES = attrgetter(*_FIELDS)
 _CODES, _TIME, _OFFSET = map(_FIELDS.index, ("codes", "time", "utc_offset"))
 _PREFIX = "epicrisis-facts-"
+_CLOCK = len("2150-03-04T10:30")
+"""The length of a local time."""
 _BATCH = 5_000
 """Rows written together."""
 _SCHEMA = """
@@ -147,7 +149,8 @@ class FactSpool:
 
     def add(self, record: FactRecord) -> None:
         """Store the facts of a record. One that says that there is none, or nothing known, counts as refuted."""
-        entries = json.dumps([_pack(_refute_absence(entry)) for entry in record.entries], ensure_ascii=False)
+        ordered = order_ends(record.entries)
+        entries = json.dumps([_pack(_refute_absence(entry)) for entry in ordered], ensure_ascii=False)
         flags = (record.is_withdrawn, record.is_separate)
         self._rows.append((record.patient, record.source, record.version, *flags, entries))
         if len(self._rows) >= _BATCH:
@@ -293,6 +296,22 @@ def _select_latest(records: Iterable[FactRecord]) -> Mapping[tuple[str, str], Fa
         if not is_older and (previous is None or record.version is not None):
             latest[key] = record
     return latest
+
+
+def order_ends(entries: Sequence[FactEntry]) -> list[FactEntry]:
+    """Return the facts of a record, whose ends are no earlier than their beginning.
+
+    An end that is written before the beginning is a mistake, but says that it is over. Its time is in a remark.
+    """
+    start = next((entry.fact.time for entry in entries if entry.fact.event == "start"), None) or ""
+    ordered: list[FactEntry] = []
+    for entry in entries:
+        end = entry.fact.time or ""
+        if entry.fact.event == "end" and end and end[:_CLOCK] < start[: min(len(end), _CLOCK)]:
+            remark = f"{entry.remark} End as written: {split_offset(end)[0]}, before the beginning.".strip()
+            entry = replace(entry, fact=replace(entry.fact, time=start), remark=remark)
+        ordered.append(entry)
+    return ordered
 
 
 def _refute_absence(entry: FactEntry) -> FactEntry:

@@ -238,7 +238,7 @@ class _Reader:
         strength = row.text("prod_strength")
         start = replace(entry, fact=fact, remark=f"Product: {strength}." if strength else "")
         end, _ = row.time("stoptime", "enddate")
-        if not end or (fact.time and end < fact.time):
+        if not end:
             return [start]
         return [start, FactEntry(replace(fact, event="end", time=end, value=""))]
 

@@ -221,12 +221,9 @@ class _Reader:
         return FactEntry(fact, written_time=written_time)
 
     def _end(self, entry: FactEntry, row: TableRow, status: str, *times: str) -> list[FactEntry]:
-        """Return the end of a fact that has one. One before the start is a mistake, but says that it is over."""
+        """Return the end of a fact that has one."""
         end, _ = row.time(*times)
-        if not end:
-            return []
-        end = max(end, (entry.fact.time or "")[: len(end)])
-        return [FactEntry(end_fact(entry.fact, end, status))]
+        return [FactEntry(end_fact(entry.fact, end, status))] if end else []
 
     def read_visit(self, row: TableRow) -> list[FactEntry]:
         name = self._name(row, "visit_concept_id") or row.text("visit_source_value") or "visit"

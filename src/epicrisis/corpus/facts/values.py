@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from epicrisis.clinical_facts import ClinicalFact, Comparator
@@ -43,12 +43,51 @@ _CODE_SYSTEMS = {
     "SCT": "snomed",
     "RXNORM": "rxnorm",
     "I10": "icd10cm",
+    "I10C": "icd10cm",
+    "I10P": "icd10pcs",
+    "I9": "icd9cm",
     "I9C": "icd9cm",
+    "I9CDX": "icd9cm",
+    "ICD10": "icd10cm",
+    "ICD9": "icd9cm",
     "CVX": "cvx",
     "NDC": "ndc",
     "C4": "cpt",
 }
 """The short names of systems by object identifier, and by the abbreviations of HL7's table 0396."""
+_PLACEHOLDERS = frozenset(
+    (
+        *("unknown", "unk", "other", "others", "unspecified", "not specified", "uncoded"),
+        *("miscellaneous", "null", "na", "n/a", "not applicable", "not available", "no information"),
+        *("asked but unknown", "see text", "see comments", "see narrative", "free text", "text"),
+        *("problem", "diagnosis", "condition", "finding", "disorder", "complaint", "medication"),
+        *("drug", "product", "substance", "allergy", "allergen", "procedure", "result", "observation"),
+        *("immunization", "vaccine", "test", "device", "code", "name"),
+    )
+)
+"""What vendors write into a name that they do not code."""
+STATUS_NAMES: Mapping[str, str] = {
+    "55561003": "active",
+    "73425007": "inactive",
+    "413322009": "resolved",
+    "277022003": "remission",
+    "246455001": "recurrence",
+    "255227004": "recurrence",
+    "263855007": "relapse",
+    "392521001": "inactive",
+    "421139008": "on-hold",
+    "415684004": "suspected",
+    "410605003": "confirmed",
+    "410516002": "ruled-out",
+    "5558000": "provisional",
+    "47965005": "differential",
+    "no longer active": "inactive",
+    "not active": "inactive",
+    "prior history": "inactive",
+    "in remission": "remission",
+    "problem resolved": "resolved",
+}
+"""Statuses in FHIR's words, by their codes of SNOMED CT and by what sources write."""
 _KINDS = (
     r"(?:medications?|medicines?|drugs?|problems?|conditions?|diagnos[ei]s|allerg(?:y|ies)|immuni[sz]ations?|vaccin\w+|"
     r"procedures?|surger(?:y|ies)|operations?|devices?|implants?|results?|observations?|vital signs?|encounters?|"
@@ -89,6 +128,22 @@ class FactValue:
     def with_unit(self) -> str:
         """The value with its unit as written."""
         return " ".join(filter(None, (self.text, self.written_unit)))
+
+
+def choose_name(names: Iterable[str]) -> str:
+    """Return the first name that is one, else the first placeholder that stands for a name, else nothing."""
+    words = [name for name in names if name]
+    return next((name for name in words if name.lower().strip(" .:-*") not in _PLACEHOLDERS), next(iter(words), ""))
+
+
+def name_status(codes: Iterable[str], words: str = "") -> str:
+    """Return a status in FHIR's words: by the first code that has one, else by its own words, in lower case.
+
+    A code decides, since a source may leave out its words.
+    """
+    written = " ".join(words.lower().split())
+    named = next((STATUS_NAMES[code] for code in codes if code in STATUS_NAMES), "")
+    return named or STATUS_NAMES.get(written, written)
 
 
 def parse_value(text: str, unit: str = "") -> FactValue:

@@ -59,7 +59,7 @@ def build_fact_records(group: Hl7Group, header: Hl7Segment, patient: str, encoun
             f"Comment ({panel})" if panel else "Comment",
             0,
             0,
-            time=_first_time(sent, *_order_times(group), sent) or None,
+            time=first_time(sent, *_order_times(group), sent) or None,
             value=_join_words(comment),
             category=category,
             encounter=encounter,
@@ -80,10 +80,10 @@ def _build_result(
     if not value.text and status not in WITHDRAWN:
         is_open = status in ("registered", "preliminary")
         value, status = FactValue("in progress" if is_open else "no value"), "registered" if is_open else _NO_RESULT
-    codes = _read_codes(result)
+    codes = read_codes(result, 3)
     kind, category = _find_kind(group, codes, result.text(7))
     written_times = (iso_time(result.text(14)), *_order_times(group), sent)
-    time = _first_time(sent, *written_times)
+    time = first_time(sent, *written_times)
     fact = ClinicalFact(
         kind,
         _result_name(group, result, codes),
@@ -104,7 +104,7 @@ def _build_result(
     )
     panel = _order_name(group)
     remarks = [f"Order: {panel}." if panel and panel.lower() != fact.name.lower() else "", *map(_join_words, comments)]
-    reported = _first_time(sent, _order_times(group)[1])
+    reported = first_time(sent, _order_times(group)[1])
     written_time = "" if time else next(filter(None, written_times), "")
     return FactEntry(
         fact, reported_since(time, reported), value.written_unit, " ".join(filter(None, remarks)), written_time
@@ -134,7 +134,7 @@ def _find_organism(group: Hl7Group, result: Hl7Segment, codes: Sequence[str]) ->
     if not number or _names_organism(result, codes):
         return ""
     for other, _ in group.results:
-        if other.text(4) == number and _names_organism(other, _read_codes(other)):
+        if other.text(4) == number and _names_organism(other, read_codes(other, 3)):
             return read_value(other).text
     return ""
 
@@ -143,12 +143,12 @@ def _names_organism(result: Hl7Segment, codes: Sequence[str]) -> bool:
     return not _ORGANISMS.isdisjoint(codes) or "organism" in concept_name(result, 3).lower()
 
 
-def _read_codes(result: Hl7Segment) -> tuple[str, ...]:
-    """Return the codes of OBX-3, those of LOINC first."""
+def read_codes(segment: Hl7Segment, field_number: int) -> tuple[str, ...]:
+    """Return the codes of a coded field, those of LOINC first."""
     codes = []
     for code, system in ((1, 3), (4, 6)):
-        if result.text(3, code) and (result.text(3, system) or code == 4):
-            codes.append(name_code(result.text(3, system), result.text(3, code)))
+        if segment.text(field_number, code) and (segment.text(field_number, system) or code == 4):
+            codes.append(name_code(segment.text(field_number, system), segment.text(field_number, code)))
     return tuple(sorted(dict.fromkeys(codes), key=lambda code: not code.startswith("loinc:")))
 
 
@@ -172,7 +172,7 @@ def _order_times(group: Hl7Group) -> tuple[str, str]:
     return iso_time(group.order.text(7)), iso_time(group.order.text(22))
 
 
-def _first_time(sent: str, *times: str) -> str:
+def first_time(sent: str, *times: str) -> str:
     """Return the first time that can be read, a partial ISO date with its offset from UTC, or an empty string.
 
     A time without an offset has that of the message, as HL7 defines, which is that of the time when it was `sent`.

@@ -1,4 +1,4 @@
-"""Read notes of patients from files of HL7 v2: reports (ORU) and documents (MDM), and results as structured facts.
+"""Read notes of patients from files of HL7 v2: reports (ORU) and documents (MDM), and structured facts.
 
 All files of an addition are read together: a later message may correct, replace or cancel what an earlier one said, and
 PV1 segments of any message tell the days of stays.
@@ -31,6 +31,8 @@ from epicrisis.corpus.hl7.notes import (
     report_text,
     result_status,
 )
+from epicrisis.corpus.hl7.statement_facts import StatementFacts
+from epicrisis.corpus.hl7.statements import count_unread, read_statements
 from epicrisis.corpus.hl7.values import iso_time
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.patient_numbers import PatientNumbers
@@ -121,12 +123,12 @@ def _record_file(path: Path, feed: _Feed, numbers: PatientNumbers, log: RemovalL
         try:
             _record_people(message, feed, numbers)
             groups, others = read_groups(message) if message.kind in TEXT_KINDS else ([], {})
+            statements = read_statements(message)
         except ValueError as error:
             yield reader_base.skip(path, place, str(error))
             continue
         if message.kind not in TEXT_KINDS:
-            log.other_resources[f"{message.kind[:3] or 'other'} message"] += 1
-            continue
+            others = count_unread(message, statements) if statements else {f"{message.kind[:3] or 'other'} message": 1}
         for name, count in others.items():
             log.other_resources[name] += count
         for number, group in enumerate(groups):
@@ -281,7 +283,8 @@ def _interpreter(order: Hl7Segment) -> str:
 
 
 def _read_fact_documents(paths: Sequence[Path], feed: _Feed, log: RemovalLog) -> Iterator[reader_base.ReaderItem]:
-    """Yield the results of all files as documents of facts."""
+    """Yield the results and other statements of all files as documents of facts."""
+    statement_facts = StatementFacts()
     with FactSpool() as spool:
         for person, patient in feed.patients.items():
             if patient and person.names:
@@ -290,15 +293,16 @@ def _read_fact_documents(paths: Sequence[Path], feed: _Feed, log: RemovalLog) ->
             spool.add_stay(visit_id, Stay(visit.admitted, visit.discharged, is_visit=not visit.is_stay), patient)
         for path in paths:
             for _, message in read_messages(path):
-                if not isinstance(message, reader_base.Skipped) and message.kind in TEXT_KINDS:
-                    _add_facts(message, feed, spool)
+                if not isinstance(message, reader_base.Skipped):
+                    _add_facts(message, feed, statement_facts, spool)
         yield from spool.documents(log)
 
 
-def _add_facts(message: Hl7Message, feed: _Feed, spool: FactSpool) -> None:
-    """Store the results of a message. One that cannot be read has been reported."""
+def _add_facts(message: Hl7Message, feed: _Feed, statement_facts: StatementFacts, spool: FactSpool) -> None:
+    """Store the facts of a message. One that cannot be read has been reported."""
     try:
-        groups, _ = read_groups(message)
+        groups = read_groups(message)[0] if message.kind in TEXT_KINDS else []
+        statements = read_statements(message)
     except ValueError:
         return
     for group in groups:
@@ -308,3 +312,7 @@ def _add_facts(message: Hl7Message, feed: _Feed, spool: FactSpool) -> None:
         encounter = feed.find_visit(patient, group, message.header).id
         for record in build_fact_records(group, message.header, patient, encounter):
             spool.add(record)
+    for statement in statements:
+        if patient := feed.patients.get(statement.person, ""):
+            for record in statement_facts.build_records(statement, message.header, patient):
+                spool.add(record)

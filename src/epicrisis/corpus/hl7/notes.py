@@ -17,6 +17,8 @@ from epicrisis.corpus.hl7.messages import Hl7Message, Hl7Segment
 from epicrisis.corpus.hl7.values import identifier_system, iso_time
 
 TEXT_KINDS = ("ORU", "OUL", "MDM")
+STATEMENTS = frozenset(("AL1", "IAM", "DG1", "PRB", "PR1", "RXA", "RXD", "RXE", "RXO"))
+"""Segments that state facts other than results, see `statements`."""
 _STATUSES = {
     "C": "corrected",
     "A": "amended",
@@ -40,7 +42,12 @@ WITHDRAWN = ("entered-in-error", "cancelled")
 _SECONDS = re.compile(r"(T\d\d:\d\d):00")
 _CLOCK = re.compile(r"^(\d\d)(\d\d)")
 _EXPONENT = re.compile(r"\d{1,2}/")
-_READ_SEGMENTS = frozenset("MSH PID PV1 OBR OBX NTE TXA EVN ORC PD1 PV2 SFT UAC SPM TQ1 TQ2 CTI PRT ROL".split())  # noqa: SIM905
+_READ_SEGMENTS = frozenset(
+    (
+        *("MSH", "PID", "PV1", "OBR", "OBX", "NTE", "TXA", "EVN", "ORC", "PD1", "PV2", "SFT", "UAC", "SPM"),
+        *("TQ1", "TQ2", "CTI", "PRT", "ROL"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,7 @@ def _collect_groups(message: Hl7Message) -> tuple[list[Hl7Group], dict[str, int]
         elif segment.name == "NTE" and group is not None:
             comments = group.results[-1][1] if group.results else group.comments
             comments.append(segment)
-        elif segment.name not in _READ_SEGMENTS or segment.name == "NTE":
+        elif segment.name not in (*_READ_SEGMENTS, *STATEMENTS) or segment.name == "NTE":
             name = "NTE before the results" if segment.name == "NTE" else f"{segment.name[:3]} segment"
             others[name] = others.get(name, 0) + 1
     return groups, others
