@@ -46,7 +46,7 @@ from epicrisis.patient_data_policy import check_cluster, record_cluster, refuse_
 from epicrisis.privacy import guard_network
 from epicrisis.protocols import Encoder, PassageStore, StoredDocument
 from epicrisis.settings import Settings
-from epicrisis.types import Document, SplitterName
+from epicrisis.types import Document, Scope, SplitterName
 
 READY_MADE = "medcpt"
 """The format whose documents come with vectors."""
@@ -203,8 +203,12 @@ def _add_to_own_store(
         if isinstance(document, Skipped):
             counts.add_skipped(document)
         elif isinstance(document, DeletedDocument):
-            counts.deleted += document.id in store.content_hashes([document.id])
-            store.delete([document.id])
+            versions = {document.id}
+            if document.every_version:
+                record = store.fetch_record(Scope(patient=document.patient))
+                versions |= {passage.document_id for passage in record if document.names(passage.document_id)}
+            counts.deleted += len(store.content_hashes(sorted(versions)))
+            store.delete(sorted(versions))
         elif isinstance(document, Document):
             fault, digest = find_fault(document), content_hash(document)
             existing = store.content_hashes([document.id]).get(document.id)

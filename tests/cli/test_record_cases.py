@@ -60,6 +60,7 @@ CASES: dict[str, tuple[str, tuple[Question, ...]]] = {
             ("current medications", ("isinopril",), ()),
         ),
     ),
+    "07-ccda-repeated-document-id": (CCDA_PATIENT.replace("4711", "5001"), (("apixaban", ("apixaban",), ()),)),
     "09-absent-statements-counted/k10.json": (
         "p-77",
         (

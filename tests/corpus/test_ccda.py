@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -109,8 +110,8 @@ def test_replaced_document_is_left_out_and_deleted(tmp_path: Path) -> None:
         document([section("Plan", "Apixaban")], number="D2", relation=related("RPLC", "D1")),
     )
     items = read(tmp_path, [first, second])
-    assert [note.id for note in notes(items)] == ["note:1.2.840.114350.1.13.99.7|D2"]
-    assert DeletedDocument("note:1.2.840.114350.1.13.99.7|D1", patient=PATIENT) in items
+    assert [note.id.partition("@")[0] for note in notes(items)] == ["note:1.2.840.114350.1.13.99.7|D2"]
+    assert DeletedDocument("note:1.2.840.114350.1.13.99.7|D1", patient=PATIENT, every_version=True) in items
     assert len(notes(read(tmp_path, [first, second], NoteCleaning(keep_superseded=True)))) == 2
 
 
@@ -229,6 +230,21 @@ def test_fhir_patient_with_the_number_keeps_the_resource_id(tmp_path: Path) -> N
     assert note.patient == "p1"
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ('<given qualifier="CL">Ada</given><family qualifier="BR">Byron</family>', "Ada Byron"),
+        ('<given qualifier="cl">Addie</given><given>Ada</given><family qualifier="SP">King</family>', "Ada King"),
+        ('<given>Ada</given><given nullFlavor="NI"/><family qualifier="AC BR">Byron</family>', "Ada Byron"),
+        ("<prefix>Dr.</prefix><suffix>Byron</suffix>", "Dr. Byron"),
+    ],
+)
+def test_name_is_read_from_parts_with_qualifiers_if_it_has_no_others(tmp_path: Path, name: str, expected: str) -> None:
+    text = re.sub(r'(<name use="L">).*?(</name>)', rf"\1{name}\2", document([section("Plan", "Rest")]), count=1)
+    identity = next(item for item in read(tmp_path, [text]) if isinstance(item, PatientIdentity))
+    assert identity.names == (expected,)
+
+
 def test_many_patients_files_stay_apart(tmp_path: Path) -> None:
     texts = [
         document([section("Plan", f"Words of {n}")], number=f"D{n}", patient=f"{n}", given=f"G{n}") for n in range(12)
@@ -255,4 +271,21 @@ def test_struck_and_spanning_text_is_readable(tmp_path: Path) -> None:
 def test_nullified_document_is_deleted(tmp_path: Path) -> None:
     items = read(tmp_path, [document([section("Plan", "Rest")], status='<sdtc:statusCode code="nullified"/>')])
     assert not notes(items)
-    assert DeletedDocument("note:1.2.840.114350.1.13.99.7|D1", patient=PATIENT) in items
+    assert DeletedDocument("note:1.2.840.114350.1.13.99.7|D1", patient=PATIENT, every_version=True) in items
+
+
+def test_documents_of_one_id_are_notes_of_their_own(tmp_path: Path) -> None:
+    """Of another day, other words, or another patient. The same document again has the same id."""
+    first = document([section("Plan", "Warfarin")])
+    later = document([section("Plan", "Warfarin")], time="20150629083000-0500")
+    other = document([section("Plan", "Warfarin")], patient="4712", given="Eva")
+    items = notes(read(tmp_path, [first, later, document([section("Plan", "Apixaban")]), other]))
+    assert len({note.id for note in items}) == 4
+    assert notes(read(tmp_path, [first]))[0].id == items[0].id
+
+
+def test_nullified_id_deletes_all_its_versions(tmp_path: Path) -> None:
+    """Also in the library, and the documents of the same addition."""
+    status = '<sdtc:statusCode code="nullified"/>'
+    texts = [document([section("Plan", "Warfarin")]), document([section("Plan", "Rest")], status=status)]
+    assert not notes(read(tmp_path, texts))

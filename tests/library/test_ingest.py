@@ -285,3 +285,14 @@ def test_add_documents_failing_reader_keeps_what_it_read_before(tmp_path: Path) 
         with pytest.raises(InputError, match="line 101"):
             add_documents(library, read(), encoder(), passages_per_batch=40)
         assert library.count()[0] >= 40
+
+
+def test_deletion_of_every_version_deletes_the_patients_documents_of_the_id(tmp_path: Path) -> None:
+    """Not those of another patient, or of a longer id."""
+    notes = [Document(f"note:1{end}", "stroke", patient="anna") for end in ("@a", "@b", "1@a")]
+    notes.append(Document("note:1@c", "stroke", patient="bert"))
+    with create(tmp_path) as library:
+        add_documents(library, notes, encoder())
+        deletion = DeletedDocument("note:1", patient="anna", every_version=True)
+        assert add_documents(library, [deletion], encoder()).deleted == 2
+        assert sorted(library.content_hashes([note.id for note in notes])) == ["note:11@a", "note:1@c"]

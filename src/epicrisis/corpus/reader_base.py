@@ -79,6 +79,12 @@ class DeletedDocument:
     patient: str | None = None
     any_patient: bool = False
     """The source names the document and not its patient, so it is deleted whosever it is."""
+    every_version: bool = False
+    """Delete the patient's documents of all versions of this id: `note:D1@...`."""
+
+    def names(self, document_id: str) -> bool:
+        """Return whether this is the id of the document, or of a version of it."""
+        return document_id == self.id or (self.every_version and document_id.startswith(f"{self.id}@"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from epicrisis.library.patients import NotesAndLiterature, read_document_patient
 from epicrisis.library.splitters import check_chunks, check_fits_window, split_document
 from epicrisis.protocols import Encoder, Vectors
 from epicrisis.serialization import to_json
-from epicrisis.types import Document, Origin, SplitterName
+from epicrisis.types import Document, Origin, Scope, SplitterName
 
 _SAME_ID_OTHER_TEXT = "same id, different text"
 _PROGRESS_EVERY = 500
@@ -237,6 +237,9 @@ class _ItemReader:
         """Delete the document, unless the library has a later revision."""
         self._batch.commit_if_pending(item.id)
         self._states.pop(item.id, None)
+        if item.every_version:
+            self._delete_versions(item)
+            return
         if not item.revision:
             earlier = self._find_earlier(item.id, item.patient)
             if self._stated is not None and earlier is not None and (rest := find_unstated(earlier, self._stated)):
@@ -258,6 +261,17 @@ class _ItemReader:
         self._counts.deleted += item.id in self._library.content_hashes([item.id])
         with ingest_batches.uninterrupted():
             self._library.delete([item.id], {item.id: item.revision})
+
+    def _delete_versions(self, item: readers.DeletedDocument) -> None:
+        """Delete the patient's documents that the deletion names."""
+        self._batch.commit()
+        record = self._library.fetch_record(Scope(patient=item.patient))
+        versions = sorted({passage.document_id for passage in record if item.names(passage.document_id)})
+        for version in versions:
+            self._states.pop(version, None)
+        self._counts.deleted += len(versions)
+        with ingest_batches.uninterrupted():
+            self._library.delete(versions)
 
     def _find_earlier(self, document_id: str, patient: str | None) -> Document | None:
         """Return the library's document with this id, if the addition states structured facts for its patient."""

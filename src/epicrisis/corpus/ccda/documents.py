@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -86,6 +87,15 @@ class ClinicalDocument:
     remarks: tuple[str, ...] = ()
     """What was not read: `a picture (image/png)`."""
     coded: CodedFacts = field(default_factory=CodedFacts)
+    digest: str = ""
+    """Of the words of the body. Vendors give one id to documents of different content."""
+
+    @property
+    def version_id(self) -> str:
+        """The id with the digest of the document's content and patient; empty without an id."""
+        people = repr([patient.numbers for patient in self.patients])
+        content = f"{self.time}\0{self.version}\0{people}\0{self.digest}"
+        return f"{self.id}@{hashlib.sha256(content.encode()).hexdigest()[:12]}" if self.id else ""
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> ClinicalDocument:
@@ -169,7 +179,17 @@ def _read_document(root: _Element) -> ClinicalDocument:
         ),
         remarks=tuple(text.remarks),
         coded=read_entries(root),
+        digest=_digest_words(root),
     )
+
+
+def _digest_words(root: _Element) -> str:
+    """Return a digest of the words of the body, with those of its entries and files."""
+    digest = hashlib.sha256()
+    for component in root.iterchildren("component"):
+        for text in component.itertext():
+            digest.update(" ".join(str(text).split()).encode())
+    return digest.hexdigest()
 
 
 def _read_patient(role: _Element) -> DocumentPatient:
@@ -187,13 +207,13 @@ def _read_patient(role: _Element) -> DocumentPatient:
 
 
 def _person_name(name: _Element) -> str:
-    """Return given and family names, without other names in use; or the name as it is written."""
-    parts: list[str] = []
+    """Return given and family names, other names in use only without usual ones; or the name as it is written."""
+    names: list[str] = []
     for kind in ("given", "family"):
-        for part in name.iterchildren(kind):
-            if _ALTERNATIVE_NAMES.isdisjoint((part.get("qualifier") or "").split()):
-                parts.append(_text(part))
-    return " ".join(filter(None, parts)) or ("" if len(name) else _text(name))
+        parts = [part for part in name.iterchildren(kind) if _text(part)]
+        usual = [part for part in parts if _ALTERNATIVE_NAMES.isdisjoint((part.get("qualifier") or "").upper().split())]
+        names += [_text(part) for part in usual or parts]
+    return " ".join(names) or " ".join(" ".join(map(str, name.itertext())).split())
 
 
 def _describe_author(author: _Element) -> str:

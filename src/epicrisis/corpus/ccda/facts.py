@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _OVER = {"aborted": "stopped", "completed": "completed"}
 _PAST = ("resolved", "inactive", "remission")
 _NULLIFIED = "nullified"
+_LASTING = ("medication", "problem", "allergy")
 _STATUS_CODE, _SEVERITY_CODE, _COMMENT_CODE = "33999-4", "SEV", "48767-8"
 _ALLERGY_CATEGORIES = {
     "416098002": "medication, allergy",
@@ -162,10 +163,10 @@ def _place_in_encounter(statement: _Element, entries: list[FactEntry]) -> list[F
 def _name_source(
     statement: _Element, entries: list[FactEntry], document_id: str, sources: Counter[str]
 ) -> tuple[FactEntry, ...]:
-    """Return the facts with their source: id, code, and for values the time, as senders use one id for several."""
+    """Return the facts with their source: id, code, and the time unless they last. Senders use one id for several."""
     fact = entries[0].fact
     parts = [_join_id(statement.find("id")) or document_id, next(iter(fact.codes), fact.name)]
-    if fact.kind in ("laboratory", "vital-sign"):
+    if fact.kind not in _LASTING:
         parts.append(split_offset(fact.time or "")[0])
     source = "ccda:" + ":".join(filter(None, parts))
     sources[source] += 1

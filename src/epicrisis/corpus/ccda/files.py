@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -43,18 +43,19 @@ def read_files(
             person = document.patients[0]
             alias = numbers.find_alias(patient)
             yield reader_base.PatientIdentity(patient, "", person.names, person.born, person.numbers, alias)
-    superseded = _find_superseded(all_headers)
-    if not cleaning.keep_superseded:
-        # An earlier addition may have contained them.
-        for patient, document_id in sorted(superseded):
-            yield reader_base.DeletedDocument(f"note:{document_id}", patient=patient)
+    withdrawn = {(patient, document.id) for document, patient in all_headers if document.is_withdrawn and document.id}
+    replaced = _find_replaced(all_headers)
+    # Earlier additions may have contained them.
+    for patient, document_id in sorted(withdrawn | (set() if cleaning.keep_superseded else replaced)):
+        yield reader_base.DeletedDocument(f"note:{document_id}", patient=patient, every_version=True)
+    outdated = _Outdated(withdrawn, replaced, _find_earlier_versions(all_headers))
     with FactSpool() as spool:
         fingerprints: list[reader_base.ReaderItem] = []
         for path, name in files:
             if path not in headers:
                 continue
             patients = [patient for _, patient in headers[path]]
-            items = _read_notes(path, name, patients, superseded, cleaning, spool)
+            items = _read_notes(path, name, patients, outdated, cleaning, spool)
             yield from reader_base.hold_fingerprint(path, items, fingerprints)
         yield from spool.documents(cleaning.removal_log)
         yield from fingerprints
@@ -95,30 +96,51 @@ def _resolve_patient(document: ClinicalDocument, numbers: PatientNumbers) -> str
     return numbers.resolve(person.numbers, person.born, person.names)
 
 
-def _find_superseded(documents: Sequence[_Header]) -> set[DocumentKey]:
-    """Return the documents that others of the same patient replace, or of whose set there is a later version."""
+@dataclass(frozen=True, slots=True)
+class _Outdated:
+    """Documents that are no longer valid, by patient and id."""
+
+    withdrawn: set[DocumentKey]
+    replaced: set[DocumentKey]
+    earlier_versions: set[DocumentKey]
+    """By `version_id`."""
+
+    def is_withdrawn(self, document: ClinicalDocument, patient: str) -> bool:
+        return document.is_withdrawn or (patient, document.id) in self.withdrawn
+
+    def is_superseded(self, document: ClinicalDocument, patient: str) -> bool:
+        is_replaced = (patient, document.id) in self.replaced
+        return is_replaced or (patient, document.version_id) in self.earlier_versions
+
+
+def _find_replaced(documents: Sequence[_Header]) -> set[DocumentKey]:
+    """Return the documents that others of the same patient replace."""
     successors: defaultdict[DocumentKey, set[DocumentKey]] = defaultdict(set)
+    for document, patient in documents:
+        if patient and not document.is_withdrawn:
+            for earlier in document.replaces:
+                successors[patient, earlier].add((patient, document.id))
+    return find_replaced(successors)
+
+
+def _find_earlier_versions(documents: Sequence[_Header]) -> set[DocumentKey]:
+    """Return the documents of whose set there is a later version."""
     versions: defaultdict[DocumentKey, list[tuple[int, str]]] = defaultdict(list)
     for document, patient in documents:
-        if not patient or document.is_withdrawn:
-            continue
-        for earlier in document.replaces:
-            successors[patient, earlier].add((patient, document.id))
-        if document.version_set and document.version and document.id:
-            versions[patient, document.version_set].append((document.version, document.id))
+        if patient and not document.is_withdrawn and document.version_set and document.version and document.id:
+            versions[patient, document.version_set].append((document.version, document.version_id))
+    earlier: set[DocumentKey] = set()
     for (patient, _), members in versions.items():
-        latest = max(members)
-        for version, document_id in members:
-            if version < latest[0]:
-                successors[patient, document_id].add((patient, latest[1]))
-    return find_replaced(successors)
+        latest, _ = max(members)
+        earlier.update((patient, document_id) for version, document_id in members if version < latest)
+    return earlier
 
 
 def _read_notes(
     path: Path,
     name: str,
     patients: Sequence[str],
-    superseded: set[DocumentKey],
+    outdated: _Outdated,
     cleaning: NoteCleaning,
     spool: FactSpool,
 ) -> Iterator[reader_base.ReaderItem]:
@@ -134,14 +156,16 @@ def _read_notes(
     notes: list[ClinicalNote] = []
     for number, (document, patient) in enumerate(zip(documents, patients, strict=True), 1):
         if patient:
-            is_superseded = (patient, document.id) in superseded
-            if document.text.strip() or document.is_withdrawn:
-                notes.append(_build_note(document, patient, _describe_place(number, len(documents)), is_superseded))
+            is_superseded = outdated.is_superseded(document, patient)
+            is_withdrawn = outdated.is_withdrawn(document, patient)
+            if document.text.strip() or is_withdrawn:
+                note = _build_note(document, patient, _describe_place(number, len(documents)))
+                notes.append(replace(note, is_error=is_withdrawn, is_superseded=is_superseded))
             else:
                 yield reader_base.FileRemark(
                     name, "part", "of C-CDA documents: no narrative, so the coded entries alone"
                 )
-            is_left_out = document.is_withdrawn or (is_superseded and not cleaning.keep_superseded)
+            is_left_out = is_withdrawn or (is_superseded and not cleaning.keep_superseded)
             spool.add_name(patient, next(iter(document.patients[0].names), ""))
             add_facts(document, patient, spool, is_left_out=is_left_out)
             cleaning.removal_log.fact_problems.update(document.coded.problems)
@@ -152,7 +176,7 @@ def _read_notes(
             yield reader_base.FileRemark(name, "part", f"of C-CDA documents: {remark}")
 
 
-def _build_note(document: ClinicalDocument, patient: str, where: str, is_superseded: bool) -> ClinicalNote:
+def _build_note(document: ClinicalDocument, patient: str, where: str) -> ClinicalNote:
     person = document.patients[0]
     metadata = {
         "visit": "" if document.is_stay else document.encounter,
@@ -168,12 +192,10 @@ def _build_note(document: ClinicalDocument, patient: str, where: str, is_superse
         times=tuple(filter(None, (document.time or document.discharged or document.admitted,))),
         note_type=document.type,
         encounter=document.encounter if document.is_stay else "",
-        note_id=document.id,
+        note_id=document.version_id,
         patient_name=next(iter(person.names), ""),
         admitted=document.admitted if document.is_stay else "",
         discharged=document.discharged if document.is_stay else "",
         more=metadata,
-        is_error=document.is_withdrawn,
-        is_superseded=is_superseded,
         headings=document.headings,
     )
