@@ -70,7 +70,10 @@ CASES: dict[str, tuple[str, tuple[Question, ...]]] = {
         ),
     ),
     "09-absent-statements-counted/k09.xml": (CCDA_PATIENT, (("current medications", (), ("medication is current",)),)),
-    "10-null-dates/k07.xml": (CCDA_PATIENT, (("When was ramipril started?", (), ("0001", "24273")),)),
+    "10-null-dates/k07.xml": (
+        CCDA_PATIENT,
+        (("When was ramipril started?", ("no date is known",), ("0001", "24273", "entry of “ramipril” is of")),),
+    ),
     "14-value-name-too-exact/k15.json": ("p-77", (("What was the last pain severity?", ("7 {score}",), ()),)),
     "16-hl7-not-results-unread/h2.hl7": (
         "GENHOSP|55001",

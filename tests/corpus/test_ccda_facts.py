@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -166,7 +167,7 @@ def test_entries_that_state_nothing_are_counted(tmp_path: Path) -> None:
     assert not fact_documents(read(tmp_path, text, log=log))
     assert log.summary().fact_problems == {
         "C-CDA entry about another person": 1,
-        "C-CDA entry of another section": 1,
+        "C-CDA entry of payers": 1,
         "C-CDA entry without a name or value": 1,
         "planned C-CDA entry": 1,
         "withdrawn or empty C-CDA entry": 2,
@@ -546,3 +547,118 @@ def test_placeholder_gives_way_to_the_name_of_the_product(tmp_path: Path, placeh
     text = text.replace("</manufacturedMaterial>", "<name>Propranolol 80 MG</name></manufacturedMaterial>")
     ((_, line),) = lines(tmp_path, document([text]))
     assert line.startswith("Started Propranolol 80 MG,")
+
+
+def inner(code: str, value: str, template: str = "", kind: str = "REFR") -> str:
+    """Return an observation within an entry, with its code or its template."""
+    root = f'<templateId root="2.16.840.1.113883.10.20.{template}"/>' if template else ""
+    named = f'<code code="{code}"/>' if code else '<code nullFlavor="NI"/>'
+    return (
+        f'<entryRelationship typeCode="{kind}"><observation classCode="OBS" moodCode="EVN">{root}{named}'
+        f'<value xsi:type="CD" {value}/></observation></entryRelationship>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (inner("33999-4", 'code="73425007"'), "End of Essential hypertension (inactive)"),
+        (inner("", 'code="413322009"', "22.4.6"), "End of Essential hypertension (resolved)"),
+        (
+            inner("33999-4", 'code="73425007" displayName="No Longer Active"'),
+            "End of Essential hypertension (inactive)",
+        ),
+        (inner("33999-4", 'displayName="In Remission"'), "End of Essential hypertension (remission)"),
+        (inner("", 'code="410516002"', "1.50"), "Onset of Essential hypertension (ruled-out)"),
+        (inner("33999-4", 'code="55561003"'), "Onset of Essential hypertension (active)"),
+    ],
+)
+@pytest.mark.parametrize("code", ["11450-4"])
+def test_status_of_a_problem_is_read_by_its_code(tmp_path: Path, status: str, words: str, code: str) -> None:
+    text = document([concern(problem('<low value="2010"/>', HYPERTENSION, more=status), code)])
+    assert words in [line for _, line in lines(tmp_path, text)]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (inner("33999-4", 'code="73425007"'), ["Started", "Stopped"]),
+        (inner("", 'code="392521001"', "22.4.47"), ["Started", "Stopped"]),
+        (inner("33999-4", 'code="421139008"'), ["Started"]),
+        (inner("33999-4", 'code="55561003"'), ["Started"]),
+    ],
+)
+def test_status_of_a_medication_is_read_by_its_code(tmp_path: Path, status: str, expected: list[str]) -> None:
+    text = document(
+        [drug('<effectiveTime><low value="2010"/></effectiveTime>').replace("<consumable>", f"{status}<consumable>")]
+    )
+    rows = [line for _, line in lines(tmp_path, text)]
+    assert sorted(row.partition(" ")[0] for row in rows) == expected
+    assert ("on-hold" in rows[0]) is ("421139008" in status)
+
+
+def test_allergy_has_severity_and_criticality_by_codes(tmp_path: Path) -> None:
+    """Of the allergy itself, not only of a reaction."""
+    more = inner("SEV", 'code="24484000"', kind="SUBJ") + inner("82606-5", 'code="CRITH"', kind="SUBJ")
+    agent = (
+        '<participant typeCode="CSM"><participantRole><playingEntity><code code="70618" displayName="Penicillin"/>'
+        "</playingEntity></participantRole></participant>"
+    )
+    entry = problem('<low value="2010"/>', '<value xsi:type="CD" code="416098002"/>', more=agent + more)
+    assert lines(tmp_path, document([concern(entry, "48765-2")])) == [
+        ("2010", "Onset of allergy: Penicillin (severity severe, criticality high; active)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template", "entry"),
+    [
+        ("22.2.5.1", concern(problem('<low value="2010"/>', HYPERTENSION), "X")),
+        ("22.2.3", organizer(observation("1", "2160-0", quantity("1.4")), code="X")),
+        ("1.8", drug("", code="X")),
+    ],
+)
+def test_section_without_a_code_is_known_by_its_template(tmp_path: Path, template: str, entry: str) -> None:
+    head = f'<templateId root="2.16.840.1.113883.10.20.{template}"/><code nullFlavor="NI"/>'
+    text = document([re.sub(r'<code code="X"[^>]*/>', head, entry)])
+    assert "nullFlavor" in text
+    assert len(lines(tmp_path, text)) == 1
+
+
+def test_devices_are_facts_of_supplies_and_procedures(tmp_path: Path) -> None:
+    device = (
+        '<participant typeCode="PRD"><participantRole><playingDevice><code code="360129009" codeSystem="{}" '
+        'displayName="{}"/></playingDevice></participantRole></participant>'
+    )
+    supply = (
+        '<supply classCode="SPLY" moodCode="EVN"><id root="1.2.6" extension="S1"/><statusCode code="completed"/>'
+        f'<effectiveTime><low value="20130316"/></effectiveTime>{device.format(SNOMED, "Cardiac pacemaker")}</supply>'
+    )
+    placed = (
+        '<procedure classCode="PROC" moodCode="EVN"><id root="1.2.6" extension="P1"/><code code="1" '
+        'displayName="Hip replacement"/><effectiveTime value="2014"/>'
+        f"{device.format(SNOMED, 'Hip prosthesis')}</procedure>"
+    )
+    sections = [
+        section("Equipment", "See entry", code="46264-8", entry=f"<entry>{supply}</entry>"),
+        section("Procedures", "See entry", code="47519-4", entry=f"<entry>{placed}</entry>"),
+    ]
+    assert lines(tmp_path, document(sections)) == [
+        ("2013-03-16", "Began: Cardiac pacemaker"),
+        ("2014", "Began: Hip prosthesis"),
+        ("2014", "Procedure: Hip replacement"),
+    ]
+
+
+def test_result_of_a_panel_that_is_not_complete_is_preliminary(tmp_path: Path) -> None:
+    panel = organizer(observation("1", "2160-0", quantity("1.4")))
+    open_panel = panel.replace('extension="B1"/>', 'extension="B1"/><statusCode code="active"/>', 1)
+    assert lines(tmp_path, document([open_panel]))[0][1] == "08:10 Creatinine: 1.4 mg/dL (preliminary)"
+
+
+def test_end_before_its_beginning_ends_a_drug_and_is_shown(tmp_path: Path) -> None:
+    text = document([drug('<effectiveTime><low value="20150601"/><high value="20150101"/></effectiveTime>')])
+    assert lines(tmp_path, text)[1] == (
+        "2015-06-01",
+        "End of lisinopril 10 MG Oral Tablet (statement) End as written: 2015-01-01, before the beginning.",
+    )

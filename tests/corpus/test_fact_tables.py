@@ -279,6 +279,31 @@ def test_omop_drug_ends_as_its_row_says(
     assert [fact.time for fact in facts if fact.event == "end"] == ([ended] if ended else [])
 
 
+def test_omop_order_that_ends_before_it_begins_is_over(tmp_path: Path) -> None:
+    """Its end as written is shown."""
+    row = {
+        "drug_exposure_id": "1",
+        "person_id": "1",
+        "drug_concept_id": "0",
+        "drug_exposure_start_date": "2150-03-01",
+        "drug_exposure_end_date": "2150-02-01",
+        "drug_type_concept_id": "32838",
+        "drug_source_value": "Naproxen",
+    }
+    items = read_folder(write_tables(tmp_path / "omop", {"drug_exposure": [row]}))
+    assert [fact.time for fact in facts_of(items, "Naproxen") if fact.event == "end"] == ["2150-03-01"]
+    assert "End as written: 2150-02-01, before the beginning." in str(items)
+
+
+def test_mimic_prescription_that_ends_before_it_begins_is_over(tmp_path: Path) -> None:
+    row = {**MIMIC["prescriptions"][0], "stoptime": "2150-03-01 15:00:00"}
+    items = read_folder(write_tables(tmp_path / "mimic", {"prescriptions": [row]}))
+    assert [(fact.event, fact.time) for fact in facts_of(items, "Lisinopril")] == [
+        ("start", "2150-03-02T10:00"),
+        ("end", "2150-03-02T10:00"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "kind", "fact"),
     [
@@ -286,6 +311,7 @@ def test_omop_drug_ends_as_its_row_says(
         *(("Allergy to penicillin", "Yes", "allergy", "Allergy to penicillin"),),
         *(("Allergy to penicillin", "No", "observation", "Allergy to penicillin"),),
         *(("Drug allergy", "negative", "observation", "Drug allergy"), ("Smoking", "latex", "observation", "Smoking")),
+        *(("Drug allergy", "None", "observation", "Drug allergy"),),
     ],
 )
 def test_omop_allergy_is_named_by_its_substance(tmp_path: Path, name: str, value: str, kind: str, fact: str) -> None:

@@ -625,3 +625,95 @@ def test_death_of_a_patient_is_counted_as_not_read(tmp_path: Path) -> None:
     alive = {"resourceType": "Patient", "id": "p2", "deceasedBoolean": False}
     read_items(tmp_path, dead, alive, condition(), log=log)
     assert log.summary().fact_problems["death of a Patient, which is not read"] == 1
+
+
+SNOMED = "http://snomed.info/sct"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"coding": [{"system": SNOMED, "code": "413322009"}]}, "End of Hypertension (resolved)"),
+        ({"coding": [{"code": "inactive"}]}, "End of Hypertension (inactive)"),
+        (
+            {"coding": [{"system": SNOMED, "code": "277022003", "display": "Remission phase"}]},
+            "End of Hypertension (remission)",
+        ),
+        ({"text": "No longer active"}, "End of Hypertension (inactive)"),
+        ({"coding": [{"system": SNOMED, "code": "55561003"}]}, "Problem: Hypertension (active)"),
+    ],
+)
+def test_status_of_a_condition_is_read_by_its_code(tmp_path: Path, status: dict[str, Any], expected: str) -> None:
+    assert expected in [line for _, line in read_lines(tmp_path, condition(clinicalStatus=status))]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("inactive", ["Allergy: Latex", "End of allergy: Latex (inactive)"]),
+        ("refuted", ["Allergy: Latex (refuted)"]),
+        ("unconfirmed", ["Allergy: Latex (unconfirmed)"]),
+        ("confirmed", ["Allergy: Latex"]),
+    ],
+)
+def test_allergy_of_dstu2_has_its_only_status(tmp_path: Path, status: str, expected: list[str]) -> None:
+    allergy = {"resourceType": "AllergyIntolerance", "id": "a", "patient": SUBJECT, "substance": {"text": "Latex"}}
+    assert sorted(line for _, line in read_lines(tmp_path, {**allergy, "status": status})) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("not-taking", "(statement; not-taken)"),
+        ("on-hold-as-directed", "(statement; on-hold)"),
+        ("stopped", "(statement; stopped)"),
+    ],
+)
+def test_adherence_of_r5_is_read_by_its_code(tmp_path: Path, code: str, words: str) -> None:
+    statement = {
+        "resourceType": "MedicationStatement",
+        "id": "s1",
+        "status": "recorded",
+        "subject": SUBJECT,
+        "medication": {"concept": LISINOPRIL},
+        "adherence": {"code": {"coding": [{"code": code, "display": "Other Words"}]}},
+    }
+    assert any(line.endswith(words) for _, line in read_lines(tmp_path, statement))
+
+
+def test_medication_that_ends_before_it_begins_is_over(tmp_path: Path) -> None:
+    period = {"start": "2150-03-04", "end": "2150-01-01"}
+    statement = {
+        "resourceType": "MedicationStatement",
+        "id": "s1",
+        "status": "active",
+        "subject": SUBJECT,
+        "medicationCodeableConcept": LISINOPRIL,
+        "effectivePeriod": period,
+    }
+    assert read_lines(tmp_path, statement)[1] == (
+        "2150-03-04",
+        "End of lisinopril 10 MG Oral Tablet (statement) End as written: 2150-01-01, before the beginning.",
+    )
+
+
+def test_devices_and_flags_of_a_patient_are_facts(tmp_path: Path) -> None:
+    """A device without a patient wrote a document."""
+    pacemaker = {"resourceType": "Device", "id": "d1", "type": {"text": "Cardiac pacemaker"}, "patient": SUBJECT}
+    software = {"resourceType": "Device", "id": "d2", "type": {"text": "Software"}}
+    pump = {"resourceType": "DeviceUseStatement", "id": "d3", "status": "completed", "subject": SUBJECT,
+            "device": {"display": "Insulin pump"}, "timingPeriod": {"start": "2150-01-01", "end": "2150-02-01"},
+            }  # fmt: skip
+    flag = {"resourceType": "Flag", "id": "f1", "status": "active", "code": {"text": "Fall risk"}, "subject": SUBJECT}
+    log = RemovalLog()
+    family = {"resourceType": "FamilyMemberHistory", "id": "h1", "patient": SUBJECT}
+    documents = read_documents(
+        tmp_path, pacemaker, software, pump, {**flag, "period": {"start": "2150-01-03"}}, family, log=log
+    )
+    assert sorted(document.text for document in documents) == [
+        "Began: Fall risk",
+        "Began: Insulin pump",
+        "Cardiac pacemaker",
+        "End of Insulin pump",
+    ]
+    assert log.summary().other_resources == {"FamilyMemberHistory": 1}

@@ -427,3 +427,12 @@ def test_hostile_repetition_of_layout_is_bounded(tmp_path: Path) -> None:
     text = message("ORU^R01", pid(), order("F2", "N^Note"), result("FT", "N^Note", words))
     (note,) = notes(read(tmp_path, text))
     assert len(note.text) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [("P", "(preliminary)"), ("A", "(preliminary)"), ("C", "(corrected)"), ("F", "mg/dL")]
+)
+def test_result_without_a_status_has_that_of_its_order(tmp_path: Path, status: str, words: str) -> None:
+    creatinine = result("NM", "2160-0^Creatinine^LN", "1.4", "mg/dL", status="")
+    (note,) = notes(read(tmp_path, message("ORU^R01", pid(), order("F1", "", status=status), creatinine)))
+    assert note.text.endswith(words)

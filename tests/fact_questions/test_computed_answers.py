@@ -378,3 +378,35 @@ def test_value_with_markup_is_escaped(tmp_path: Path) -> None:
     _, markdown, page, _ = shown_texts(answer)
     assert "<script>" not in page
     assert "\\| x" in markdown
+
+
+def test_medications_are_counted_by_name_as_they_are_listed() -> None:
+    chart = Chart().add("medication", "Aspirin", "2150-01-02", "81 mg", event="start", source="a")
+    chart.add("medication", "Aspirin", "2150-01-03", "100 mg", event="start", source="b")
+    computed = chart.add("medication", "Metformin", "2150-01-04", event="start", source="c").ask("current medications")
+    assert computed is not None
+    assert computed.statement.startswith(
+        "2 structured medications are current as of 2150-06-01 in 3 structured entries:"
+    )
+
+
+def test_refuted_entries_alone_answer_that_none_is_stated() -> None:
+    chart = Chart().add("medication", "No known medications", "2150-01-02", status="refuted")
+    computed = chart.lab("2150-01-02", "1.1").ask("current medications")
+    assert computed is not None
+    assert (computed.state, computed.result) == ("answered", "no entry")
+    assert "says that there is none, or is refuted: No known medications" in computed.statement
+
+
+def test_start_of_a_drug_that_only_a_list_names_is_not_known() -> None:
+    chart = Chart().add("medication", "Ramipril", "2150-01-02", category="statement")
+    computed = chart.ask("When was ramipril started?")
+    assert computed is not None
+    assert computed.state == "abstained"
+    assert "no date is known; the first list that names it is of 2150-01-02" in computed.statement
+
+
+def test_preliminary_value_is_called_so() -> None:
+    computed = Chart().lab("2150-01-02", "1.1", status="preliminary").ask("What was the last creatinine?")
+    assert computed is not None
+    assert computed.statement == "The last (preliminary) Creatinine is 1.1 mg/dL, of 2150-01-02."

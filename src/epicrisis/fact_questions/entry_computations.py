@@ -6,7 +6,7 @@ began and has no recorded end. An entry without a sign for a long time is marked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from epicrisis.clinical_facts import ClinicalFact
@@ -56,11 +56,29 @@ _NAMES: Mapping[Topic, tuple[str, str]] = {
 def compute_entries(plan: FactQuestion, record: PatientFacts) -> Computation:
     """Return the answer to a question about entries."""
     facts = sort_facts(select_facts(plan.topic, record))
+    if not facts and not plan.words and (denied := _list_denied(plan, record.withdrawn)):
+        return _state_denied(plan, denied)
     if not facts:
         plural = _NAMES[plan.topic][1]
         return abstain(plan, f"The record has no structured {plural}; only its notes can answer")
     match = match_entries(plan.words, facts) if plan.words else EntryMatch(tuple(facts), ())
     return _COMPUTE[plan.operation](plan, record, match, facts)
+
+
+def _list_denied(plan: FactQuestion, facts: Iterable[ClinicalFact]) -> list[ClinicalFact]:
+    """Return the withdrawn entries of a topic that say that there is none, or that it was not so."""
+    kinds = TOPIC_KINDS[plan.topic]
+    return [fact for fact in facts if fact.kind in kinds and "entered-in-error" not in list_statuses(fact)]
+
+
+def _state_denied(plan: FactQuestion, denied: Sequence[ClinicalFact]) -> Computation:
+    """Return that the record names no entry except those that deny one."""
+    one = _NAMES[plan.topic][0]
+    names = join_words(list(dict.fromkeys(fact.name for fact in denied)))
+    number = count_entries(len(denied))
+    says, states = agree(len(denied), "says", "say"), agree(len(denied), "is", "are")
+    statement = f"No structured {one} is stated; {number} {says} that there is none, or {states} refuted: {names}"
+    return finish(plan, statement, result=NO_ENTRY, rows=_list_facts(denied))
 
 
 def _row(fact: ClinicalFact, remark: str = "") -> ComputedRow:
@@ -122,11 +140,7 @@ def _compute_ever(
         why = "their dates may lie outside the time" if unclear else "they are uncertain, or name it among other words"
         rows = _list_facts([*unclear, *doubtful])
         return abstain(plan, f"Entries name “{plan.subject}”{when}, but {why}; read them", rows)
-    denied = [
-        fact
-        for fact in match_entries(plan.words, record.withdrawn).certain
-        if fact.kind in TOPIC_KINDS[plan.topic] and "entered-in-error" not in list_statuses(fact)
-    ]
+    denied = _list_denied(plan, match_entries(plan.words, record.withdrawn).certain)
     if denied:
         statement = (
             f"No structured entry says that there was “{plan.subject}”{when}; {count_entries(len(denied))} "
@@ -262,11 +276,10 @@ def _state_current(
         if plan.words:
             statement += ". Of other words for it, only common ones are compared"
         return finish(plan, statement, result=NO_ENTRY, remarks=remarks)
-    number = len(rows.rows)
-    statement = (
-        f"{number} structured {one if number == 1 else many}{subject} {'is' if number == 1 else 'are'} current as of "
-    )
-    statement += f"{day}{stale_note}: {'; '.join(names)}"
+    number = len(names)
+    entries = f" in {count_entries(len(rows.rows))}" if len(rows.rows) > number else ""
+    statement = f"{number} structured {agree(number, one, many)}{subject} {agree(number, 'is', 'are')} current as of "
+    statement += f"{day}{entries}{stale_note}: {'; '.join(names)}"
     return finish(plan, statement, result="; ".join(names), rows=all_rows, remarks=remarks)
 
 
@@ -348,6 +361,10 @@ def _compute_end_entry(
     candidates = find_extreme(inside, last=is_last)
     if not candidates:
         return abstain(plan, f"The entries of “{plan.subject}” have no date", _list_facts(inside))
+    if plan.operation == "started" and all(_is_undated_list(fact) for fact in inside):
+        reason = f"No structured entry says when “{plan.subject}” began, so no date is known"
+        reason += f"; the first list that names it is of {format_time(candidates[0].time)}"
+        return abstain(plan, reason, _list_facts(inside))
     if len(list_places(candidates)) > 1:
         word = "last" if is_last else "first"
         reason = f"Which entry is the {word} cannot be told, because {explain_uncertain_order(candidates)}"
@@ -364,6 +381,11 @@ def _compute_end_entry(
     subject = f" of “{plan.subject}”" if plan.words else ""
     statement = f"The {word} structured entry{subject} is of {date}: {names}"
     return finish(plan, statement, result=date, rows=_list_facts(candidates), remarks=remarks)
+
+
+def _is_undated_list(fact: ClinicalFact) -> bool:
+    """Return whether an entry says that something was so at a time, and not that it began then."""
+    return fact.event == "state" and (fact.kind in ("problem", "allergy") or fact.category == "statement")
 
 
 def _compute_stopped(

@@ -128,6 +128,11 @@ def is_withdrawn(fact: ClinicalFact) -> bool:
     return not _WITHDRAWN.isdisjoint(list_statuses(fact))
 
 
+def is_preliminary(fact: ClinicalFact) -> bool:
+    """Return whether the value of a fact may still change."""
+    return not _PRELIMINARY.isdisjoint(list_statuses(fact))
+
+
 def is_planned_end(fact: ClinicalFact) -> bool:
     """Return whether a fact is a planned end without a sign of having happened."""
     return fact.event == "end" and "planned" in list_statuses(fact)
@@ -141,7 +146,7 @@ def list_statuses(fact: ClinicalFact) -> frozenset[str]:
 def _find_replaced(versions: Sequence[ClinicalFact]) -> list[ClinicalFact]:
     """Return the versions of one result that a corrected version, or a final one, replaces."""
     corrections = [fact for fact in versions if not list_statuses(fact).isdisjoint(_CORRECTING)]
-    preliminary = [fact for fact in versions if not list_statuses(fact).isdisjoint(_PRELIMINARY)]
+    preliminary = [fact for fact in versions if is_preliminary(fact)]
     if corrections:
         return [fact for fact in versions if fact not in corrections]
     return preliminary if len(preliminary) < len(versions) else []

@@ -26,7 +26,7 @@ from epicrisis.fact_questions.computation import (
     sort_facts,
 )
 from epicrisis.fact_questions.question_rules import FactQuestion
-from epicrisis.fact_questions.record import PatientFacts, read_time
+from epicrisis.fact_questions.record import PatientFacts, is_preliminary, read_time
 from epicrisis.printable import agree, count_noun
 from epicrisis.ucum import convert
 
@@ -233,7 +233,8 @@ def _compute_end(
             f"{entry.name.split(' ')[0]} {value}" for entry, value in zip(plan.series.series, results, strict=False)
         ]
         results = [join_words(pressures)]
-    word = "last dated" if undated and is_last else plan.operation
+    word = "last dated" if undated and is_last else str(plan.operation)
+    word += " (preliminary)" if any(map(is_preliminary, rows)) else ""
     several = " (several values at that time)" if len(rows) > 1 and not plan.series.is_pressure else ""
     statement = f"The {word} {name}{_in_window(plan)} is {results[0]}, of {time}{several}"
     if len({fact.name for fact in rows}) == 1 and len(set(map(format_value, rows))) == 1:

@@ -31,18 +31,41 @@ from epicrisis.corpus.ccda.values import (
 )
 from epicrisis.corpus.facts.documents import FactEntry
 from epicrisis.corpus.facts.times import describe_end, reported_since, split_offset
-from epicrisis.corpus.facts.values import choose_name
+from epicrisis.corpus.facts.values import choose_name, end_fact, name_status
 from epicrisis.corpus.hl7.values import format_identifier, iso_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-_OVER = {"aborted": "stopped", "completed": "completed"}
+_OVER = {"completed": "completed"}
+_STOPPED = ("inactive", "resolved", "stopped", "discontinued", "completed")
+"""What a status observation says of a medication that is no longer taken."""
 _PAST = ("resolved", "inactive", "remission")
 _NULLIFIED = "nullified"
+_RESULT_STATUSES = {
+    "aborted": "cancelled",
+    "cancelled": "cancelled",
+    "active": "preliminary",
+    "held": "preliminary",
+    "suspended": "preliminary",
+}
 _LASTING = ("medication", "problem", "allergy")
-_STATUS_CODE, _SEVERITY_CODE, _COMMENT_CODE = "33999-4", "SEV", "48767-8"
+_STATUS_CODE, _SEVERITY_CODE, _COMMENT_CODE, _CRITICALITY_CODE = "33999-4", "SEV", "48767-8", "82606-5"
+_STATUS_TEMPLATES = frozenset(
+    f"2.16.840.1.113883.10.20.{template}"
+    for template in ("22.4.6", "22.4.28", "22.4.47", "1.50", "1.39", "1.47", "1.57")
+)
+"""Statuses of problems, allergies and medications."""
+_SEVERITIES = {
+    "255604002": "mild",
+    "371923003": "mild to moderate",
+    "6736007": "moderate",
+    "371924009": "moderate to severe",
+    "24484000": "severe",
+    "399166001": "fatal",
+}
+_CRITICALITIES = {"CRITL": "low", "CRITH": "high", "CRITU": "unable-to-assess"}
 _ALLERGY_CATEGORIES = {
     "416098002": "medication, allergy",
     "419511003": "medication",
@@ -97,13 +120,13 @@ def read_entries(root: _Element) -> CodedFacts:
     sources: Counter[str] = Counter()
     document_id = _join_id(root.find("id"))
     for section in root.iter("section"):
-        code = read_attribute(section.find("code"), "code")
+        code = _find_section(section)
         narrative: dict[str, _Element] = {}
         for element in section.iterfind("text//*[@ID]"):
             narrative[element.get("ID") or ""] = element
         for entry in section.iterchildren("entry"):
             if code not in _SECTIONS:
-                problems["C-CDA entry of another section"] += 1
+                problems[f"C-CDA entry of {_UNREAD_SECTIONS.get(code, 'another section')}"] += 1
                 continue
             context = _Context(_SECTIONS[code][0], narrative, read_time(root.find("effectiveTime"))[:10])
             for statement, read_statement in _list_readings(entry, code):
@@ -116,11 +139,27 @@ def read_entries(root: _Element) -> CodedFacts:
     return CodedFacts(tuple(rows), dict(problems))
 
 
+def _find_section(section: _Element) -> str:
+    """Return the LOINC code of a section: its own, that of a translation, or of its template; else its own."""
+    code = section.find("code")
+    codes = [
+        read_attribute(part, "code") for part in (() if code is None else (code, *code.iterchildren("translation")))
+    ]
+    for template in section.iterchildren("templateId"):
+        codes.append(_TEMPLATES.get((template.get("root") or "").removeprefix("2.16.840.1.113883.10.20."), ""))
+    return next((code for code in codes if code in _SECTIONS or code in _UNREAD_SECTIONS), "")
+
+
 def _list_readings(entry: _Element, code: str) -> Iterator[tuple[_Element, _Read]]:
     """Yield the statements of an entry with their readers: an encounter may state its diagnoses."""
     _, tags, read_statement = _SECTIONS[code]
     for statement in _list_statements(entry, tags):
         yield statement, read_statement
+        if statement.tag == "procedure" and read_statement is _read_procedure:
+            for device in statement.iterfind("participant/participantRole/playingDevice"):
+                if read_concept(device.find("code"), {})[0]:
+                    yield statement, _read_device
+                    break
         if statement.tag == "encounter":
             for diagnosis in statement.iterfind("entryRelationship/act/entryRelationship/observation"):
                 yield diagnosis, _read_encounter_diagnosis
@@ -188,6 +227,9 @@ def _read_result(statement: _Element, context: _Context) -> list[FactEntry]:
     time = read_period(statement)[0] or read_period(_find_parent(statement))[0]
     kind: FactKind = "vital-sign" if VITAL_SIGNS.intersection(codes) else context.kind
     status = read_attribute(statement.find("statusCode"), "code")
+    if status in ("", "completed"):
+        # The organizer of a panel says that not all of it is final.
+        status = read_attribute(_find_parent(statement).find("statusCode"), "code")
     is_negated = statement.get("negationInd") == "true"
     fact = ClinicalFact(
         kind,
@@ -202,7 +244,7 @@ def _read_result(statement: _Element, context: _Context) -> list[FactEntry]:
         unit=value.unit,
         reference_range=read_reference_range(statement, context.narrative),
         interpretation=read_interpretation(statement),
-        status="not-done" if is_negated else {"aborted": "cancelled", "active": "preliminary"}.get(status, ""),
+        status="not-done" if is_negated else _RESULT_STATUSES.get(status, ""),
     )
     since = reported_since(time, _author_time(statement))
     return [
@@ -249,11 +291,20 @@ def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
     reactions: list[str] = []
     for reaction in statement.iterfind("entryRelationship[@typeCode='MFST']/observation"):
         words = read_concept(reaction.find("value"), context.narrative)[0]
-        severity = _inner_value(reaction, _SEVERITY_CODE, context)
+        severity = _read_severity(reaction, context)
         reactions.append(f"{words} ({severity})" if words and severity else words)
     category = _ALLERGY_CATEGORIES.get(read_attribute(statement.find("value"), "code"), "")
     value = ", ".join(filter(None, reactions))
-    fact = ClinicalFact("allergy", name, 0, 0, codes=codes, value=value, category=category)
+    severity = _read_severity(statement, context)
+    criticality = _CRITICALITIES.get(_inner_code(statement, _CRITICALITY_CODE), "")
+    criticality = (
+        criticality or _inner_value(statement, _CRITICALITY_CODE, context).removesuffix(" criticality").lower()
+    )
+    remarks = [f"severity {severity}" if severity else "", f"criticality {criticality}" if criticality else ""]
+    fact = ClinicalFact(
+        "allergy", name, 0, 0, codes=codes, value=value, category=category,
+        interpretation=", ".join(filter(None, remarks)),
+    )  # fmt: skip
     return _state_course(statement, context, fact)
 
 
@@ -262,7 +313,7 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
     onset, end = read_period(statement)
     concern = next(statement.iterancestors("act"), None)
     recorded = _author_time(statement) or ("" if concern is None else _author_time(concern))
-    status = _inner_value(statement, _STATUS_CODE, context).lower()
+    status = _read_status(statement, context)
     act_status = "" if concern is None else read_attribute(concern.find("statusCode"), "code")
     has_end = statement.find("effectiveTime/high") is not None
     is_past = bool(end) or status in _PAST or (has_end and act_status == "completed")
@@ -278,13 +329,16 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
         time=onset or recorded or context.document_day or None,
         codes=fact.codes,
         value=fact.value,
+        interpretation=fact.interpretation,
         category=fact.category,
         status="refuted" if is_negated else "" if is_past else status,
     )
     entries = [FactEntry(state, recorded, remark=_read_comment(statement, context))]
     if is_past and not is_negated:
         past = status if status in _PAST else "resolved"
-        entries.append(FactEntry(replace(state, event="end", time=end or None, value="", status=past)))
+        entries.append(
+            FactEntry(replace(state, event="end", time=end or None, value="", interpretation="", status=past))
+        )
     return entries
 
 
@@ -296,9 +350,13 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
     dose = read_quantity(statement.find("doseQuantity"))
     status = read_attribute(statement.find("statusCode"), "code")
     is_negated = statement.get("negationInd") == "true"
+    stated = _read_status(statement, context)
     is_planned = bool(end) and end[:10] > context.document_day
     # Older documents call every medication completed, so the status alone is no end.
-    is_over = status == "aborted" or (bool(end) and not is_planned)
+    is_stopped = status == "aborted" or stated in _STOPPED
+    is_over = is_stopped or (bool(end) and not is_planned)
+    if stated == "on-hold" or status == "suspended":
+        status = "on-hold"
     fact = ClinicalFact(
         "medication",
         name,
@@ -315,7 +373,9 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
     )
     entries = [FactEntry(fact, _author_time(statement), remark=_read_comment(statement, context))]
     if (is_over or end) and not is_negated:
-        past = _OVER.get(status, "") if is_over else "planned"
+        past = "stopped" if is_stopped else _OVER.get(status, "") if is_over else "planned"
+        # A planned end after a stop is not when it ended.
+        end = "" if is_stopped and is_planned else end
         ending = replace(fact, event="end", time=end or None, value="", number=None, unit="", status=past)
         entries.append(FactEntry(ending))
     return entries
@@ -368,8 +428,35 @@ def _read_procedure(statement: _Element, context: _Context) -> list[FactEntry]:
     return [FactEntry(fact, since, remark=remark, written_time=_unread_time(statement, fact.time or ""))]
 
 
-def _product(statement: _Element, context: _Context) -> tuple[str, tuple[str, ...]]:
-    material = statement.find("consumable/manufacturedProduct/manufacturedMaterial")
+def _read_device(statement: _Element, context: _Context) -> list[FactEntry]:
+    """Return a device or implant: of a supply, or of the procedure that placed it."""
+    device = statement.find("participant/participantRole/playingDevice")
+    name, codes = read_concept(None if device is None else device.find("code"), context.narrative)
+    product, product_codes = _product(statement, context, "product")
+    words = read_text(None if device is None else device.find("manufacturerModelName"), context.narrative)
+    own, own_codes = read_concept(statement.find("code"), context.narrative)
+    name = choose_name((name, product, words, own, read_text(statement.find("text"), context.narrative)))
+    if not name:
+        return []
+    start, end = read_period(statement)
+    is_negated = statement.get("negationInd") == "true"
+    fact = ClinicalFact(
+        "observation",
+        name,
+        0,
+        0,
+        event="start" if start and not is_negated else "state",
+        time=start or context.document_day or None,
+        codes=codes or product_codes or own_codes,
+        status="refuted" if is_negated else "",
+        category="devices",
+    )
+    entries = [FactEntry(fact, remark=_read_comment(statement, context))]
+    return [*entries, FactEntry(end_fact(fact, end))] if end and not is_negated else entries
+
+
+def _product(statement: _Element, context: _Context, place: str = "consumable") -> tuple[str, tuple[str, ...]]:
+    material = statement.find(f"{place}/manufacturedProduct/manufacturedMaterial")
     if material is None:
         return "", ()
     name, codes = read_concept(material.find("code"), context.narrative)
@@ -428,6 +515,32 @@ def _inner_value(statement: _Element, code: str, context: _Context) -> str:
     return ""
 
 
+def _inner_code(statement: _Element, code: str) -> str:
+    """Return the code of the value of the observation with this code within an entry."""
+    for inner in statement.iterfind("entryRelationship/observation"):
+        if read_attribute(inner.find("code"), "code") == code:
+            return read_attribute(inner.find("value"), "code")
+    return ""
+
+
+def _read_severity(statement: _Element, context: _Context) -> str:
+    """Return the severity of an allergy or a reaction in words, by its code."""
+    words = _inner_value(statement, _SEVERITY_CODE, context)
+    return _SEVERITIES.get(_inner_code(statement, _SEVERITY_CODE), words)
+
+
+def _read_status(statement: _Element, context: _Context) -> str:
+    """Return the status that an observation within an entry gives it, in FHIR's words: by its code, else its words."""
+    for inner in statement.iterfind("entryRelationship/observation"):
+        templates = {template.get("root") for template in inner.iterchildren("templateId")}
+        if read_attribute(inner.find("code"), "code") != _STATUS_CODE and templates.isdisjoint(_STATUS_TEMPLATES):
+            continue
+        words, codes = read_concept(inner.find("value"), context.narrative)
+        if status := name_status((code.partition(":")[2] for code in codes), words):
+            return status
+    return ""
+
+
 def _read_comment(statement: _Element, context: _Context) -> str:
     texts: list[str] = []
     for act in statement.iterfind("entryRelationship/act"):
@@ -445,15 +558,51 @@ def _unread_time(statement: _Element, time: str) -> str:
     return "" if time else iso_time(read_attribute(statement.find("effectiveTime")))
 
 
+_UNREAD_SECTIONS = {
+    "10157-6": "family history",
+    "29762-2": "social history",
+    "18776-5": "the plan",
+    "47420-5": "functional status",
+    "10190-7": "mental status",
+    "42348-3": "advance directives",
+    "48768-6": "payers",
+    "8671-7": "complaints",
+}
+"""Sections whose entries are no facts of this module, by LOINC code."""
+_TEMPLATES = {
+    **dict.fromkeys(("22.2.1", "22.2.1.1", "1.8"), "10160-0"),
+    **dict.fromkeys(("22.2.11", "22.2.11.1"), "10183-2"),
+    "22.2.44": "42346-7",
+    "22.2.38": "29549-3",
+    **dict.fromkeys(("22.2.5", "22.2.5.1", "1.11"), "11450-4"),
+    "22.2.20": "11348-0",
+    "22.2.24": "11535-2",
+    "22.2.43": "46241-6",
+    **dict.fromkeys(("22.2.6", "22.2.6.1", "1.2"), "48765-2"),
+    **dict.fromkeys(("22.2.3", "22.2.3.1", "1.14"), "30954-2"),
+    **dict.fromkeys(("22.2.4", "22.2.4.1", "1.16"), "8716-3"),
+    **dict.fromkeys(("22.2.7", "22.2.7.1", "1.12"), "47519-4"),
+    **dict.fromkeys(("22.2.2", "22.2.2.1", "1.6"), "11369-6"),
+    **dict.fromkeys(("22.2.22", "22.2.22.1", "1.3"), "46240-8"),
+    **dict.fromkeys(("22.2.23", "1.7"), "46264-8"),
+    **dict.fromkeys(("22.2.15", "1.4"), "10157-6"),
+    "22.2.17": "29762-2",
+    "22.2.10": "18776-5",
+    "22.2.14": "47420-5",
+}
+"""LOINC codes of sections by their templates of C-CDA and CCD, without `2.16.840.1.113883.10.20.`."""
 _DRUG = ("substanceAdministration",)
 _SECTIONS: Mapping[str, tuple[FactKind, tuple[str, ...], _Read]] = {
-    **dict.fromkeys(("10160-0", "10183-2", "42346-7", "29549-3"), ("medication", _DRUG, _read_medication)),
-    **dict.fromkeys(("11450-4", "11535-2", "46241-6", "11348-0"), ("problem", ("observation",), _read_problem)),
+    **dict.fromkeys(("10160-0", "10183-2", "75311-1", "42346-7", "29549-3"), ("medication", _DRUG, _read_medication)),
+    **dict.fromkeys(
+        ("11450-4", "11535-2", "78375-3", "46241-6", "11348-0"), ("problem", ("observation",), _read_problem)
+    ),
     "48765-2": ("allergy", ("observation",), _read_allergy),
     "30954-2": ("laboratory", ("observation",), _read_result),
     "8716-3": ("vital-sign", ("observation",), _read_result),
     "47519-4": ("procedure", ("procedure", "observation", "act"), _read_procedure),
     "11369-6": ("immunization", _DRUG, _read_immunization),
     "46240-8": ("encounter", ("encounter",), _read_encounter),
+    "46264-8": ("observation", ("supply", "procedure"), _read_device),
 }
 """What the entries of a section are: kind, elements that state them, and their reader, by LOINC code."""

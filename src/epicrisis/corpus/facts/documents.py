@@ -303,7 +303,8 @@ def order_ends(entries: Sequence[FactEntry]) -> list[FactEntry]:
 
     An end that is written before the beginning is a mistake, but says that it is over. Its time is in a remark.
     """
-    start = next((entry.fact.time for entry in entries if entry.fact.event == "start"), None) or ""
+    starts = [entry.fact.time for entry in entries if entry.fact.event == "start" or entry.fact.category == "dispense"]
+    start = next(filter(None, starts), "")
     ordered: list[FactEntry] = []
     for entry in entries:
         end = entry.fact.time or ""

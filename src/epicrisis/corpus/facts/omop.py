@@ -335,9 +335,11 @@ class _Reader:
     def _read_allergy(self, entry: FactEntry, row: TableRow) -> list[FactEntry]:
         """Return an allergy, whose substance is the value if the name is only that of a group."""
         substance = self._name(row, "value_as_concept_id") or row.text("value_as_string")
-        answer = substance.lower()
+        # "None" is a missing value elsewhere, and an answer to the question for allergies.
+        written = [row.cells.get(name, "").strip() for name in ("value_as_string", "value_source_value")]
+        answer = (substance or next(filter(None, written), "")).lower()
         if answer in _NO:
-            return [entry]
+            return [_with(entry, value=entry.fact.value or answer)]
         entry = _with(entry, kind="allergy")
         is_group = entry.fact.name.lower() in _ALLERGIES
         if not substance or answer in _YES or not is_group:

@@ -351,6 +351,9 @@ def _build_record(resource: Resource, references: FhirReferences, log: RemovalLo
     if kind == "Encounter" and not resource.get("subject"):
         log.fact_problems["Encounter without a patient"] += 1
         return None
+    if kind == "Device" and not resource.get("patient"):
+        # It wrote a document, or belongs to a ward.
+        return None
     patient, encounter = find_patient(resource, references), find_encounter(resource, references)
     if references.encounter_patients.get(encounter, patient) != patient:
         encounter = ""

@@ -1,4 +1,4 @@
-"""Structured facts of FHIR resources: results, problems, allergies, procedures, immunizations and encounters.
+"""Structured facts of FHIR resources: results, problems, allergies, procedures, immunizations, stays, devices, flags.
 
 for record in read_facts(resource, patient, encounter, medications): ...
 
@@ -14,6 +14,7 @@ from typing import Any
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord
 from epicrisis.corpus.facts.times import describe_end, reported_since
+from epicrisis.corpus.facts.values import choose_name, name_status
 from epicrisis.corpus.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
 from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
 from epicrisis.corpus.fhir.values import (
@@ -32,7 +33,16 @@ from epicrisis.corpus.vital_signs import VITAL_SIGNS
 _ENTERED_IN_ERROR = "entered-in-error"
 _PAST_PROBLEM = ("resolved", "inactive", "remission")
 _CLINICAL_STATUSES = (*_PAST_PROBLEM, "active", "recurrence", "relapse")
-_VERIFICATION_STATUSES = ("refuted", "unconfirmed", "provisional", "differential", "presumed", "confirmed")
+_VERIFICATION_STATUSES = (
+    "refuted",
+    "ruled-out",
+    "suspected",
+    "unconfirmed",
+    "provisional",
+    "differential",
+    "presumed",
+    "confirmed",
+)
 _TIME_FIELDS = (
     *("effectiveDateTime", "effectiveInstant", "issued", "recordedDate", "onsetDateTime", "authoredOn"),
     *("performedDateTime", "occurrenceDateTime", "dateAsserted", "whenHandedOver"),
@@ -88,7 +98,7 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
     issued = read_time(resource.get("issued"))
     time = read_time(resource.get("effectiveDateTime"), resource.get("effectiveInstant"), period[0])
     time = time or _first_event(resource.get("effectiveTiming")) or issued
-    status = str(resource.get("status") or "")
+    status = str(resource.get("status") or "").lower()
     notes = " ".join(str(note["text"]) for note in as_list(resource.get("note")) if note.get("text"))
     site = join_concepts(resource.get("bodySite"))
     entries = []
@@ -193,14 +203,18 @@ def _read_statuses(resource: Resource) -> tuple[str, str]:
     """
     clinical = _find_status(resource.get("clinicalStatus"), _CLINICAL_STATUSES)
     verification = _find_status(resource.get("verificationStatus"), _VERIFICATION_STATUSES)
+    if not (clinical or verification) and isinstance(resource.get("status"), str):
+        # DSTU2 has one status for both.
+        status = resource["status"].lower()
+        return (status, "") if status in _CLINICAL_STATUSES else ("", "" if status == "confirmed" else status)
     return clinical, "" if verification == "confirmed" else verification
 
 
 def _find_status(concept: Any, statuses: Sequence[str]) -> str:
     """Return the status of FHIR that a concept has as a code or as its words, else its words in lower case."""
-    words = join_concepts(concept).lower()
-    codes = {*concept_codes(concept), words}
-    return next((status for status in statuses if status in codes), words)
+    codes = sorted(concept_codes(concept))
+    named = name_status(codes, join_concepts(concept))
+    return next((status for status in statuses if status in (*codes, named)), named)
 
 
 def _end_entry(fact: ClinicalFact, status: str, time: str, remark: str) -> FactEntry:
@@ -357,7 +371,7 @@ def _series_text(resource: Resource) -> str:
 def _read_encounter(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
     name = join_concepts(resource.get("type")) or join_concepts(resource.get("serviceType")) or _class_words(resource)
     start, end = read_period(resource.get("period") or resource.get("actualPeriod"))
-    status = str(resource.get("status") or "")
+    status = str(resource.get("status") or "").lower()
     detail = resource.get("hospitalization") or resource.get("admission") or {}
     reasons = join_concepts(resource.get("reasonCode") or resource.get("reason"))
     # R5 has a list of values within each reason.
@@ -392,6 +406,62 @@ def _read_encounter(resource: Resource, source: str, encounter: str) -> list[Fac
     return entries
 
 
+def _read_device(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+    """Return a device of a patient; one that is not used any more has an end."""
+    name, codes = read_concept(resource.get("type"))
+    names = [name, *(str(part.get("name") or "") for part in list_objects(resource.get("deviceName")))]
+    names += [str(resource.get("model") or ""), str(resource.get("distinctIdentifier") or "")]
+    name = choose_name(names)
+    if not name:
+        raise ValueError("names no device; export it with its type or name")
+    return _state_course(
+        resource, ClinicalFact("observation", name, 0, 0, codes=codes, category="devices"), source, encounter
+    )
+
+
+def _read_device_use(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+    """Return the use of a device, which a reference, or in R5 a concept, names."""
+    device = resource.get("device")
+    device = device if isinstance(device, dict) else {}
+    name, codes = read_concept(device)
+    reference = device.get("reference")
+    display = reference.get("display") if isinstance(reference, dict) else device.get("display")
+    name = name or str(display or "")
+    if not name:
+        raise ValueError("names no device; export it with the words of its device")
+    return _state_course(
+        resource, ClinicalFact("observation", name, 0, 0, codes=codes, category="devices"), source, encounter
+    )
+
+
+def _read_flag(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+    """Return a warning about a patient, such as a risk of falls."""
+    name, codes = read_concept(resource.get("code"))
+    if not name:
+        raise ValueError("names no warning; export it with its code or text")
+    return _state_course(
+        resource, ClinicalFact("observation", name, 0, 0, codes=codes, category="flags"), source, encounter
+    )
+
+
+def _state_course(resource: Resource, fact: ClinicalFact, source: str, encounter: str) -> list[FactEntry]:
+    """Return the beginning and the end of a device or a warning, by its period and its status."""
+    start, end = read_period(resource.get("period") or resource.get("timingPeriod"))
+    recorded = read_time(resource.get("timingDateTime"), resource.get("recordedOn"), resource.get("dateAsserted"))
+    status = str(resource.get("status") or "").lower()
+    is_past = status in ("inactive", "completed", "stopped") or bool(end)
+    fact = replace(
+        fact,
+        event="start" if start else "state",
+        time=start or recorded or None,
+        status="" if is_past or status == "active" else status,
+        encounter=encounter,
+        source=source,
+    )
+    entries = [FactEntry(fact, remark=_note_text(resource))]
+    return [*entries, _end_entry(fact, status, end, "")] if is_past else entries
+
+
 def _class_words(resource: Resource) -> str:
     words = []
     for concept in as_list(resource.get("class")):
@@ -401,7 +471,7 @@ def _class_words(resource: Resource) -> str:
 
 
 def _unusual_status(resource: Resource) -> str:
-    status = str(resource.get("status") or "")
+    status = str(resource.get("status") or "").lower()
     return "" if status in ("completed", "finished", "final") else status
 
 
@@ -419,6 +489,10 @@ _READERS: Mapping[str, Callable[[Resource, str, str], list[FactEntry]]] = {
     "Procedure": _read_procedure,
     "Immunization": _read_immunization,
     "Encounter": _read_encounter,
+    "Device": _read_device,
+    "DeviceUseStatement": _read_device_use,
+    "DeviceUsage": _read_device_use,
+    "Flag": _read_flag,
 }
 FACT_TYPES = frozenset((*_READERS, "Condition", *MEDICATION_TYPES))
 """The types of resources that state facts."""

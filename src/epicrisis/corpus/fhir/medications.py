@@ -13,6 +13,7 @@ from epicrisis.corpus.facts.values import end_fact
 from epicrisis.corpus.fhir.dosages import dosage_end, read_dosage, read_rate
 from epicrisis.corpus.fhir.resources import Resource, as_list
 from epicrisis.corpus.fhir.values import (
+    concept_codes,
     join_concepts,
     read_concept,
     read_period,
@@ -48,6 +49,13 @@ MEDICATION_TYPES = (
     "MedicationDispense",
 )
 _OVER = ("stopped", "completed", "ended", "cancelled", "discontinued")
+_ADHERENCE = {
+    **dict.fromkeys(("taking", "taking-as-directed", "taking-not-as-directed"), "active"),
+    **dict.fromkeys(("not-taking", "not-taking-as-directed"), "not-taken"),
+    **dict.fromkeys(("on-hold", "on-hold-as-directed"), "on-hold"),
+    **dict.fromkeys(("stopped", "stopped-as-directed"), "stopped"),
+}
+"""The codes of R5 in the statuses of R4."""
 _NEVER = ("cancelled", "draft", "intended", "not-taken", "declined", "not-done", "unknown")
 """Statuses of medications that were not begun, as far as the source says."""
 
@@ -103,7 +111,7 @@ def describe_medication(medication: Resource) -> NamedCodes:
 
 
 def _read_request(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
-    status = str(resource.get("status") or "")
+    status = str(resource.get("status") or "").lower()
     dosages = resource.get("dosageInstruction")
     authored = read_time(resource.get("authoredOn"), resource.get("dateWritten"))
     is_forbidden = resource.get("doNotPerform") is True
@@ -136,11 +144,13 @@ def _end_entry(fact: ClinicalFact, time: str, status: str, remark: str = "", sin
 
 
 def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
-    status = str(resource.get("status") or "")
+    status = str(resource.get("status") or "").lower()
     adherence = resource.get("adherence")
     if isinstance(adherence, dict):
         # R5 says there what R4 says by the status.
-        status = read_concept(adherence.get("code"))[0] or status
+        codes = sorted(concept_codes(adherence.get("code")))
+        words = read_concept(adherence.get("code"))[0]
+        status = next((_ADHERENCE[code] for code in codes if code in _ADHERENCE), words) or status
     if resource.get("taken") == "n" or resource.get("wasNotTaken") is True:
         status = "not-taken"
     asserted = read_time(resource.get("dateAsserted"))
@@ -165,7 +175,7 @@ def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
 
 
 def _read_administration(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
-    status = str(resource.get("status") or "")
+    status = str(resource.get("status") or "").lower()
     start, end = _administration_times(resource)
     dosage = resource.get("dosage")
     dosage = dosage if isinstance(dosage, dict) else {}
@@ -200,7 +210,7 @@ def _administration_times(resource: Resource) -> tuple[str, str]:
 
 
 def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
-    status = str(resource.get("status") or "")
+    status = str(resource.get("status") or "").lower()
     prepared = read_time(resource.get("whenPrepared"))
     quantity, days = read_quantity(resource.get("quantity")), read_quantity(resource.get("daysSupply"))
     supply = f"for {days.text} days" if days.text else ""

@@ -76,7 +76,7 @@ def _build_record(patient: str, source: str, entry: FactEntry, sent: str) -> Fac
 def _build_result(
     group: Hl7Group, result: Hl7Segment, comments: Sequence[Hl7Segment], source: str, encounter: str, sent: str
 ) -> FactEntry:
-    value, status = read_value(result), result_status(result, 11)
+    value, status = read_value(result), _find_status(group, result)
     if not value.text and status not in WITHDRAWN:
         is_open = status in ("registered", "preliminary")
         value, status = FactValue("in progress" if is_open else "no value"), "registered" if is_open else _NO_RESULT
@@ -109,6 +109,13 @@ def _build_result(
     return FactEntry(
         fact, reported_since(time, reported), value.written_unit, " ".join(filter(None, remarks)), written_time
     )
+
+
+def _find_status(group: Hl7Group, result: Hl7Segment) -> str:
+    """Return the status of a result: its own, else that of its order."""
+    if result.text(11) or group.order is None or group.order.name != "OBR":
+        return result_status(result, 11)
+    return "preliminary" if group.order.text(25).upper() == "A" else result_status(group.order, 25)
 
 
 def _result_name(group: Hl7Group, result: Hl7Segment, codes: Sequence[str]) -> str:
