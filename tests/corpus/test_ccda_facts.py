@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -662,3 +664,24 @@ def test_end_before_its_beginning_ends_a_drug_and_is_shown(tmp_path: Path) -> No
         "2015-06-01",
         "End of lisinopril 10 MG Oral Tablet (statement) End as written: 2015-01-01, before the beginning.",
     )
+
+
+@pytest.mark.slow
+def test_every_number_of_real_results_is_stored(data_folder: Path) -> None:
+    """The code and the number of each observation with a quantity, by the standard library, against the facts."""
+    space = {"": "urn:hl7-org:v3"}
+    number = 0
+    for file in sorted((data_folder / "ccda").glob("*.xml.gz")):
+        facts = [fact for item in fact_documents(list(read_sources([file]))) for fact in item.metadata[FACTS]]
+        stored = {(code.partition(":")[2], fact.get("number")) for fact in facts for code in fact.get("codes", ())}
+        for part in ElementTree.fromstring(gzip.decompress(file.read_bytes())).iterfind(".//section", space):
+            code = part.find("code", space)
+            if code is None or code.get("code") not in ("30954-2", "8716-3"):
+                continue
+            for element in part.iterfind(".//observation[@moodCode='EVN']", space):
+                name, value = element.find("code", space), element.find("value[@value]", space)
+                if name is None or value is None or element.get("nullFlavor"):
+                    continue
+                assert not name.get("code") or (name.get("code"), float(value.get("value", ""))) in stored, file.name
+                number += 1
+    assert number > 100

@@ -208,3 +208,36 @@ def test_other_segments_of_a_message_are_named(tmp_path: Path) -> None:
 def test_statement_before_the_patient_is_skipped_with_reason(tmp_path: Path) -> None:
     items = read(tmp_path, message("ADT^A01", "AL1|1|DA|^Latex"))
     assert "names no patient before its facts" in str(items)
+
+
+def test_diagnoses_of_one_id_are_facts_of_their_own(tmp_path: Path) -> None:
+    """Senders repeat DG1-20. What was requested under another name than the pharmacy encoded is told."""
+    diagnoses = [
+        segment("DG1", {3: f"{code}^{name}^I10", 20: "DG1002"})
+        for code, name in (("E10", "Diabetes"), ("I21", "NSTEMI"))
+    ]
+    request = "RXO|^Ampicillin 250 mg"
+    texts = [message("ADT^A01", pid(), *diagnoses), message("RDE^O11", pid(), "ORC|NW|R1", request, drug("NW")[1])]
+    rows = lines(read(tmp_path, *texts))
+    assert sorted(row.partition("Problem: ")[2] for row in rows if "Problem" in row) == [
+        "Diabetes (encounter diagnosis)",
+        "NSTEMI (encounter diagnosis)",
+    ]
+    assert any(row.endswith("Requested: Ampicillin 250 mg.") for row in rows)
+
+
+@pytest.mark.slow
+def test_every_statement_of_real_messages_is_a_fact_or_replaced(data_folder: Path) -> None:
+    """The words of each field, taken by its number, against the names of the facts."""
+    places = {"AL1": 3, "DG1": 3, "PRB": 3, "PR1": 3, "RXA": 5, "RXE": 2, "RXD": 2}
+    number = 0
+    for path in sorted((data_folder / "hl7v2").glob("*.hl7")):
+        items = [item for item in read_sources([path]) if isinstance(item, Document)]
+        names = {row["name"] for item in items for row in item.metadata.get(FACTS, ())}
+        for line in path.read_text(encoding="utf-8-sig").splitlines():
+            fields = line.split("|")
+            if fields[0] in places and fields[1] != "DE":
+                words = [*fields[places[fields[0]]].split("^"), ""]
+                assert {words[1].strip(), words[0], *fields[4:5]} & names, line
+                number += 1
+    assert number > 50

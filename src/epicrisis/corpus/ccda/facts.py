@@ -566,7 +566,12 @@ _UNREAD_SECTIONS = {
     "10190-7": "mental status",
     "42348-3": "advance directives",
     "48768-6": "payers",
-    "8671-7": "complaints",
+    "69730-0": "instructions",
+    "51847-2": "assessment and plan",
+    "59774-0": "anesthesia",
+    "59776-5": "findings of a procedure",
+    "59768-2": "indications of a procedure",
+    "59772-4": "planned procedures",
 }
 """Sections whose entries are no facts of this module, by LOINC code."""
 _TEMPLATES = {
@@ -591,12 +596,15 @@ _TEMPLATES = {
     "22.2.14": "47420-5",
 }
 """LOINC codes of sections by their templates of C-CDA and CCD, without `2.16.840.1.113883.10.20.`."""
+_PROBLEM_SECTIONS = (
+    *("11450-4", "11535-2", "78375-3", "46241-6", "11348-0"),
+    *("59769-0", "10218-6", "55109-3"),
+)
+"""Problem lists, diagnoses of discharge, admission and after an operation, past illness, complications."""
 _DRUG = ("substanceAdministration",)
 _SECTIONS: Mapping[str, tuple[FactKind, tuple[str, ...], _Read]] = {
     **dict.fromkeys(("10160-0", "10183-2", "75311-1", "42346-7", "29549-3"), ("medication", _DRUG, _read_medication)),
-    **dict.fromkeys(
-        ("11450-4", "11535-2", "78375-3", "46241-6", "11348-0"), ("problem", ("observation",), _read_problem)
-    ),
+    **dict.fromkeys(_PROBLEM_SECTIONS, ("problem", ("observation",), _read_problem)),
     "48765-2": ("allergy", ("observation",), _read_allergy),
     "30954-2": ("laboratory", ("observation",), _read_result),
     "8716-3": ("vital-sign", ("observation",), _read_result),

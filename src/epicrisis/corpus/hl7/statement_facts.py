@@ -229,7 +229,7 @@ def _read_diagnosis(source: _Source) -> _Stated | None:
         status=_DIAGNOSIS_TYPES.get(kind, concept_name(segment, 6).lower()),
         category="encounter-diagnosis",
         encounter=visit,
-        source=source.name_source("DG1", segment.text(20) or f"{visit}:{segment.text(3) or name.lower()}"),
+        source=source.name_source("DG1", segment.text(20) or visit, segment.text(3) or name.lower()),
     )
     is_withdrawn = segment.text(21).upper() in _DELETIONS or source.header.text(9, 2).upper() in _CANCELLED_ADMISSIONS
     remarks = ["Primary diagnosis." if priority == "1" else "", *source.comments]
@@ -276,10 +276,10 @@ def _read_procedure(source: _Source) -> _Stated | None:
     if not name:
         return None
     time = source.time(segment.text(5))
-    key = segment.text(19) or ":".join((source.statement.visit, segment.text(3) or name.lower(), time))
+    key = segment.text(19) or f"{source.statement.visit}:{time}"
     fact = ClinicalFact(
         "procedure", name, 0, 0, time=time or None, codes=codes, encounter=source.statement.visit,
-        source=source.name_source("PR1", key),
+        source=source.name_source("PR1", key, segment.text(3) or name.lower()),
     )  # fmt: skip
     entry = FactEntry(fact, remark=" ".join(source.comments), written_time="" if time else segment.text(5))
     return _Stated(entry, None, segment.text(20).upper() in _DELETIONS)
@@ -352,7 +352,7 @@ def _read_request(source: _Source) -> _Stated | None:
     reason = concept_name(segment, reason_field)
     components = "; ".join(filter(None, map(_component, source.statement.find("RXC"))))
     remarks = [f"Strength: {strength}." if strength else "", f"Components: {components}." if components else ""]
-    remarks += [f"Reason: {reason}." if reason else "", *source.comments]
+    remarks += [_other_drug(source, name), f"Reason: {reason}." if reason else "", *source.comments]
     entry = FactEntry(fact, remark=" ".join(filter(None, remarks)))
     planned = source.time(timing.end) or add_supply(started, timing.days)
     return _state_order(source, fact, entry, planned)
@@ -372,6 +372,14 @@ def _read_directions(segment: Hl7Segment, source: _Source) -> tuple[FactValue, s
     parts = [dose.with_unit, concept_name(segment, first + 3), _routes(source), f"at {rate}" if rate else ""]
     instructions = [_words(row) for row in segment.repetitions(7)]
     return dose, _join(*parts, *_read_timing(source).words, *instructions)
+
+
+def _other_drug(source: _Source, name: str) -> str:
+    """Return what was requested if the pharmacy encoded or dispensed a drug of another name."""
+    requests = [*source.statement.find("RXO"), *source.statement.find("RXE")]
+    names = [(_identify_request(row) if row.name == "RXO" else _identify(row, 2))[0] for row in requests]
+    others = [other for other in dict.fromkeys(names) if other and other.lower() != name.lower()]
+    return f"Requested: {', '.join(others)}." if others else ""
 
 
 def _state_order(source: _Source, fact: ClinicalFact, entry: FactEntry, planned: str) -> _Stated:
@@ -417,7 +425,8 @@ def _read_dispense(source: _Source) -> _Stated | None:
     )
     # Nobody takes what is used up, or was to be taken until a day.
     end = source.time(timing.end) or add_supply(time, timing.days or _supply_days(segment))
-    entry = FactEntry(fact, remark=" ".join(source.comments), written_time="" if time else segment.text(3))
+    remark = " ".join(filter(None, (_other_drug(source, name), *source.comments)))
+    entry = FactEntry(fact, remark=remark, written_time="" if time else segment.text(3))
     return _Stated(entry, _end(fact, end, "") if end and not fact.status else None)
 
 
