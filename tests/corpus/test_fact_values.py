@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from epicrisis.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.facts.times import add_supply, read_fact_time
-from epicrisis.corpus.facts.values import states_absence
+from epicrisis.corpus.facts.values import name_denial, states_absence
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,14 @@ from epicrisis.corpus.facts.values import states_absence
             "Not documented",
             "No information on file",
         ),
-        *("No medication data is applicable", "Medication administration not documented", "Nil known", "No problems"),
+        *(
+            "Not currently taking any medications",
+            "No meds",
+            "No medication data is applicable",
+            "Medication administration not documented",
+            "Nil known",
+            "No problems",
+        ),
     ],
 )
 @pytest.mark.parametrize("kind", ["medication", "problem", "procedure", "immunization"])
@@ -48,6 +57,29 @@ def test_entry_that_names_nothing_states_absence(name: str, kind: FactKind) -> N
 )
 def test_entry_that_names_something_is_kept(kind: FactKind, name: str) -> None:
     assert not states_absence(ClinicalFact(kind, name, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "category"),
+    [
+        ("observation", "local:no-known-devices", "devices"),
+        ("observation", "local:no-device-info", "devices"),
+        ("medication", "snomed:787481004", ""),
+        ("problem", "snomed:160245001", ""),
+        ("immunization", "cvx:998", ""),
+    ],
+)
+def test_entry_whose_code_says_none_states_absence(kind: FactKind, code: str, category: str) -> None:
+    assert states_absence(ClinicalFact(kind, "See text", 0, 0, codes=(code,), category=category))
+    assert not states_absence(ClinicalFact("observation", "See text", 0, 0, codes=(code,), category="survey"))
+
+
+@pytest.mark.parametrize("code", ["snomed:716186003", "absent-unknown-uv-ips:no-known-medication-allergies"])
+def test_allergy_denied_by_a_code_has_the_words_of_the_denial(code: str) -> None:
+    bare = ClinicalFact("allergy", code.rpartition(":")[2], 0, 0, codes=(code,))
+    assert name_denial(bare).name.startswith("No known ")
+    assert name_denial(replace(bare, name="No known allergy")).name == "No known allergy"
+    assert name_denial(replace(bare, kind="problem")).name == bare.name
 
 
 @pytest.mark.parametrize(("code", "expected"), [("no-allergy-info", True), ("no-known-allergies", False)])

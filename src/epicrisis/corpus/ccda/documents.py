@@ -22,6 +22,7 @@ from epicrisis.corpus.ccda.facts import CodedFacts, read_entries
 from epicrisis.corpus.ccda.narrative import narrative_lines
 from epicrisis.corpus.ccda.values import STAY_CLASSES, VISIT_CLASSES, read_encounter_id
 from epicrisis.corpus.embedded_files import read_embedded
+from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.hl7.values import format_identifier, identifier_system, iso_time
 from epicrisis.corpus.xml_text import BrokenXML, parse_stream
 
@@ -202,7 +203,7 @@ def _read_patient(role: _Element) -> DocumentPatient:
     if person is None:
         return DocumentPatient(tuple(dict.fromkeys(numbers)))
     names = filter(None, map(_person_name, person.iterchildren("name")))
-    born = iso_time(_attribute(person.find("birthTime"), "value"))[:10]
+    born = read_fact_time(iso_time(_attribute(person.find("birthTime"), "value")))[:10]
     return DocumentPatient(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(names)), born)
 
 

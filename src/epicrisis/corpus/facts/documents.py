@@ -25,7 +25,7 @@ from typing import Any
 from epicrisis.clinical_facts import FACTS, ClinicalFact, FactEvent, write_facts
 from epicrisis.corpus.facts.lines import group_label, write_line
 from epicrisis.corpus.facts.times import split_offset
-from epicrisis.corpus.facts.values import states_absence
+from epicrisis.corpus.facts.values import name_denial, states_absence
 from epicrisis.corpus.note_documents import SOURCE
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, StatedSources
@@ -317,6 +317,7 @@ def order_ends(entries: Sequence[FactEntry]) -> list[FactEntry]:
 
 def _refute_absence(entry: FactEntry) -> FactEntry:
     """Return the entry, with the status `refuted` if it names nothing that the patient has."""
+    entry = replace(entry, fact=name_denial(entry.fact))
     if not states_absence(entry.fact):
         return entry
     event: FactEvent = "state" if entry.fact.event == "start" else entry.fact.event

@@ -89,15 +89,29 @@ STATUS_NAMES: Mapping[str, str] = {
 }
 """Statuses in FHIR's words, by their codes of SNOMED CT and by what sources write."""
 _KINDS = (
-    r"(?:medications?|medicines?|drugs?|problems?|conditions?|diagnos[ei]s|allerg(?:y|ies)|immuni[sz]ations?|vaccin\w+|"
+    r"(?:medications?|medicines?|meds|drugs?|problems?|conditions?|diagnos[ei]s|allerg(?:y|ies)|immuni[sz]ations?|vaccin\w+|"
     r"procedures?|surger(?:y|ies)|operations?|devices?|implants?|results?|observations?|vital signs?|encounters?|"
     r"complaints?|disorders?|diseases?|illness(?:es)?|history|data|information|entries|records?)"
 )
 _LISTED = frozenset(("medication", "problem", "allergy", "procedure", "immunization"))
 """Kinds of entries whose lists say in an entry that they are empty."""
+_LISTED_CATEGORIES = ("devices", "flags")
 _UNKNOWN_CODE = re.compile(r"no-[a-z]+-info")
-_NONE_CODE = re.compile(r"no-known-[a-z-]+")
-"""Codes of the International Patient Summary (absent-unknown-uv-ips)."""
+_NONE_CODE = re.compile(r"no-known-[a-z-]+|160245001|787481004")
+"""Codes of the International Patient Summary (absent-unknown-uv-ips), SNOMED CT for none."""
+_NO_VACCINE = "cvx:998"
+_NO_ALLERGIES = {
+    "no-known-allergies": "No known allergies",
+    "no-known-medication-allergies": "No known drug allergies",
+    "no-known-food-allergies": "No known food allergies",
+    "no-known-environmental-allergies": "No known environmental allergies",
+    "716186003": "No known allergies",
+    "160244002": "No known allergies",
+    "409137002": "No known drug allergies",
+    "429625007": "No known food allergies",
+    "428607008": "No known environmental allergies",
+}
+"""Codes of entries that say that there is no allergy, with their words."""
 _UNKNOWN_NAME = re.compile(
     rf"(?:no information\b.*|no (?:\w+ ){{0,4}}{_KINDS} (?:is |are |was |were )?"
     r"(?:available|applicable|recorded|documented|found|entered|on file|reported|given|provided)\b.*|"
@@ -107,7 +121,8 @@ _UNKNOWN_NAME = re.compile(
     re.IGNORECASE,
 )
 _NONE_NAME = re.compile(
-    rf"(?:no known\b.*|no (?:\w+ ){{0,3}}{_KINDS}|none(?: (?:known|recorded|documented|reported|listed|on file))?|nil|"
+    rf"(?:no known\b.*|not (?:currently )?(?:taking|on|using) any\b.*|"
+    rf"no (?:\w+ ){{0,3}}{_KINDS}|none(?: (?:known|recorded|documented|reported|listed|on file))?|nil|"
     r"denies all\b.*)[.\s]*",
     re.IGNORECASE,
 )
@@ -167,17 +182,27 @@ def end_fact(fact: ClinicalFact, time: str, status: str = "") -> ClinicalFact:
     return replace(fact, event="end", time=time or None, value="", number=None, unit="", status=status)
 
 
+def name_denial(fact: ClinicalFact) -> ClinicalFact:
+    """Return an allergy entry whose code says that there is none with the words of the code; others as they are."""
+    words = (_NO_ALLERGIES.get(code.rpartition(":")[2]) for code in fact.codes)
+    denial = next(filter(None, words), "") if fact.kind == "allergy" else ""
+    return replace(fact, name=denial) if denial and not fact.name.lower().startswith("no ") else fact
+
+
 def states_absence(fact: ClinicalFact) -> bool:
     """Return whether an entry says that there is nothing of its kind, or that nothing is known of it.
 
     An allergy entry that says that there is none is an answer of its own, and is kept.
     """
-    if fact.event == "end" or fact.kind not in _LISTED:
+    is_listed = fact.kind in _LISTED or (fact.kind == "observation" and fact.category in _LISTED_CATEGORIES)
+    if fact.event == "end" or not is_listed:
         return False
     codes = [code.rpartition(":")[2] for code in fact.codes]
     is_unknown = any(_UNKNOWN_CODE.fullmatch(code) for code in codes) or _UNKNOWN_NAME.fullmatch(fact.name) is not None
     if fact.kind == "allergy":
         return is_unknown
+    if _NO_VACCINE in fact.codes:
+        return True
     return (
         is_unknown or any(_NONE_CODE.fullmatch(code) for code in codes) or _NONE_NAME.fullmatch(fact.name) is not None
     )

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.fhir.facts import FACT_TYPES
 from epicrisis.corpus.fhir.medications import NamedCodes, StatedMedication, choose_stated, describe_medication
 from epicrisis.corpus.fhir.people import format_name
@@ -148,7 +149,7 @@ def _record_person(patient: str, resource: Resource, references: FhirReferences)
     identity = PatientIdentity(
         patient,
         names=tuple(dict.fromkeys(filter(None, names))),
-        born=born.strip() if isinstance(born, str) else "",
+        born=read_fact_time(born)[:10] if isinstance(born, str) else "",
         numbers=tuple(dict.fromkeys(_identifiers(resource))),
     )
     if references.people.setdefault(patient, identity) != identity:

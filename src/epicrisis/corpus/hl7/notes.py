@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.embedded_files import EmbeddedText, detect_embedded
+from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.facts.values import FactValue, parse_value
 from epicrisis.corpus.hl7.messages import Hl7Message, Hl7Segment
 from epicrisis.corpus.hl7.values import identifier_system, iso_time
@@ -157,7 +158,7 @@ def read_person(segment: Hl7Segment, header: Hl7Segment) -> Hl7Person:
         family = name[0].partition(segment.delimiters.subcomponent)[0]
         parts = (*name[1:3], family)
         names.append(" ".join(filter(None, (part.strip() for part in parts))))
-    born = iso_time(segment.text(7))[:10]
+    born = read_fact_time(iso_time(segment.text(7)))[:10]
     return Hl7Person(tuple(dict.fromkeys(numbers)), tuple(filter(None, dict.fromkeys(names))), born)
 
 

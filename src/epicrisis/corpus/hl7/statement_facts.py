@@ -60,8 +60,8 @@ _ORDER_CONTROLS = {
 _ORDER_STATUSES = {"CA": "cancelled", "DC": "stopped", "RP": "stopped", "HD": "on-hold", "CM": "completed"}
 """What ORC-5 says of an order."""
 _NOT_DONE = {"RE": "refused", "NA": "not administered"}
-_NO_VACCINE = frozenset(("cvx:998", "cvx:999"))
-"""Codes which say that nothing was administered, or that nothing is known of it."""
+_NO_VACCINE = "cvx:998"
+"""The code which says that nothing was administered."""
 _UNKNOWN_AMOUNT = "999"
 _NO_NUMBER = ("", "9999")
 _DURATION = re.compile(r"([DW])(\d{1,3})|(\d{1,3}) ?(d|day|days|wk|week|weeks)", re.IGNORECASE)
@@ -293,7 +293,7 @@ def _read_administration(source: _Source) -> _Stated | None:
         return None
     is_drug = source.header.text(9).upper() == "RAS" and not any(code.startswith("cvx:") for code in codes)
     completion, refusal = segment.text(20).upper(), concept_name(segment, 18)
-    is_done = completion not in _NOT_DONE and not refusal and _NO_VACCINE.isdisjoint(codes)
+    is_done = completion not in _NOT_DONE and not refusal and _NO_VACCINE not in codes
     dose = FactValue() if segment.text(6) == _UNKNOWN_AMOUNT else _read_amount(segment, 6, 6, 7)
     time = source.time(segment.text(3))
     number = source.order_number
