@@ -192,7 +192,7 @@ def other_texts() -> FhirExport:
             "activity": [{"detail": {"description": export.text()}}],
         },
         {"resourceType": "QuestionnaireResponse", "id": "q", **subject, "authored": "2150-03-03", "item": answers},
-        {"resourceType": "Flag", "id": "f", **subject, "code": {"text": export.lost("Flag")}},
+        {"resourceType": "Goal", "id": "f", **subject, "code": {"text": export.lost("Goal")}},
     ]
     export.put("x.ndjson", *resources, patient())
     return export
