@@ -312,6 +312,11 @@ def test_mimic_prescription_that_ends_before_it_begins_is_over(tmp_path: Path) -
         *(("Allergy to penicillin", "No", "observation", "Allergy to penicillin"),),
         *(("Drug allergy", "negative", "observation", "Drug allergy"), ("Smoking", "latex", "observation", "Smoking")),
         *(("Drug allergy", "None", "observation", "Drug allergy"),),
+        *(("Allergy to drug (finding)", "aspirin", "allergy", "aspirin"),),
+        *(
+            ("History of drug allergy", "sulfa", "allergy", "sulfa"),
+            ("Allergy test", "cat", "observation", "Allergy test"),
+        ),
     ],
 )
 def test_omop_allergy_is_named_by_its_substance(tmp_path: Path, name: str, value: str, kind: str, fact: str) -> None:
