@@ -551,6 +551,17 @@ def test_placeholder_gives_way_to_the_name_of_the_product(tmp_path: Path, placeh
     assert line.startswith("Started Propranolol 80 MG,")
 
 
+def test_row_of_a_table_is_read_with_its_cells_apart(tmp_path: Path) -> None:
+    """As the directions of an entry that refers to it. An allergy denied by the code of its value is kept."""
+    table = '<table><tbody><tr ID="d"><td>lisinopril 10 MG Oral Tablet</td><td>take 1 daily</td></tr></tbody></table>'
+    text = drug("").replace('"M1"/>', '"M1"/><text><reference value="#d"/></text>').replace("See list", table)
+    denial = concern(problem("", f'<value xsi:type="CD" code="716186003" codeSystem="{SNOMED}"/>'), "48765-2")
+    assert [line for _, line in lines(tmp_path, document([text, denial]))] == [
+        "Allergy: No known allergies (active)",
+        "Medication: lisinopril 10 MG Oral Tablet, lisinopril 10 MG Oral Tablet take 1 daily (statement; active)",
+    ]
+
+
 def inner(code: str, value: str, template: str = "", kind: str = "REFR") -> str:
     """Return an observation within an entry, with its code or its template."""
     root = f'<templateId root="2.16.840.1.113883.10.20.{template}"/>' if template else ""

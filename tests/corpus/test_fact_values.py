@@ -25,6 +25,7 @@ from epicrisis.corpus.facts.values import name_denial, states_absence
         ),
         *(
             "Not currently taking any medications",
+            "Patient is not on any medications",
             "No meds",
             "No medication data is applicable",
             "Medication administration not documented",

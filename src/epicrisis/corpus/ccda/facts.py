@@ -31,7 +31,7 @@ from epicrisis.corpus.ccda.values import (
 )
 from epicrisis.corpus.facts.documents import FactEntry
 from epicrisis.corpus.facts.times import describe_end, reported_since, split_offset
-from epicrisis.corpus.facts.values import choose_name, end_fact, name_status
+from epicrisis.corpus.facts.values import choose_name, end_fact, name_denial, name_status
 from epicrisis.corpus.hl7.values import format_identifier, iso_time
 from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
@@ -284,8 +284,10 @@ def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
     name, codes = read_concept(None if agent is None else agent.find("code"), context.narrative)
     if agent is not None:
         name = choose_name((name, read_text(agent.find("name"), context.narrative)))
-    # "No known allergies" is a negated allergy to nothing by name.
-    name = name or read_concept(statement.find("value"), context.narrative)[0]
+    if not name:
+        # "No known allergies" is a negated allergy to nothing by name, or has a code that says so.
+        name, codes = read_concept(statement.find("value"), context.narrative)
+        name = name or name_denial(ClinicalFact("allergy", "", 0, 0, codes=codes)).name
     if not name:
         return []
     reactions: list[str] = []

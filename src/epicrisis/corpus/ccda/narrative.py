@@ -69,6 +69,10 @@ class _LineWriter:
             self._pieces.append(f" [note: {_inline_text(element)}] ")
         elif name in _IGNORED:
             return
+        elif name in ("td", "th"):
+            # A cell of a row that an entry refers to.
+            self._pieces.append(" ")
+            self.write_content(element)
         elif name in _BLOCKS:
             self.end_line()
             self._write_block(element)

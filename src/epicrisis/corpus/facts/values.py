@@ -112,6 +112,7 @@ _NO_ALLERGIES = {
     "428607008": "No known environmental allergies",
 }
 """Codes of entries that say that there is no allergy, with their words."""
+_SUBJECT = r"(?:(?:the )?(?:patient|pt\.?|he|she) (?:is |has )?)?"
 _UNKNOWN_NAME = re.compile(
     rf"(?:no information\b.*|no (?:\w+ ){{0,4}}{_KINDS} (?:is |are |was |were )?"
     r"(?:available|applicable|recorded|documented|found|entered|on file|reported|given|provided)\b.*|"
@@ -121,7 +122,7 @@ _UNKNOWN_NAME = re.compile(
     re.IGNORECASE,
 )
 _NONE_NAME = re.compile(
-    rf"(?:no known\b.*|not (?:currently )?(?:taking|on|using) any\b.*|"
+    rf"{_SUBJECT}(?:no known\b.*|not (?:currently )?(?:taking|on|using) any\b.*|"
     rf"no (?:\w+ ){{0,3}}{_KINDS}|none(?: (?:known|recorded|documented|reported|listed|on file))?|nil|"
     r"denies all\b.*)[.\s]*",
     re.IGNORECASE,
