@@ -410,3 +410,22 @@ def test_preliminary_value_is_called_so() -> None:
     computed = Chart().lab("2150-01-02", "1.1", status="preliminary").ask("What was the last creatinine?")
     assert computed is not None
     assert computed.statement == "The last (preliminary) Creatinine is 1.1 mg/dL, of 2150-01-02."
+
+
+def test_denial_of_allergies_is_no_allergy_beside_one() -> None:
+    chart = Chart().add("allergy", "No known allergies", "2150-01-02", source="a")
+    computed = chart.add("allergy", "Latex", "2150-02-02", source="b").ask("What allergies does she have?")
+    assert computed is not None
+    assert computed.statement == "1 structured allergy is current as of 2150-06-01: Latex."
+    assert computed.remarks == ("other entries say “No known allergies”",)
+
+
+def test_device_is_found_among_entries_until_its_end() -> None:
+    chart = Chart().add("observation", "Cardiac pacemaker", "2148-01-02", event="start", category="devices", source="d")
+    computed = chart.ask("Does she have a pacemaker?")
+    assert computed is not None
+    assert computed.statement == "1 structured entry named “pacemaker” is current as of 2150-06-01: Cardiac pacemaker."
+    chart.add("observation", "Cardiac pacemaker", "2149-01-02", event="end", category="devices", source="d")
+    removed = chart.ask("Does she have a pacemaker?")
+    assert removed is not None
+    assert removed.result == "no entry"

@@ -263,6 +263,9 @@ def _state_current(
     if denials and len(denials) == len(rows.rows):
         statement = f"Structured entries say “{join_words(denials)}” as of {day}"
         return finish(plan, statement, result="; ".join(denials), rows=all_rows, remarks=remarks)
+    if denials:
+        names = [name for name in names if name not in denials]
+        remarks.append(f"other entries say “{join_words(denials)}”")
     if not names:
         if ended and not uncertain.rows:
             return _state_ended(plan, day, ended, remarks)
@@ -277,7 +280,8 @@ def _state_current(
             statement += ". Of other words for it, only common ones are compared"
         return finish(plan, statement, result=NO_ENTRY, remarks=remarks)
     number = len(names)
-    entries = f" in {count_entries(len(rows.rows))}" if len(rows.rows) > number else ""
+    entry_number = len(rows.rows) - len(denials)
+    entries = f" in {count_entries(entry_number)}" if entry_number > number else ""
     statement = f"{number} structured {agree(number, one, many)}{subject} {agree(number, 'is', 'are')} current as of "
     statement += f"{day}{entries}{stale_note}: {'; '.join(names)}"
     return finish(plan, statement, result="; ".join(names), rows=all_rows, remarks=remarks)

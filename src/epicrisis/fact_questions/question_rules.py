@@ -29,7 +29,7 @@ from epicrisis.retrieval.time_expressions import TimeExpression, find_time_expre
 Topic: TypeAlias = Literal["values", "medication", "problem", "allergy", "procedure", "immunization", "entries"]
 """What kind of facts a question is about.
 
-`entries`: a medication, problem or procedure. A vaccine against an illness is not the illness."""
+`entries`: a medication, problem, procedure, device or flag. A vaccine against an illness is not the illness."""
 TOPIC_KINDS: dict[Topic, frozenset[FactKind]] = {
     "values": VALUE_KINDS,
     "medication": frozenset({"medication"}),
@@ -39,6 +39,8 @@ TOPIC_KINDS: dict[Topic, frozenset[FactKind]] = {
     "immunization": frozenset({"immunization"}),
     "entries": frozenset({"medication", "problem", "procedure"}),
 }
+_ENTRY_CATEGORIES = ("devices", "flags")
+"""Categories of observations that are no values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +413,8 @@ def _is_described(plan: FactQuestion, record: PatientFacts, text: str) -> bool:
 
 def select_facts(topic: Topic, record: PatientFacts) -> list[ClinicalFact]:
     """Return the valid facts of a topic."""
-    return [fact for fact in record.facts if fact.kind in TOPIC_KINDS[topic]]
+    others = _ENTRY_CATEGORIES if topic == "entries" else ()
+    return [fact for fact in record.facts if fact.kind in TOPIC_KINDS[topic] or fact.category in others]
 
 
 def _apply_window(plan: FactQuestion, window: TimeWindow) -> FactQuestion:
