@@ -241,3 +241,10 @@ def test_every_statement_of_real_messages_is_a_fact_or_replaced(data_folder: Pat
                 assert {words[1].strip(), words[0], *fields[4:5]} & names, line
                 number += 1
     assert number > 50
+
+
+def test_allergy_without_a_date_is_known_since_the_first_message(tmp_path: Path) -> None:
+    """Later messages of a stay repeat it, with what they add."""
+    first = message("ADT^A01", pid(), "AL1|1|DA|^Latex")
+    last = message("ADT^A03", pid(), "AL1|1|DA|^Latex|SV", sent="20150401")
+    assert lines(read(tmp_path, first, last)) == ["2015-03-04 10:15 Allergy: Latex (severity severe)"]

@@ -80,10 +80,16 @@ class StatementFacts:
         if statement.segment.name == "ORC":
             yield from self._stop(statement, header, patient)
             return
-        stated = _READERS[statement.segment.name](_Source(statement, header))
+        source = _Source(statement, header)
+        stated = _READERS[statement.segment.name](source)
         if stated is None:
             return
         fact = stated.start.fact
+        earlier = self._stated.get((patient, fact.source))
+        if earlier is not None and fact.event == "state" and fact.time == source.time(source.sent):
+            # Without a date of its own, it is known since a message first said it.
+            fact = replace(fact, time=min(filter(None, (earlier.time, fact.time)), default=None))
+            stated = replace(stated, start=replace(stated.start, fact=fact))
         self._stated[patient, fact.source] = fact
         yield from _list_records(stated, patient, iso_time(header.text(7)))
 
