@@ -352,12 +352,12 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
     dose = read_quantity(statement.find("doseQuantity"))
     status = read_attribute(statement.find("statusCode"), "code")
     is_negated = statement.get("negationInd") == "true"
-    stated = _read_status(statement, context)
+    status_name = _read_status(statement, context)
     is_planned = bool(end) and end[:10] > context.document_day
     # Older documents call every medication completed, so the status alone is no end.
-    is_stopped = status == "aborted" or stated in _STOPPED
+    is_stopped = status == "aborted" or status_name in _STOPPED
     is_over = is_stopped or (bool(end) and not is_planned)
-    if stated == "on-hold" or status == "suspended":
+    if status_name == "on-hold" or status == "suspended":
         status = "on-hold"
     fact = ClinicalFact(
         "medication",

@@ -72,7 +72,7 @@ class StatementFacts:
     """Build the facts of statements in the order of the messages, which may stop a drug without naming it."""
 
     def __init__(self) -> None:
-        self._stated: dict[tuple[str, str], ClinicalFact] = {}
+        self._facts: dict[tuple[str, str], ClinicalFact] = {}
         """By patient and source."""
 
     def build_records(self, statement: Hl7Statement, header: Hl7Segment, patient: str) -> Iterator[FactRecord]:
@@ -81,25 +81,25 @@ class StatementFacts:
             yield from self._stop(statement, header, patient)
             return
         source = _Source(statement, header)
-        stated = _READERS[statement.segment.name](source)
-        if stated is None:
+        course = _READERS[statement.segment.name](source)
+        if course is None:
             return
-        fact = stated.start.fact
-        earlier = self._stated.get((patient, fact.source))
-        if earlier is not None and fact.event == "state" and fact.time == source.time(source.sent):
+        fact = course.start.fact
+        previous = self._facts.get((patient, fact.source))
+        if previous is not None and fact.event == "state" and fact.time == source.time(source.sent):
             # Without a date of its own, it is known since a message first said it.
-            fact = replace(fact, time=min(filter(None, (earlier.time, fact.time)), default=None))
-            stated = replace(stated, start=replace(stated.start, fact=fact))
-        self._stated[patient, fact.source] = fact
-        yield from _list_records(stated, patient, iso_time(header.text(7)))
+            fact = replace(fact, time=min(filter(None, (previous.time, fact.time)), default=None))
+            course = replace(course, start=replace(course.start, fact=fact))
+        self._facts[patient, fact.source] = fact
+        yield from _list_records(course, patient, iso_time(header.text(7)))
 
     def _stop(self, statement: Hl7Statement, header: Hl7Segment, patient: str) -> Iterator[FactRecord]:
         """Yield the end of a drug that an earlier message ordered."""
         source = _Source(statement, header)
         key = f"hl7:{source.facility}:RX:{source.order_number}"
-        if (fact := self._stated.get((patient, key))) is not None:
-            stated = _state_order(source, fact, FactEntry(fact), "")
-            yield from _list_records(stated, patient, iso_time(header.text(7)))
+        if (fact := self._facts.get((patient, key))) is not None:
+            course = _state_order(source, fact, FactEntry(fact), "")
+            yield from _list_records(course, patient, iso_time(header.text(7)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stated:
+class _Course:
     """What a statement says: when something began or is, and when it ended."""
 
     start: FactEntry
@@ -157,15 +157,15 @@ class _Stated:
     """Whether the beginning is that of an earlier message."""
 
 
-def _list_records(stated: _Stated, patient: str, sent: str) -> Iterator[FactRecord]:
+def _list_records(course: _Course, patient: str, sent: str) -> Iterator[FactRecord]:
     """Yield the records of beginning and end. A statement without an end withdraws an earlier one."""
-    fact = stated.start.fact
-    if not stated.is_end_only:
-        yield FactRecord(patient, fact.source, (stated.start,), sent, stated.is_withdrawn, is_separate=True)
+    fact = course.start.fact
+    if not course.is_end_only:
+        yield FactRecord(patient, fact.source, (course.start,), sent, course.is_withdrawn, is_separate=True)
     if fact.kind in _LASTING and fact.event != "given" and fact.category != "encounter-diagnosis":
-        end = stated.end or FactEntry(replace(fact, event="end"))
-        is_withdrawn = stated.is_withdrawn or stated.end is None
-        _, end = order_ends((stated.start, end))
+        end = course.end or FactEntry(replace(fact, event="end"))
+        is_withdrawn = course.is_withdrawn or course.end is None
+        _, end = order_ends((course.start, end))
         yield FactRecord(patient, f"{fact.source}:stop", (end,), sent, is_withdrawn, is_separate=True)
 
 
@@ -178,7 +178,7 @@ def _identify(segment: Hl7Segment, number: int, *others: str, system: str = "") 
     return choose_name((*words, *others, segment.text(number))), codes
 
 
-def _read_allergy(source: _Source) -> _Stated | None:
+def _read_allergy(source: _Source) -> _Course | None:
     """Return an allergy of AL1, or of IAM, which has an action, a date of onset and a status."""
     segment, is_list = source.segment, source.segment.name == "IAM"
     name, codes = _identify(segment, 3)
@@ -214,10 +214,10 @@ def _read_allergy(source: _Source) -> _Stated | None:
     onset_words = segment.text(12) if is_list else ""
     remark = " ".join(filter(None, (f"Onset: {onset_words}." if onset_words else "", *source.comments)))
     start = FactEntry(fact, recorded if onset else "", remark=remark)
-    return _Stated(start, _end(fact, "", state) if state in _PAST else None, is_withdrawn)
+    return _Course(start, _end(fact, "", state) if state in _PAST else None, is_withdrawn)
 
 
-def _read_diagnosis(source: _Source) -> _Stated | None:
+def _read_diagnosis(source: _Source) -> _Course | None:
     segment = source.segment
     name, codes = _identify(segment, 3, segment.text(4), system=segment.text(2))
     if not name:
@@ -239,10 +239,10 @@ def _read_diagnosis(source: _Source) -> _Stated | None:
     )
     is_withdrawn = segment.text(21).upper() in _DELETIONS or source.header.text(9, 2).upper() in _CANCELLED_ADMISSIONS
     remarks = ["Primary diagnosis." if priority == "1" else "", *source.comments]
-    return _Stated(FactEntry(fact, remark=" ".join(filter(None, remarks))), None, is_withdrawn)
+    return _Course(FactEntry(fact, remark=" ".join(filter(None, remarks))), None, is_withdrawn)
 
 
-def _read_problem(source: _Source) -> _Stated | None:
+def _read_problem(source: _Source) -> _Course | None:
     segment = source.segment
     name, codes = _identify(segment, 3)
     if not name:
@@ -273,10 +273,10 @@ def _read_problem(source: _Source) -> _Stated | None:
     is_withdrawn = any(not _DELETIONS.isdisjoint((action.upper(),)) for action in (segment.text(1), *states))
     time = end or (source.time(segment.text(15)) if past else "")
     ending = _end(fact, time, past or "resolved") if is_past else None
-    return _Stated(FactEntry(fact, established if onset else "", remark=remark), ending, is_withdrawn)
+    return _Course(FactEntry(fact, established if onset else "", remark=remark), ending, is_withdrawn)
 
 
-def _read_procedure(source: _Source) -> _Stated | None:
+def _read_procedure(source: _Source) -> _Course | None:
     segment = source.segment
     name, codes = _identify(segment, 3, segment.text(4), system=segment.text(2))
     if not name:
@@ -288,10 +288,10 @@ def _read_procedure(source: _Source) -> _Stated | None:
         source=source.name_source("PR1", key, segment.text(3) or name.lower()),
     )  # fmt: skip
     entry = FactEntry(fact, remark=" ".join(source.comments), written_time="" if time else segment.text(5))
-    return _Stated(entry, None, segment.text(20).upper() in _DELETIONS)
+    return _Course(entry, None, segment.text(20).upper() in _DELETIONS)
 
 
-def _read_administration(source: _Source) -> _Stated | None:
+def _read_administration(source: _Source) -> _Course | None:
     """Return a vaccination, or a dose of a drug (RAS)."""
     segment = source.segment
     name, codes = _identify(segment, 5)
@@ -324,10 +324,10 @@ def _read_administration(source: _Source) -> _Stated | None:
     reason = refusal or ("" if is_done else _NOT_DONE.get(completion, ""))
     remarks = [f"Reason: {reason}." if reason else "", "Historical record." if is_history else "", *source.comments]
     entry = FactEntry(fact, "", dose.written_unit, " ".join(filter(None, remarks)), "" if time else segment.text(3))
-    return _Stated(entry, None, segment.text(21).upper() in _DELETIONS)
+    return _Course(entry, None, segment.text(21).upper() in _DELETIONS)
 
 
-def _read_request(source: _Source) -> _Stated | None:
+def _read_request(source: _Source) -> _Course | None:
     """Return an order of a drug as the pharmacy encoded it (RXE), or as it was requested (RXO)."""
     segment = source.segment
     name, codes = _identify(segment, 2) if segment.name == "RXE" else _identify_request(segment)
@@ -336,7 +336,7 @@ def _read_request(source: _Source) -> _Stated | None:
     dose, directions = _read_directions(segment, source)
     timing = _read_timing(source)
     times = (timing.start, source.order_text(15), source.order_text(9), segment.text(32), source.sent)
-    started = source.time(*times)
+    start = source.time(*times)
     number = source.order_number or (segment.text(15) if segment.name == "RXE" else "")
     fact = ClinicalFact(
         "medication",
@@ -344,7 +344,7 @@ def _read_request(source: _Source) -> _Stated | None:
         0,
         0,
         event="start",
-        time=started or None,
+        time=start or None,
         codes=codes,
         value=directions,
         number=dose.number,
@@ -360,7 +360,7 @@ def _read_request(source: _Source) -> _Stated | None:
     remarks = [f"Strength: {strength}." if strength else "", f"Components: {components}." if components else ""]
     remarks += [_other_drug(source, name), f"Reason: {reason}." if reason else "", *source.comments]
     entry = FactEntry(fact, remark=" ".join(filter(None, remarks)))
-    planned = source.time(timing.end) or add_supply(started, timing.days)
+    planned = source.time(timing.end) or add_supply(start, timing.days)
     return _state_order(source, fact, entry, planned)
 
 
@@ -388,21 +388,22 @@ def _other_drug(source: _Source, name: str) -> str:
     return f"Requested: {', '.join(others)}." if others else ""
 
 
-def _state_order(source: _Source, fact: ClinicalFact, entry: FactEntry, planned: str) -> _Stated:
+def _state_order(source: _Source, fact: ClinicalFact, entry: FactEntry, planned: str) -> _Course:
     """Return an order with what its ORC says of it: stopped, cancelled, on hold, or completed."""
     order_status = source.order_text(5).upper()
     status = _ORDER_CONTROLS.get(source.control, "") or _ORDER_STATUSES.get(order_status, "")
     if status == "cancelled":
-        return _Stated(replace(entry, fact=replace(fact, event="state", status=status)))
+        return _Course(replace(entry, fact=replace(fact, event="state", status=status)))
     if status in ("stopped", "completed"):
-        stopped = planned if status == "completed" else ""
-        stopped = stopped or source.time(source.order_text(15), source.order_text(9), source.sent)
-        return _Stated(entry, _end(fact, stopped, status), is_end_only=status == "stopped")
+        stop = source.time(source.order_text(15), source.order_text(9), source.sent)
+        if status == "completed" and planned and planned[:10] <= stop[:10]:
+            stop = planned
+        return _Course(entry, _end(fact, stop, status), is_end_only=status == "stopped")
     entry = replace(entry, fact=replace(fact, status=status))
-    return _Stated(entry, _end(fact, planned, "planned") if planned else None)
+    return _Course(entry, _end(fact, planned, "planned") if planned else None)
 
 
-def _read_dispense(source: _Source) -> _Stated | None:
+def _read_dispense(source: _Source) -> _Course | None:
     segment = source.segment
     name, codes = _identify(segment, 2)
     if not name:
@@ -414,7 +415,7 @@ def _read_dispense(source: _Source) -> _Stated | None:
     directions = [_read_directions(request, source)[1] for request in requests[:1]] or [_routes(source), *timing.words]
     notes = [_words(row) for row in segment.repetitions(9)]
     time = source.time(segment.text(3))
-    cancelled = _ORDER_CONTROLS.get(source.control, "")
+    control = _ORDER_CONTROLS.get(source.control, "")
     number = segment.text(7) or source.order_number or name.lower()
     fact = ClinicalFact(
         "medication",
@@ -424,7 +425,7 @@ def _read_dispense(source: _Source) -> _Stated | None:
         time=time or source.time(source.sent) or None,
         codes=codes,
         value=_join(*directions, *notes, quantity),
-        status="cancelled" if cancelled == "cancelled" else "",
+        status="cancelled" if control == "cancelled" else "",
         category="dispense",
         encounter=source.statement.visit,
         source=source.name_source("RXD", number, segment.text(1)),
@@ -433,7 +434,7 @@ def _read_dispense(source: _Source) -> _Stated | None:
     end = source.time(timing.end) or add_supply(time, timing.days or _supply_days(segment))
     remark = " ".join(filter(None, (_other_drug(source, name), *source.comments)))
     entry = FactEntry(fact, remark=remark, written_time="" if time else segment.text(3))
-    return _Stated(entry, _end(fact, end, "") if end and not fact.status else None)
+    return _Course(entry, _end(fact, end, "") if end and not fact.status else None)
 
 
 def _supply_days(segment: Hl7Segment) -> str:
@@ -534,7 +535,7 @@ def _end(fact: ClinicalFact, time: str, status: str) -> FactEntry:
     return FactEntry(end_fact(fact, time, status))
 
 
-_READERS: Mapping[str, Callable[[_Source], _Stated | None]] = {
+_READERS: Mapping[str, Callable[[_Source], _Course | None]] = {
     "AL1": _read_allergy,
     "IAM": _read_allergy,
     "DG1": _read_diagnosis,
