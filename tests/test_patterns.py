@@ -26,7 +26,8 @@ _EVENT = r"\bhip[\s-]+replacement(?:e?s)?\b"
 EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.reply_parsing:TextStream.__init__": [TextStream("answer")._start],
     "answering.self_consistency:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
-    "corpus.assertions:_compile_rules": [pattern for _, _, pattern in assertions._load_rules()],
+    "corpus.assertions:_compile_rules": [pattern for _, _, pattern in assertions._load_rules().modifiers],
+    "corpus.assertions:_load_rules": [assertions._load_rules().empty, assertions._load_rules().other],
     "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
     "corpus.hl7.messages:Hl7Segment.unescape": [r"\\([^\\\r\n]{1,400})\\"],
     "deidentification.deidentifier:ReplacedTexts._pattern": [

@@ -3,8 +3,8 @@
     assess_line("h/o DVT (2015, resolved)")   # Assertion("present", "DVT")
     assess_line("Mother with breast cancer")  # Assertion("family", "breast cancer")
 
-The method is ConText (Harkema et al. 2009): words such as `denies` concern what follows, others what comes before, up to
-words such as `but`. The rules are in `assertion_rules.toml`. docs/design/records.md says what they reach.
+The method is ConText (Harkema et al. 2009): words such as `denies` concern what follows, others what comes before, up
+to words such as `but`. The rules are in `assertion_rules.toml`. docs/design/records.md says what they reach.
 """
 
 from __future__ import annotations
@@ -22,27 +22,13 @@ Span: TypeAlias = tuple[int, int]
 
 _BULLET = re.compile(r"[\s\-*•#]*+(?:\d{1,2}[.)])?\s*+")
 _PART = re.compile(r"[,:;()|]|\s-{1,3}\s|\s[\u2013\u2014]\s|(?<=\w\w)\.(?=\s|$)")
-_EMPTY_WORDS = re.compile(
-    r"(?:(?:and|or|the|a|an|any|both|prior|previous|other|his|her|pt|patient|patient's|she|he|they|has|had|have|having|is|was|are|been|"
-    r"there|this|that|it|with|w|of|in|for|by|on|at|to|from|personal|significant|remote|past|medical|diagnosed|diagnosis|dx|developed|since|age|"
-    r"aged|\d+)\b|\W)+"
-)
-"""Words that name no problem. What is left of a part without them, and without words of rules, is a name."""
 _TAIL = re.compile(
-    r"(?<!\s)\s++(?:(?:in|since|from|on|at)\s(?:\d{1,2}/)?\d{4}|(?:19|20)\d{2}|x\s?\d+|w/|since|s/p|on(?! chronic)|status post|at age|in (?:the )?setting|c/b|dx'?d|"
-    r"but|which|that|who|after|completed|treated|diagnosed|currently)(?=\s|$).*|(?<!\s)\s++\d{1,2}/\d{2,4}.*"
+    r"(?<!\s)\s++(?:(?:in|since|from|on|at)\s(?:\d{1,2}/)?\d{4}|(?:19|20)\d{2}|x\s?\d+|w/|since|s/p|on(?! chronic)|"
+    r"status post|at age|in (?:the )?setting|c/b|dx'?d|but|which|that|who|after|completed|treated|diagnosed|currently)"
+    r"(?=\s|$).*|(?<!\s)\s++\d{1,2}/\d{2,4}.*"
 )
+"""What follows the name of a problem: a date, a procedure, a treatment."""
 _AFTER = re.compile(r"(?i)\b(?:after|following)\b")
-_OTHER = re.compile(
-    r"(?i)\b(?:s/p|status post|follow[ -]?up|f/u|see (?:list|above|below|note|dr)|as above|per (?:hpi|pcp|chart)|none|nkda|"
-    r"non-?contributory|unremarkable|unable to|unknown|lives|retired|works|married|widowed|divorced|full code|dnr|dni|code status|"
-    r"will|return|held|continue|start(?:ed)?|stop|allerg(?:y|ies) to|substance|reaction|\d+(?:\.\d+)?\s?(?:mg|mcg|g|ml|units?)|"
-    r"daily|bid|tid|qid|prn|vaccin\w+|immuni[sz]ation\w*|\w+(?:ectomy|ectomies|plasty|ostomy|otomy|oscopy|pexy|rrhaphy|desis)|"
-    r"ct|mri|x-?ray|echo|e[ck]g|ultrasound|labs?|exam|cultures?|doppler|see|tkr|tah|bso|c-section|ca?esarean|thr|cabg|pci|orif|turp|"
-    r"discharged?|transfer\w*|d/c|as below|allergies|problem list|diagnos[ei]s$|reviewed|updated|records?|proxy|"
-    r"surgery|repair|replacement|bypass|transplant(?:ation)?|family planning)\b"
-)
-"""Words of lines that name no problem: procedures, medications, plans, circumstances."""
 _DISEASE = re.compile(r"(?i)\b(?:rejection|stenosis|infection|failure|complication|leak|phenomenon)s?\b")
 _ORDER: tuple[AssertionStatus, ...] = ("family", "absent", "uncertain")
 _ASSERTED: Mapping[str, AssertionStatus] = {
@@ -62,6 +48,16 @@ class Assertion:
     """`other`: the line names no problem."""
     name: str
     """The problem in the line's words, without status, dates and details; empty if none is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    modifiers: Sequence[tuple[str, str, re.Pattern[str]]]
+    """(category, direction, pattern) of each rule."""
+    empty: re.Pattern[str]
+    """Words that name no problem by themselves."""
+    other: re.Pattern[str]
+    """A word of a line that names no problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,8 @@ def assess_line(line: str) -> Assertion:
         if status in asserted:
             return Assertion(status, name)
     # A procedure or drug before the problem, or in its name, is not one; after it, it is a detail.
-    has_other = _OTHER.search(name) is not None or _OTHER.search(text, 0, target[0]) is not None
+    other = _load_rules().other
+    has_other = other.search(name) is not None or other.search(text, 0, target[0]) is not None
     is_other = has_other and not _AFTER.search(text) and not _DISEASE.search(name)
     return Assertion("other", "") if is_other else Assertion("present", name)
 
@@ -93,7 +90,7 @@ def assess_line(line: str) -> Assertion:
 def _find_modifiers(text: str) -> Sequence[_Modifier]:
     """Return the words of rules, longer ones before those within them, in order."""
     found: list[_Modifier] = []
-    for category, direction, pattern in _load_rules():
+    for category, direction, pattern in _load_rules().modifiers:
         for match in pattern.finditer(text):
             found.append(_Modifier(category, direction, *match.span()))
     # Of rules for the same words the own one counts.
@@ -112,7 +109,7 @@ def _find_target(text: str, modifiers: Sequence[_Modifier]) -> Span | None:
     start = 0
     for stop, following in [*sorted(ends), (len(text), len(text))]:
         if stop > start:
-            words = _EMPTY_WORDS.match(text.lower(), start, stop)
+            words = _load_rules().empty.match(text, start, stop)
             begin = start
             if words is not None and (words.end() == stop or not text[words.end() - 1].isalnum()):
                 begin = words.end()
@@ -144,14 +141,17 @@ def _is_alone(modifier: _Modifier, text: str) -> bool:
     following = _PART.search(text, modifier.end)
     stop = following.start() if following else len(text)
     rest = text[start : modifier.start] + text[modifier.end : stop]
-    return _EMPTY_WORDS.fullmatch(rest.lower()) is not None or not rest.strip()
+    return not rest.strip() or _load_rules().empty.fullmatch(rest) is not None
 
 
 @cache
-def _load_rules() -> Sequence[tuple[str, str, re.Pattern[str]]]:
-    """Return (category, direction, pattern) of each rule."""
-    text = resources.files("epicrisis.corpus").joinpath("assertion_rules.toml").read_text("utf-8")
-    return tuple(_compile_rules(tomllib.loads(text)))
+def _load_rules() -> _Rules:
+    rules = tomllib.loads(resources.files("epicrisis.corpus").joinpath("assertion_rules.toml").read_text("utf-8"))
+    return _Rules(
+        tuple(_compile_rules(rules)),
+        re.compile(rf"(?i)(?:(?:{'|'.join(rules['words']['empty'])})\b|\W)+"),
+        re.compile(rf"(?i)\b(?:{'|'.join(rules['words']['other'])})\b"),
+    )
 
 
 def _compile_rules(sources: Mapping[str, Any]) -> Iterator[tuple[str, str, re.Pattern[str]]]:
