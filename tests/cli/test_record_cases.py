@@ -5,6 +5,7 @@ The inputs stand beside the real data (`cases/records`), each with a description
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TypeAlias
 
@@ -104,3 +105,18 @@ def test_record_that_failed_gives_right_facts(
             assert words in answer.stdout
         for words in absent:
             assert words not in answer.stdout
+
+
+@pytest.mark.slow
+def test_summary_of_notes_lists_only_the_problems_of_the_patient(
+    data_folder: Path, run: Run, model_home: Path, tmp_path: Path
+) -> None:
+    notes = data_folder.parent / "cases" / "records" / "13-summary-of-notes-negated" / "n1.csv"
+    columns = ("note-id=note_id", "patient=subject_id", "time=charttime", "type=note_type")
+    options = [word for column in columns for word in ("--column", column)]
+    added = run("library", "add", tmp_path / "library", notes, "--format", "notes", *options)
+    assert added.exit_code == 0, added.stderr
+    summary = run("patient", "summary", tmp_path / "library", "7001", "--json")
+    assert summary.exit_code == 0, summary.stderr
+    names = [section["problem"]["name"] for section in json.loads(summary.stdout)["sections"]]
+    assert names == ["CHF exacerbation", "AKI", "Hypertension", "DVT"]

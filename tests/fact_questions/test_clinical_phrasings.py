@@ -46,6 +46,39 @@ def test_question_for_current_medications_lists_all_of_them(question: str) -> No
 def test_question_for_a_value_is_not_answered_with_a_drug_of_its_name(question: str) -> None:
     chart = Chart().lab("2150-01-02", "1.1")
     chart.add("medication", "Sodium bicarbonate 650 MG", "2150-02-01", event="start", source="m/1", status="active")
+    computed = chart.ask(question)
+    assert computed is not None
+    assert (computed.state, computed.result, computed.rows) == ("abstained", "", ())
+    assert computed.statement.startswith("No structured value of the record is called “bicarb")
+
+
+@pytest.mark.parametrize(
+    ("question", "statement"),
+    [
+        ("What was the highest severity of pain?", "The highest Pain severity - 0-10 scale is 7"),
+        (
+            "What was the last severity score?",
+            "No structured value of the record is called “severity score”; near it is",
+        ),
+        (
+            "What was the lowest pulse pressure?",
+            "No structured value of the record is called “pulse pressure”; near it",
+        ),
+    ],
+)
+def test_question_for_a_value_names_the_nearest_values(question: str, statement: str) -> None:
+    chart = Chart()
+    chart.add("vital-sign", "Pain severity - 0-10 scale", "2150-01-02", value="7", source="v/1")
+    chart.add("vital-sign", "Pulse width", "2150-01-02", value="5", source="v/2")
+    computed = chart.ask(question)
+    assert computed is not None
+    assert computed.statement.startswith(statement)
+
+
+@pytest.mark.parametrize("question", ["What was the last visit?", "What was the last treatment for pain?"])
+def test_question_for_no_value_names_none(question: str) -> None:
+    chart = Chart()
+    chart.add("vital-sign", "Pain severity - 0-10 scale", "2150-01-02", value="7", source="v/1")
     assert chart.ask(question) is None
 
 

@@ -16,7 +16,9 @@ from epicrisis.computed_values import FactOperation
 from epicrisis.fact_questions.record import VALUE_KINDS, PatientFacts
 from epicrisis.fact_questions.subjects import (
     SeriesMatch,
+    ValueSeries,
     find_known_phrase,
+    find_near_names,
     find_series,
     list_series,
     match_entries,
@@ -178,9 +180,11 @@ def plan_by_rules(text: str, record: PatientFacts) -> FactQuestion | UnclearQues
     if _has_other_meaning(question.rest):
         return None
     plan = _plan_words(question.rest, record, has_time=bool(question.times))
-    if plan is None or _may_be_missed(plan, text, record):
+    if plan is None or question.has_open_time:
         return None
-    if question.has_open_time:
+    if isinstance(plan, UnclearQuestion):
+        return plan
+    if _may_be_missed(plan, text, record):
         return None
     try:
         window = resolve_window(question.times, record)
@@ -262,14 +266,35 @@ def _read_words(text: str) -> _Words:
     return _Words(rest, tuple(times), is_open)
 
 
-def _plan_words(text: str, record: PatientFacts, *, has_time: bool) -> FactQuestion | None:
-    """Return the plan of the words of a question without its times."""
+def _plan_words(text: str, record: PatientFacts, *, has_time: bool) -> FactQuestion | UnclearQuestion | None:
+    """Return the plan of the words of a question without its times, or which values have names near its words."""
     words = split_words(text)
     series = list_series(record.values)
-    match = find_series(words, series)
-    if match is not None:
-        return _plan_values(text, words, match, has_time)
-    return _plan_entries(text, record)
+    # `Severity of pain` is `pain severity`.
+    without_of = [word for word in words if word != "of"]
+    matches = [(match, asked) for asked in (words, without_of) if (match := find_series(asked, series)) is not None]
+    if matches:
+        match, asked = max(matches, key=lambda pair: len(pair[0].phrase.split()))
+        return _plan_values(text, asked, match, has_time)
+    return _plan_entries(text, record) or _name_near_values(text, series)
+
+
+def _name_near_values(text: str, series: Sequence[ValueSeries]) -> UnclearQuestion | None:
+    """Return that no value has the name, and which are near, if the words ask for a value alone."""
+    operations, rest = _take_cues(
+        " ".join(split_words(text)), exclude=("ever", "started", "stopped", "current", "count")
+    )
+    subject = [word for word in rest.split() if word not in _FILLER]
+    if _GROUP.search(text) or any(pattern.search(text) for pattern in _TOPICS.values()):
+        return None
+    if len(operations) != 1 or operations[0] == "list" or not 1 <= len(subject) <= _MAX_SUBJECT_WORDS:
+        return None
+    near = find_near_names(subject, series)
+    if not near and not find_known_phrase(subject):
+        return None
+    name = " ".join(subject)
+    listed = f"; near it {'are' if len(near) > 1 else 'is'} {', '.join(near)}" if near else ""
+    return UnclearQuestion(operations[0], name, f"no structured value of the record is called “{name}”{listed}")
 
 
 def _plan_values(text: str, words: Sequence[str], match: SeriesMatch, has_time: bool) -> FactQuestion | None:

@@ -116,7 +116,7 @@ def _identify(fact: ClinicalFact) -> tuple[Analyte | None, str]:
 
 _NAME_END = re.compile(r"\s[-\u2013]\s|\s?[(\[]")
 _HOW = frozenset(("measured", "reported", "recorded", "observed", "measurement"))
-_MOST_PERMUTED = 3
+_MOST_PERMUTED, _MOST_NEAR = 3, 5
 
 
 def _list_phrases(fact: ClinicalFact) -> set[str]:
@@ -164,6 +164,17 @@ def find_series(words: Sequence[str], series: Sequence[ValueSeries]) -> SeriesMa
                 best = SeriesMatch(phrase, tuple(matches))
                 break
     return best
+
+
+def find_near_names(words: Iterable[str], series: Sequence[ValueSeries]) -> list[str]:
+    """Return the names of up to five values that share a word with these, those with most words in common first."""
+    asked = {_singular(word) for word in words}
+    shared: dict[str, int] = {}
+    for entry in series:
+        named = {_singular(word) for phrase in entry.phrases for word in phrase.split()}
+        if common := len(asked & named):
+            shared[entry.name] = common
+    return sorted(shared, key=lambda name: (-shared[name], name))[:_MOST_NEAR]
 
 
 def is_analyte(phrase: str) -> bool:
