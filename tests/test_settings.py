@@ -116,6 +116,8 @@ def test_file_of_the_folder_is_above_the_users_own(tmp_path: Path) -> None:
         ),
         *('log = "log.jsonl"', "log_text = true", 'home = "home"', 'store = "evil"', 'cache.path = "replies"'),
         *('literature.pubmed = "https://evil.example"', 'literature.email = "a@evil.example"', "local_only = false"),
+        *('beside = ["postgresql:/u@evil.example/db"]', 'fuse = ["s3:/evil/lib"]', 'fuse = ["a", "s3:\\t/evil/lib"]'),
+        *('examples.library = "//evil/share"', "examples.library = '\\\\evil\\share'"),
         *("deidentify = 0.1", "allow_remote = true", 'break_glass = "x"'),
     ],
 )

@@ -185,7 +185,7 @@ def _start_cluster(cores: int) -> Iterator[ClusterAddress]:
         log = resources.enter_context((folder / "start.log").open("wb"))
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "epicrisis.local_cluster"),
+                *(sys.executable, "-P", "-m", "epicrisis.local_cluster"),
                 *(str(port), str(cores), str(_OBJECT_STORE_BYTES), str(folder / "r")),
             ],
             env={**os.environ, **private},

