@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(mark)
     frameworks = ("langchain_core", "langchain_tests", "llama_index", "inspect_ai", "IPython")
     _skip_marked(items, "integrations", [name for name in frameworks if find_spec(name) is None])
-    recognizers = ("faker", "presidio_analyzer")
+    recognizers = ("faker", "presidio_analyzer", "symspellpy")
     _skip_marked(items, "deidentification", [name for name in recognizers if find_spec(name) is None])
     _skip_marked(items, "ray", [name for name in ("ray", "grpc") if find_spec(name) is None])
     _skip_marked(items, "s3", [] if s3_server.is_installed() else ["SeaweedFS", "boto3"])

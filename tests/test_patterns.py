@@ -35,7 +35,8 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
         r"(?P<word>2150\-03\-04(?![^\W_])|(?i:Ada\ Byron|Byron)(?![^\W_]))(?P<after>(?:,?[ ][A-Z](?![^\W_]|'))?)"
     ],
     "deidentification.deidentifier:_compile_numbers": [
-        r"(?i)(?<![^\W_])(?:0{0,6}4[-./ ]?7[-./ ]?1[-./ ]?1|0{0,6}M[-./ ]?R[-./ ]?9)(?![^\W_])"
+        r"(?i)(?<!\d)(?:0{0,6}4[-./ \u2010-\u2013_]?7[-./ \u2010-\u2013_]?1[-./ \u2010-\u2013_]?1)(?!\d)"
+        r"|(?<![^\W_])(?:0{0,6}M[-./ \u2010-\u2013_]?R[-./ \u2010-\u2013_]?9)(?![^\W_])"
     ],
     "evaluation.synthesis.patient_records.record_questions:_RecordEvidence._is_unique": [
         r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"

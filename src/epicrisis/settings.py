@@ -338,8 +338,8 @@ class Settings(_Table):
     break_glass: str | None = _key(None, "Why you read this record, for the access log. Only as a flag.", "text")
     deidentify: float | None = _key(
         None,
-        "Replace identifiers in prompts by surrogates, and restore them in replies, if the measured recall is at least "
-        "this (extra `deidentify`).",
+        "Replace identifiers in prompts by surrogates, and restore them in replies, if the measured recall of the "
+        "worst kind is at least this (extra `deidentify`).",
         gt=0,
         lt=1,
     )

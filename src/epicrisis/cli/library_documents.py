@@ -280,7 +280,7 @@ def _find_document(store: LibraryStore, prefix: str, scope: Scope) -> tuple[Pass
     examples=[
         "epicrisis library export ~/lib -o lib.jsonl",
         "epicrisis library export ~/ward --patient 10083814 -o record.jsonl",
-        "epicrisis library export ~/ward --all-patients --deidentify 0.98 -o notes.jsonl",
+        "epicrisis library export ~/ward --all-patients --deidentify 0.9 -o notes.jsonl",
         "epicrisis library export ~/lib -o lib.bib",
     ]
 )
@@ -297,7 +297,11 @@ def export(
     break_glass: BreakGlass = None,
     deidentify: Annotated[
         float | None,
-        Option("--deidentify", metavar="RECALL", help="Replace identifiers, if the measured recall is at least this."),
+        Option(
+            "--deidentify",
+            metavar="RECALL",
+            help="Replace identifiers, if the recall of the worst kind is at least this.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -168,7 +168,7 @@ DEIDENTIFY = _setting(
     "deidentify",
     float | None,
     SETTINGS,
-    "Replace identifiers before a chat model reads them, if the measured recall is at least this, such as 0.98.",
+    "Replace identifiers before a chat model reads them, if the recall of the worst kind is at least this: 0.9.",
     metavar="RECALL",
 )
 

@@ -15,16 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from epicrisis.deidentification.date_forms import find_dates, shift_date
-from epicrisis.deidentification.names import WORD, NameFinder
+from epicrisis.deidentification.name_lists import WORD
+from epicrisis.deidentification.names import NameFinder
 from epicrisis.deidentification.patterns import find_patterns
 from epicrisis.deidentification.presidio import find_with_presidio
 from epicrisis.deidentification.spans import Identifier, IdentifierKind, merge_identifiers
 from epicrisis.deidentification.surrogates import Surrogates, match_case
 
-RECOGNIZER_VERSION = "2"
+RECOGNIZER_VERSION = "3"
 """Changes whenever the recognizers do: a measurement is valid for one version only."""
 _MIN_NUMBER = 4
 """Characters of a record number that is looked for without a label."""
+_LONG_NUMBER = 6
+"""Digits of a record number that is looked for inside words."""
 _START = r"(?:(?<![^\W_])|(?<=\\[nrt]))"
 """Where a word begins, also behind a line end in JSON."""
 _END = r"(?![^\W_])"
@@ -143,7 +146,7 @@ class Deidentifier:
         for source_date in find_dates(text):
             yield Identifier(source_date.start, source_date.end, "date")
         for match in self._numbers.finditer(text) if self._numbers else ():
-            yield Identifier(match.start(), match.end(), "record-number")
+            yield Identifier(*_extend_to_word(text, *match.span()), "record-number")
         for start, end in self._finder.find(text):
             yield Identifier(start, end, "name")
         yield from find_patterns(text)
@@ -189,8 +192,9 @@ class _Replacer:
         if kind == "name":
             return self._replace_name(original)
         if kind == "date":
-            (source_date,) = find_dates(original) or find_dates(f"on {original}") or (None,)
-            if source_date is not None:
+            dates = find_dates(original) or find_dates(f"on {original}")
+            if len(dates) == 1:
+                (source_date,) = dates
                 surrogate = shift_date(
                     original if source_date.start == 0 else f"on {original}", source_date, self._surrogates.days
                 )
@@ -228,14 +232,35 @@ def _case_of(word: str) -> str:
     return "lower" if word.islower() else "title"
 
 
+def _extend_to_word(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return start and end with the letters that are glued to a number, as in `55120001A`."""
+    while start > 0 and text[start - 1].isalpha():
+        start -= 1
+    while end < len(text) and text[end].isalpha():
+        end += 1
+    return start, end
+
+
 def _compile_numbers(numbers: Sequence[str]) -> re.Pattern[str] | None:
-    """Return a pattern of these record numbers, with any separators and leading zeros, or None without one."""
-    alternatives: set[str] = set()
+    """Return a pattern of these record numbers, with any separators and leading zeros, or None without one.
+
+    A long number is found between letters too, as in `55120001A`, and so are the digits of one with letters.
+    """
+    short: set[str] = set()
+    long: set[str] = set()
     for number in numbers:
-        characters = "".join(_ALNUM.findall(number))
-        if len(characters) >= _MIN_NUMBER and any(map(str.isdecimal, characters)):
-            alternatives.add("0{0,6}" + "[-./ ]?".join(map(re.escape, characters.lstrip("0") or characters)))
-    if not alternatives:
-        return None
-    ordered = sorted(alternatives, key=len, reverse=True)
-    return re.compile(rf"(?<![^\W_])(?:{'|'.join(ordered)})(?![^\W_])", re.IGNORECASE)
+        for characters in ("".join(_ALNUM.findall(number)), "".join(filter(str.isdecimal, number))):
+            digits = sum(map(str.isdecimal, characters))
+            if len(characters) < _MIN_NUMBER or not digits:
+                continue
+            pattern = "0{0,6}" + r"[-./ \u2010-\u2013_]?".join(map(re.escape, characters.lstrip("0") or characters))
+            if digits >= _LONG_NUMBER:
+                long.add(pattern)
+            elif len(characters) == len("".join(_ALNUM.findall(number))):
+                short.add(pattern)
+    alternatives: list[str] = []
+    if long:
+        alternatives.append(rf"(?<!\d)(?:{'|'.join(sorted(long, key=len, reverse=True))})(?!\d)")
+    if short:
+        alternatives.append(rf"(?<![^\W_])(?:{'|'.join(sorted(short, key=len, reverse=True))})(?![^\W_])")
+    return re.compile("|".join(alternatives), re.IGNORECASE) if alternatives else None

@@ -74,7 +74,7 @@ swing take team ten test than that the then there therapy they this three thursd
 treatment tree trinity tuesday two under unit up upon urine us van very violet visit vital vitals wade walk wall walls
 ward warm was water waters way we wednesday week weeks weight well wells went were west what wheeler when white who
 wife will winter wise with wolf woman wood woods work worth wound year years yes yet you young your zone social worker
-resident intern fellow service history vomiting consulted reports states
+resident intern fellow service history vomiting consulted reports states among hence seven infant oral con orange
 """
 ORDINARY_WORDS = frozenset(_WORDS.split())
 """Words that lists of names have too, and words that begin sentences and headings."""

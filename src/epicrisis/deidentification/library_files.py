@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION
 from epicrisis.errors import LibraryDamaged, SettingsError
@@ -47,10 +47,17 @@ class RecallMeasurement(BaseModel):
     notes: int
     patients: int
     notes_with_leak: int
-    overall: KindMeasurement
     precision: float
     """Share of the replaced characters that are planted identifiers."""
     kinds: Mapping[str, KindMeasurement]
+    """By kind. The kinds of unusual forms begin with `unusual: `."""
+    not_required: Mapping[str, KindMeasurement] = Field(default_factory=dict)
+    """Kinds that are not reached, and that no requirement covers."""
+
+    @property
+    def worst_kind(self) -> str:
+        """The kind whose recall has the smallest lower bound. An average would hide it."""
+        return min(self.kinds, key=lambda kind: self.kinds[kind].lower)
 
 
 def read_key(folder: Path) -> bytes:
@@ -100,17 +107,18 @@ def read_measurement(folder: Path) -> RecallMeasurement | None:
 
 
 def check_measured_recall(folder: Path, least: float) -> RecallMeasurement:
-    """Return the measurement. Raise SettingsError unless the lower bound of the measured recall reaches `least`."""
+    """Return the measurement. Raise SettingsError unless the recall of the worst kind reaches `least`."""
     cure = f"`epicrisis library measure-deidentification {quote_for_shell(folder)}` measures it"
     measurement = read_measurement(folder)
     if measurement is None:
         raise SettingsError(f"setting deidentify: the recall was not measured for {folder}: {cure}")
     if measurement.recognizer != RECOGNIZER_VERSION:
         raise SettingsError(f"setting deidentify: the recall was measured with other recognizers: {cure}")
-    lower = measurement.overall.lower
+    worst = measurement.worst_kind
+    lower = measurement.kinds[worst].lower
     if lower < least:
         raise SettingsError(
-            f"setting deidentify: the recall is at least {lower:.4f} (95 % confidence, on generated notes), and "
-            f"{least:g} is required: use a model on this machine, or require less"
+            f"setting deidentify: the recall is at least {lower:.4f} for the worst kind of identifiers ({worst}; 95 % "
+            f"confidence, on generated notes), and {least:g} is required: use a model on this machine, or require less"
         )
     return measurement

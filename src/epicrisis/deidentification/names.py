@@ -6,21 +6,19 @@ relatives, verbs for people), or by lists of names. A name found once is found e
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
+from epicrisis.deidentification.common_words import COMMON_WORDS
 from epicrisis.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS, ORDINARY_WORDS
+from epicrisis.deidentification.name_lists import WORD, read_name_lists
+from epicrisis.deidentification.registered_names import RegisteredNames
+from epicrisis.deidentification.unlisted_names import DOSE, find_unlisted_names, read_english_words
 from epicrisis.library.person_names import fold, is_common, name_words
 
-WORD = re.compile(r"[^\W\d_]++(?:['\u2019-][^\W\d_]++)*+")
-"""A word of a name, with its apostrophes and hyphens. The apostrophe U+02BC is a letter."""
 _LETTERS = r"[^\W\d_]"
 _NAME = rf"{_LETTERS}[\w'\u2019\u02bc-]{{0,30}}"
 _GAP = r"(?:[ \t]{1,2}|[ \t]{0,2}\n[ \t]{0,4})"
@@ -87,10 +85,6 @@ DOES = re.compile(
     r"|returns|returned|has been|would like"
     r"|(?:was |is )?at (?:the )?bedside|has a history|tolerated|ambulated|(?:can|may) be reached)\b"
 )
-_DOSE = re.compile(
-    r"[ \t]{1,2}\d[\d.,/-]{0,8}[ \t]?(?:mg|mcg|g|gm|ml|units?|iu|meq|puffs?|tabs?|%)(?![^\W\d_])", re.IGNORECASE
-)
-"""What follows a drug, and no name."""
 _MOST_BEFORE = 60
 """Characters that a name before a credential or a verb may take."""
 _MOST_WORDS = 4
@@ -157,47 +151,6 @@ _MIN_LOWER = 4
 
 
 @dataclass(frozen=True, slots=True)
-class NameLists:
-    """First and last names of many countries, in lower case."""
-
-    male: Set[str]
-    female: Set[str]
-    last: Set[str]
-    first: Set[str] = field(default_factory=frozenset)
-
-
-@lru_cache(maxsize=1)
-def read_name_lists() -> NameLists:
-    """Return the names of the package Faker, those in Latin letters."""
-    import faker.providers.person as people
-
-    counts: Counter[str] = Counter()
-    first: set[str] = set()
-    last: set[str] = set()
-    for module in pkgutil.iter_modules(people.__path__):
-        if not module.ispkg:
-            continue
-        provider = importlib.import_module(f"{people.__name__}.{module.name}").Provider
-        for attribute in dir(provider):
-            words = tuple(_list_words(getattr(provider, attribute))) if "_name" in attribute else ()
-            if attribute.startswith("last_name"):
-                last.update(words)
-            elif attribute.startswith("first_name"):
-                first.update(words)
-                counts.update(words if attribute.endswith("_male") else ())
-                counts.subtract(words if attribute.endswith("_female") else ())
-    male = (word for word, count in counts.items() if count > 0)
-    female = (word for word, count in counts.items() if count < 0)
-    return NameLists(frozenset(male), frozenset(female), frozenset(last), frozenset(first))
-
-
-def _list_words(value: object) -> Iterator[str]:
-    for word in value if isinstance(value, (dict, list, tuple, set)) else ():
-        if isinstance(word, str) and WORD.fullmatch(word) and len(word) > 1:
-            yield word.casefold()
-
-
-@dataclass(frozen=True, slots=True)
 class TextWord:
     """A word of a text."""
 
@@ -224,10 +177,12 @@ class NameFinder:
         self._lists = read_name_lists()
         self.registered: set[str] = set()
         for name in (*names, *staff):
-            self.registered.update(word for word in name_words(name) if len(word) > 1)
+            for word in name_words(name):
+                self.registered.update(part for part in (word, *word.split("-")) if len(part) > 1)
         self.registered -= {fold(particle) for particle in _PARTICLES}
         self._patient = {word for name in names for word in name_words(name) if len(word) >= _MIN_MISSPELLED}
         self._repeated: set[str] = set()
+        self._glued = RegisteredNames(names)
 
     def learn(self, text: str) -> None:
         """Remember the names shown by the words around them, so that `find` finds them anywhere."""
@@ -251,6 +206,8 @@ class NameFinder:
                 yield word.start, word.start + word.length
         yield from self._find_broken(text)
         yield from self._find_initials(text)
+        yield from self._glued.find(text)
+        yield from find_unlisted_names(text)
 
     def _find_by_context(self, text: str) -> Iterator[TextWord]:
         """Yield the words of names next to titles, labels and the like."""
@@ -293,7 +250,7 @@ class NameFinder:
                 continue
             if plain in _PARTICLES or plain in _SUFFIXES or plain in _TITLES:
                 continue
-            if (is_complete or _DOSE.match(text, word.end)) and not self._is_known(plain):
+            if (is_complete or DOSE.match(text, word.end)) and not self._is_known(plain):
                 return
             # The next line begins with another field, unless it goes on with a name.
             if "\n" in gap and not self._is_known(plain) and len(words) > 2:
@@ -332,7 +289,12 @@ class NameFinder:
             return plain not in _NOT_AFTER_TITLE
         if plain in ORDINARY_WORDS:
             return word.text[0].isupper() and is_listed and (words_before > 0 or is_strict) and not text.isupper()
+        is_soft = not (is_title or is_strict)
+        if is_soft and not is_listed and plain in read_english_words():
+            return False
         if word.text[0].islower():
+            if is_soft and plain in COMMON_WORDS:
+                return False
             return is_listed and len(plain) >= _MIN_LOWER - 1 and (is_title or is_strict or words_before == 0)
         if plain in EPONYMS and not words_before and not is_strict:
             following = WORD.search(text, word.end)
@@ -378,13 +340,15 @@ class NameFinder:
         if is_eponym or is_thing:
             return False
         if is_repeated:
-            return word.text[0].isupper() or len(plain) >= _MIN_LOWER
+            is_word = (plain in read_english_words() and not self._is_in_lists(plain)) or plain in COMMON_WORDS
+            return word.text[0].isupper() or (len(plain) >= _MIN_LOWER and not is_word)
         if not word.text[0].isupper():
             return False
         is_first, is_last = plain in self._lists.first, plain in self._lists.last
         if not (is_first or is_last):
             return False
-        if not is_shouted:
+        is_abbreviation = word.text.isupper() and len(plain) <= _MIN_LOWER
+        if not (is_shouted or is_abbreviation):
             return True
         return any(
             other is not None

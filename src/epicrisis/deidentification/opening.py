@@ -12,7 +12,7 @@ from epicrisis.answers import Event
 from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION, Deidentifier, PatientIdentifiers
 from epicrisis.deidentification.library_files import check_measured_recall, read_key
 from epicrisis.deidentification.model import deidentify_models
-from epicrisis.deidentification.names import WORD
+from epicrisis.deidentification.name_lists import WORD
 from epicrisis.deidentification.presidio import load_recognizers
 from epicrisis.errors import SettingsError
 from epicrisis.library.library import LibraryStore

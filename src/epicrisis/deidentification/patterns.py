@@ -46,17 +46,105 @@ _SURE_KINDS: Mapping[str, IdentifierKind] = {
     "pla": "vehicle",
     "acc": "account",
 }
+_FREE_GROUP = r"[A-Za-z]{0,6}\d[A-Za-z\d]{0,30}"
+_FREE_CODE = (
+    rf"(?P<value>(?:[A-Z]{{1,5}}[-./ ]?)?{_FREE_GROUP}"
+    rf"(?:[-./\u2010-\u2013]{{1,2}}(?:{_FREE_GROUP}|[A-Z]{{1,4}}(?![^\W_]))"
+    rf"|[ ]?\([0-9]{{1,4}}\)[ ]?{_FREE_GROUP}"
+    rf"|[ ](?=[A-Za-z]{{0,2}}\d\w){_FREE_GROUP}(?![ ]?(?i:mg|ml|mcg|units?|cm|mm|kg|am|pm|%))){{0,8}})"
+)
+"""A number or code of several groups, each with a digit, or with a few capitals behind a sign."""
+_FREE_LABELS: Mapping[IdentifierKind, str] = {
+    "record-number": r"mrn|m\.r\.n\.|ur|urn|chart|medical\s+record|hosp(?:ital)?|unit|encounter|visit|case"
+    r"|accession|csn|wristband|record",
+    "health-plan": r"medicare|medicaid|insurance|policy|member|subscriber|beneficiary|health\s+plan|plan|hicn|mbi",
+    "account": r"account|acct|iban|invoice|card|visa|mastercard",
+    "licence": r"(?:driver'?s?\s+)?licen[cs]e|dl|dea|npi|passport|certificate",
+    "device": r"s/n|sn|serial|ser\.?|udi|imei|lot|implant|device|pump|ventilator|model|pacemaker|icd|sensor|stimulator",
+    "ssn": r"ssn?|social(?:\s+security)?|soc\.?\s*sec\.?",
+    "other-id": r"study|trial|badge|employee|specimen|order|ticket|barcode|bar\s+code|protocol|reference|ref"
+    r"|pager|beeper",
+}
+_FREE_LABEL_END = (
+    r"(?:\s{0,2}(?:number|numbers|no|nr|num|id|code|serial|s/n|sn|is|was|acct|[.:=\#(]|(?-i:\b)-)){0,5}\s{0,3}\(?"
+)
+FREE_LABELS = {
+    kind: re.compile(rf"(?<![^\W_])(?i:(?:{labels})(?![^\W_]){_FREE_LABEL_END}){_FREE_CODE}(?![^\W_])")
+    for kind, labels in _FREE_LABELS.items()
+}
+"""A label and a code, with or without a word such as `number` between."""
+NUMBER_SIGN = re.compile(rf"(?<![\w#])#\s?{_FREE_CODE}(?![^\W_])")
+LAST_DIGITS = re.compile(
+    r"(?<![^\W_])(?:ending|ends|last (?:four|4))(?:\s(?:digits|of|in|with|ssn|is|are|vin)){0,3}[:\s]{1,3}"
+    r"(?P<value>\d{3,6})(?!\w)"
+    r"|(?:xxx|\*{3})-(?:xx|\*{2})-(?P<tail>\d{4})(?!\w)",
+    re.IGNORECASE,
+)
+UNIQUE_DEVICE = re.compile(r"\(01\)\d{14}(?:\(\d{2}\)[A-Za-z0-9-]{1,20}){0,4}")
+_PLATE = (
+    r"(?:\d{1,4}[- ]?[A-Z]{2,3}[- ]?\d{0,4}|[A-Z]{1,3}[- ]?[A-Z]{0,2}[- ]?\d{2,4}[ ]?[A-Z]{0,3}"
+    r"|[A-Z]{2}\d{2}[ ]?[A-Z]{3})"
+)
+PLATE = re.compile(
+    r"(?<![^\W_])(?i:(?:number\s|licen[cs]e\s)?plates?|registration|reg|tag|permit|tags|licen[cs]e\splates?|car|van|truck"
+    r"|pickup|suv|sedan|motorcycle|motorbike|scooter|vehicle|taxi|cab|trailer|subaru|honda|toyota|ford|bmw|volvo|tesla|vw|volkswagen"
+    r"|audi|nissan|mazda|hyundai|kia|jeep|chevrolet|chevy|dodge|renault|fiat|peugeot|opel|skoda|mercedes)"
+    rf"(?i:\s{{0,2}}(?:number|no|nr|is|was|for|with|plates?|registration|tag|reg|[.:=\#(,]|read(?:s|ing)?)){{0,4}}\s{{0,2}}(?P<value>{_PLATE})"
+    r"(?![^\W_])"
+)
+CHASSIS = re.compile(
+    r"(?<![^\W_])(?:vin|chassis|vehicle identification)"
+    r"(?:\s?(?:number|no|nr|is|was|ending(?: in)?|[.:=\#])){0,4}\s{0,2}"
+    r"(?P<value>(?=[A-Z ]{0,8}\d)[A-Z0-9]{3,17}(?:[- ](?=[A-Z]{0,3}\d)[A-Z0-9]{1,8}){0,4})(?![^\W_])",
+    re.IGNORECASE | re.ASCII,
+)
+_EXTENSIONS = (
+    r"pdf|docx?|txt|rtf|dcm|dicom|jpe?g|png|tiff?|bmp|gif|heic|xlsx?|csv|tsv|xml|json|html?|zip|gz|tar|pptx?|odt|ods|log|dat"
+    r"|hl7|eml|msg|mp3|mp4|wav|avi|mov|edf|ekg|nii|bak"
+)
+FILE_NAME = re.compile(
+    r"(?<![\w@.-])(?P<value>(?:[A-Z][\w'\u2019-]{0,30},?[ ](?:[-_][ ])?(?:consent[ ])?){0,4}"
+    r"(?=[\w(])[\w.,'\u2019^&()+\u2010-\u2013-]{1,100})"
+    rf"\.(?i:{_EXTENSIONS})(?![^\W_])"
+)
+"""The name of a file, without its extension. Words with a capital before it belong to it."""
+PATH = re.compile(
+    r"(?<![\w/.:<])(?P<value>(?:~|\.{1,2})?(?:/[\w.^+@%'\u2019-]{1,60}){2,10})(?![\w/])"
+    r"|(?<![\w/.:])(?P<share>(?:[A-Z]:\\(?![nrt][A-Z\\])|\\\\)"
+    r"(?:[\w.^+@' ,\u2019-]{1,60}\\){0,10}[\w.^+@'\u2019-]{1,60})"
+    r"|(?<![\w/.:])(?P<folder>(?i:[\w-]{2,30}\.local|intranet|pacs|portal|archive|share|records?|patients?|charts?)"
+    r"(?:/[\w.^+@'\u2019-]{1,60}){2,8})(?![\w/])",
+)
+HANDLE = re.compile(r"(?<![\w@./+-])(?:@[ ]?|(?<!/)\bu/)(?P<value>[^\W\d][\w.'\u2019-]{1,40}\w)(?!@)")
+COORDINATES = re.compile(
+    r"(?<![\w.])(?P<value>-?\d{1,3}\.\d{3,8}\u00b0?\s?[NS]?,?\s{1,2}-?\d{1,3}\.\d{3,8}\u00b0?\s?[EW]?"
+    r"|\d{1,3}\u00b0\s?\d{1,2}['\u2032]\s?[\d.]{0,6}[\"\u2033]?\s?[NS],?\s?\d{1,3}\u00b0\s?\d{1,2}['\u2032]\s?[\d.]{0,6}[\"\u2033]?\s?[EW])"
+    r"(?!\w)"
+)
+_HOLIDAYS = (
+    r"christmas(?:\s(?:day|eve))?|boxing day|thanksgiving(?:\sday)?|new year'?s?\s(?:day|eve)"
+    r"|easter(?:\s(?:sunday|monday))?"
+    r"|good friday|the fourth of july|4th of july|independence day|labou?r day|memorial day|veterans day|halloween"
+    r"|valentine'?s day|mother'?s day|father'?s day|columbus day|presidents'? day|martin luther king day|juneteenth"
+    r"|st\.? patrick'?s day|all saints'? day|ash wednesday|palm sunday|whit ?sun(?:day)?|pentecost"
+    r"|rosh hashanah|yom kippur"
+    r"|hanukkah|passover|eid(?: al-(?:fitr|adha))?|diwali|chinese new year|lunar new year|nowruz"
+)
+HOLIDAY = re.compile(
+    rf"(?<![^\W_])(?:{_HOLIDAYS})(?![^\W_])(?:,?\s(?:of\s)?(?:19|20)\d\d(?!\d))?(?!\s(?:disease|factor))", re.IGNORECASE
+)
 PHONE_LABEL = re.compile(
     r"(?<![^\W_])(?P<label>fax|facsimile|tel(?:ephone)?|phone|ph|cell|mobile|home|work|pager|beeper|call(?:ed)?"
     r"|contact"
     r"|ext(?:ension)?|callback|reached?"
-    r"|dial)\b[^\d\n]{0,20}?(?P<value>\+?\(?\d(?:[\d().\- /]{2,18}\d)(?:\s?(?:x|ext\.?)\s?\d{1,6})?)",
+    r"|dial)\b[^\d\n]{0,20}?"
+    r"(?P<value>\+?[(\[]?\d(?:[\d()\].\- /\u00b7\u2010-\u2013]{2,20}\d)(?:\s?(?:x|ext\.?)\s?\d{1,6})?)",
     re.IGNORECASE | re.ASCII,
 )
 PHONE = re.compile(
-    r"(?<![\w.])(?:\+?\d{1,3}[-. ]{1,2})?(?:\(\d{3}\)[-. \n]{0,2}"
-    r"|\d{3}[-. /\n]{1,2})\d{3}[-. \n]{1,2}\d{4}(?:\s?(?:x|ext\.?)\s?\d{1,6})?"
-    r"(?![\w])|(?<![\w.])\+\d{1,3}(?:[-. ]?\(?\d{1,5}\)?){2,6}(?!\w)",
+    r"(?<![\w.])(?:\+?\d{1,3}[-. \u00b7\u2010-\u2013]{1,2})?(?:[(\[]\d{3}[)\]][-. \n]{0,2}"
+    r"|\d{3}[-. /\n\u00b7\u2010-\u2013]{1,3})\d{3}[-. \n\u00b7\u2010-\u2013]{0,3}\d{4}(?:\s?(?:x|ext\.?)\s?\d{1,6})?"
+    r"(?![\w])|(?<![\w.])(?:\+|00)\d{1,3}(?:[-. ]?\(?\d{1,5}\)?){2,6}(?!\w)|(?<![\w.])0\d{2,4}[ -]\d{3,8}(?!\w)",
     re.ASCII,
 )
 LOCAL_PHONE = re.compile(r"(?<![\w./-])[2-9]\d{2}-\d{4}(?![\w/-])", re.ASCII)
@@ -64,24 +152,37 @@ LONG_NUMBER = re.compile(
     r"(?<![\w.])(?:\d[ -]?){6,18}\d(?![\w]|\.\d|\s?(?:units?|iu|copies|cells|/))", re.ASCII | re.IGNORECASE
 )
 SOCIAL_SECURITY = re.compile(
-    r"(?<![\w-])(?:\d{3}[- ]\d{2}[- ]\d{4}|(?:xxx|\*\*\*)-(?:xx|\*\*)-\d{4})(?![\w-])", re.ASCII | re.IGNORECASE
+    r"(?<![\w-])(?:\d{3}[- .\u2010-\u2013]\d{2}[- .\u2010-\u2013]\d{4}|(?:xxx|\*\*\*)-(?:xx|\*\*)-\d{4})(?![\w-])",
+    re.ASCII | re.IGNORECASE,
 )
 EMAIL = re.compile(
-    r"(?<![\w.+-])[\w.+-]{1,64}\s?(?:@|\(at\)|\[at\])\s?[\w-]{1,63}(?:(?:\.|\s?(?:\[dot\]"
+    r"(?<![\w.+'-])[\w.+'\u2019-]{1,64}\s?(?:@|\(at\)|\[at\])\s?[\w-]{1,63}(?:(?:[.\u2024\u3002\uff0e]|\s?(?:\[dot\]"
     r"|\(dot\))\s?)[\w-]{1,63}){1,4}"
+    r"|(?<![\w.+'-])[\w.+'\u2019-]{1,64}\sat\s[\w-]{1,63}(?:\s(?:dot)\s[\w-]{1,63}){1,4}"
+    r"|(?<![\w.+'-])[\w.+'\u2019-]{1,64}\s?@\s?[\w-]{1,63}\s?\.\s?(?:com|org|net|edu|de|ch|uk)(?!\w)"
+    r"|(?<![\w.+'-])(?=[\w.+-]{0,20}[^\W\d_]{3})[\w.+'\u2019-]{3,64}@(?=[^\W\d_]{4})[\w-]{4,63}(?![\w.]*@)",
+    re.IGNORECASE,
+)
+_TOP_DOMAINS = (
+    r"com|org|net|edu|gov|info|health|io|de|ch|uk|fr|nl|eu|ca|au|nz|ie|jp|blog|app|dev|local|lan|example|hospital|clinic|care"
+    r"|online|site|xyz|biz|page|link|social|wiki|cloud"
 )
 URL = re.compile(
-    r"\b(?:https?|ftp)://[^\s<>\"')\]]{2,400}(?<![.,;:])|\bwww\.[^\s<>\"')\]]{3,200}"
-    r"|(?<![\w@./])(?:[a-z0-9-]{2,63}\.){1,3}(?:com|org|net|edu|gov|info|health"
-    r"|io)(?:/[^\s<>\"')\]]{0,200})?(?![\w@])",
+    r"\b(?:h(?:tt|xx)ps?|ftp|sftp|file)://[^\s<>\"')\]]{2,400}(?<![.,;:])|\bwww\.[^\s<>\"')\]]{3,200}(?<![.,;:])"
+    rf"|(?<![\w@./])(?:[\w'-]{{2,63}}\.){{1,3}}(?:{_TOP_DOMAINS})(?:[/?][^\s<>\"')\]]{{0,200}}(?<![.,;:]))?(?![\w@])"
+    r"|(?<![\w@./])(?:[\w-]{2,63}\.){1,3}(?:gl|be|ly|me|co|to|tv)/[^\s<>\"')\]]{1,200}(?<![.,;:])"
+    r"|(?<![\w@./])(?:intranet|portal|sharepoint)(?:/[^\s/<>\"')\]]{1,80}){1,6}(?<![.,;:])",
     re.IGNORECASE,
 )
 IP_ADDRESS = re.compile(
-    r"(?<![\w.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w]|\.\d)"
+    r"(?<![\w.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:[:/]\d{1,5})?(?![\w]|\.\d)"
     r"|(?<![\w:])(?=[0-9a-f:]*::?[0-9a-f])(?:[0-9a-f]{1,4}:){2,7}(?::?[0-9a-f]{1,4}){1,6}(?![\w:])",
     re.IGNORECASE | re.ASCII,
 )
-MAC_ADDRESS = re.compile(r"(?<![\w:-])(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}(?![\w:-])", re.IGNORECASE | re.ASCII)
+MAC_ADDRESS = re.compile(
+    r"(?<![\w:-])(?:(?:[0-9a-z]{2}[:-]){5}[0-9a-z]{2}|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:-])",
+    re.IGNORECASE | re.ASCII,
+)
 VEHICLE_NUMBER = re.compile(
     r"(?<!\w)(?=[A-HJ-NPR-Z0-9]{0,16}\d)(?=[0-9]{0,16}[A-HJ-NPR-Z])[A-HJ-NPR-Z0-9]{17}(?!\w)", re.ASCII
 )
@@ -92,7 +193,7 @@ MIXED_CODE = re.compile(
 )
 _NUMBER_WORDS = (
     "ninety(?:[- ](?:one|two|three|four|five|six|seven|eight|nine))?"
-    "|one hundred(?:(?: and)? (?:one|two|three|four|five))?"
+    "|(?:one|a) hundred(?:(?: and)? (?:one|two|three|four|five|six|seven|eight|nine))?"
 )
 _OLD = rf"(?P<value>9\d|1[01]\d|{_NUMBER_WORDS})"
 AGES = (
@@ -100,18 +201,20 @@ AGES = (
         rf"(?<![\w.]){_OLD}(?=[- ]{{0,2}}(?:years?|yrs?\.?|y)[- ]{{0,2}}(?:old|of[- ]age|/?o\.?)?(?![^\W_]))",
         re.IGNORECASE | re.ASCII,
     ),
-    re.compile(rf"(?<![\w.]){_OLD}(?=\s?(?:y/o|y\.o\.?|yo|yof|yom|yr|f|m)(?![^\W_]))", re.IGNORECASE | re.ASCII),
+    re.compile(rf"(?<![\w.]){_OLD}(?=\s?(?:y/o|y\.?\s?o\.?|yo|yof|yom|yr|f|m)(?![^\W_]))", re.IGNORECASE | re.ASCII),
     re.compile(
         rf"(?<![^\W_])(?:age[ds]?|turn(?:ed|s|ing)|at the age of)\s{{0,2}}(?::|is|was"
         rf"|of)?\s{{0,2}}{_OLD}(?![\w%.]\d|[\w%])",
         re.IGNORECASE | re.ASCII,
     ),
     re.compile(r"\bin (?:his|her|their) (?:late |early |mid[- ]?)?(?P<value>90s|nineties|100s)\b", re.IGNORECASE),
+    re.compile(r"\b(?P<value>nonagenarians?|(?:super)?centenarians?)\b", re.IGNORECASE),
 )
 _STREETS = (
     r"street|st|avenue|ave|av|road|rd|drive|dr|lane|ln|boulevard|blvd|court|ct|place|pl|terrace|ter|way|circle"
     r"|cir|parkway|pkwy"
-    r"|square|sq|highway|hwy|trail|trl|alley|crescent|close|row|walk|stra(?:ss|ß)e|weg|platz"
+    r"|square|sq|highway|hwy|trail|trl|alley|crescent|close|row|walk|hollow|mews|loop|crossing|gardens|grove|green|hill|rise|view"
+    r"|vale|wharf|yard|path|pike|run|bend|ridge|cove|landing|pass|quay|stra(?:ss|ß)e|weg|platz|gasse|allee"
 )
 _UNIT = r"(?:,?\s{1,2}(?:apt|apartment|unit|suite|ste|floor|fl|room|\#)\.?\s?\#?\s?[\w-]{1,6})?"
 _STATES = (
@@ -137,21 +240,104 @@ STREET = re.compile(
     rf"(?:\s[^\W\d_][\w'-]{{1,20}}){{0,2}}?\s(?:{_STREETS})(?![^\W_])\.?{_UNIT}",
     re.IGNORECASE,
 )
+_STREET_WORD = r"[A-Z\u00c0-\u00de][\w'\u2019-]{1,24}"
+_SURE_STREETS = (
+    r"Street|St|Avenue|Ave|Road|Rd|Drive|Lane|Ln|Boulevard|Blvd|Terrace|Parkway|Pkwy|Highway|Hwy|Crescent|Hollow|Mews|Loop"
+    r"|Crossing|Alley|Way|Court|Place|Square|Trail|Circle"
+)
+NAMED_STREET = re.compile(
+    rf"(?<![^\W_])(?P<value>{_STREET_WORD}(?:\s{_STREET_WORD})?\s(?:{_SURE_STREETS})(?![^\W_])\.?(?:\s\d{{1,4}}[A-Za-z]?(?!\w))?"
+    rf"(?:\s(?:and|&|/)\s{_STREET_WORD}(?:\s{_STREET_WORD})?\s(?:{_SURE_STREETS})(?![^\W_]))?)"
+    rf"|(?<![^\W_])(?P<german>[A-Z\u00c0-\u00de][\w-]{{1,24}}?(?:stra(?:ss|ß)e|str\.|weg|platz|gasse|allee|ring|damm|gata|gatan|straat|laan)\s\d{{1,4}}[a-z]?)(?!\w)"
+    rf"|(?<![^\W_])(?P<french>(?:\d{{1,4}}(?:\s?bis)?,?\s)?(?:[Rr]ue|[Aa]venue|[Bb]oulevard|[Pp]lace|[Vv]ia|[Cc]alle|[Pp]laza|[Rr]ua|[Vv]iale)\s"
+    rf"(?:(?:de|du|des|la|le|les|del|della|di|los|las|do|da|l')\s){{0,2}}{_STREET_WORD}(?:\s{_STREET_WORD})?(?:,?\s\d{{1,4}}[A-Za-z]?(?!\w))?)"
+)
 POST_BOX = re.compile(r"\bP\.?\s?O\.?\s?Box\s\d{1,7}", re.IGNORECASE)
 TOWN_STATE = re.compile(
     rf"(?<![^\W_])(?P<value>{_TOWN})(?:,\s{{1,2}}(?:{_STATES})|,?\s{{1,2}}(?:{_STATE_NAMES}))(?![^\W_])"
 )
 ZIP_CODE = re.compile(
-    rf"(?<![^\W_])(?:(?:{_STATES}|{_STATE_NAMES}),?\s{{1,2}}"
-    rf"|zip(?:\s?code)?:?\s{{0,2}})(?P<value>\d{{5}}(?:-\d{{4}})?)(?![\w-])",
+    rf"(?<![^\W_])(?:(?:{_STATES}|{_STATE_NAMES}),?\s{{1,2}}|(?:zip|postal|post)(?:\s?code)?\s?(?:is|was|\#|no\.?)?[:\s]{{0,3}})"
+    r"(?P<value>\d{5}(?:-\d{4})?)(?![\w])",
     re.IGNORECASE,
 )
+_NO_COUNT = (
+    r"(?![\w-]|\.\d|[ ]?(?i:units?|copies|steps|cells|iu|mg|patients|women|men|people|children|persons|adults"
+    r"|participants|cases|subjects))"
+)
+LOOSE_ZIP_CODE = re.compile(
+    rf"(?<![\w.#-])(?P<plus>\d{{5}}(?:-\d{{4}}|-(?![\w-])))(?!\w)"
+    rf"|(?<![^\W_])(?i:mail|address|ends?|pharmacy|area|moved|now|registered|resident|delivery|of|to|at|in|near|lives)\b[^\w\n]{{1,3}}"
+    rf"(?:(?:in|of|to|at|with|near|on)\s)?(?P<code>\d{{5}}){_NO_COUNT}"
+    rf"|(?<![^\W_])(?P<town>(?!(?i:ticket|pager|badge|code|order|case|unit|number|member|mrn|id|no|of|than|with)\b){_TOWN},?\s{{1,2}}\d{{5}})"
+    rf"{_NO_COUNT}"
+    r"|(?<![\w.#-])(?P<country>\d{5}),?\s(?:USA|U\.S\.A|United States|Germany|France)(?!\w)"
+    r"|(?<![^\W_])(?P<british>(?:GIR ?0AA|[A-Z]{1,2}\d[A-Z\d]? ?\d[ABD-HJLNP-UW-Z]{2}))(?![^\W_])"
+)
+_TOWN_WORD = r"[A-Z\u00c0-\u00de][a-z\u00df-\u024f][\w'\u2019]{0,20}(?:-[\w'\u2019]{1,20}){0,2}"
 TOWN = re.compile(
-    rf"\b(?i:lives?|living|resid(?:es|ing|ent)|moved|relocated|travell?ed|born|raised|grew up|originally|native"
-    rf"|visiting|home|works?|"
-    rf"transferred|flew|came|stays?|staying)\s(?:(?:alone|now|back|up|here|with \w+ \w+)\s)?(?:in|from|to|of"
-    rf"|near|at|outside)\s"
-    rf"(?P<value>{_TOWN})"
+    r"\b(?i:lives?|lived|living|resid(?:es|ing|ent)|moved|relocated|travell?(?:s|ed|ing)?|born|raised|grew up"
+    r"|originally|native|visit(?:s|ed|ing)?|home|works?|worked|farms?|farmed|hik(?:es|ed|ing)|drove|drives?|returned|returning|back|trip|vacation|holiday"
+    r"|transferred|flew|came|stays?|staying|stayed|treated|hospitali[sz]ed|admitted|seen|helicopter|ambulance|bus|train|clinic|doctor"
+    r"|dentist|hospital|house|flat|apartment|farm|family|follow-up|school|church|shop|store|bees|sheep|cattle|cabin"
+    r"|cottage|boat"
+    r"|settled|camp(?:s|ed|ing)|fish(?:ed|ing)|hunt(?:ed|ing)|fell|found|crash(?:ed)?|accident|injured|bitten|exposed|immigrated"
+    r"|emigrated|studied|studies|married|deployed|stationed|jail|prison|shelter|market|festival|wedding|funeral|office|practice"
+    r"|gp|pharmacy|rehab|college|mother|father|son|daughter|brother|sister|wife|husband|parents|friend|uncle|aunt|cousin|niece"
+    r"|nephew|grand\w{3,9}|widow|neighbou?r|appointment|review|referred|commut(?:es|ed|ing)|walk(?:s|ed)|cycl(?:es|ed|ing)|teaches"
+    r"|taught|serves|served|retired|spent|summers|winters|weekend|weekends|resident|passed|died|buried|baptized)"
+    r"(?:,|:)?\s(?:[\w'-]{1,14},?\s){0,6}?(?:in|in from|from|to|of|near|at|outside|around|by|via|through)\s"
+    rf"(?P<value>{_TOWN_WORD}(?:[ \n]{_TOWN_WORD}){{0,2}})"
+)
+OUTSIDE = re.compile(
+    rf"\b(?:outside|near|outside of|close to|outskirts of|suburb of|city of|town of|village of)\s(?P<value>{_TOWN_WORD})(?![^\W_])"
+)
+_WARDS = frozenset(
+    (
+        *("clinic", "radiology", "medicine", "surgery", "emergency", "oncology", "cardiology", "neurology", "urology"),
+        *(
+            "recovery",
+            "triage",
+            "rehab",
+            "english",
+            "spanish",
+            "may",
+            "day",
+            "week",
+            "bed",
+            "room",
+            "dr",
+            "mr",
+            "mrs",
+            "ms",
+        ),
+        *("january", "february", "march", "april", "june", "july", "august", "september", "october", "november"),
+        *(
+            "december",
+            "monday",
+            "tuesday",
+            "wednesday",
+            "thursday",
+            "friday",
+            "saturday",
+            "sunday",
+            "his",
+            "her",
+            "the",
+        ),
+    )
+)
+"""Words with a capital behind `in` or `to` that are no towns."""
+_EMPLOYER_WORD = r"[A-Z\u00c0-\u00de][a-z\u00df-\u024f][\w'\u2019-]{0,24}"
+_EMPLOYER = rf"{_EMPLOYER_WORD}(?:[ ](?:(?:&|and|of)[ ])?{_EMPLOYER_WORD}){{0,3}}"
+EMPLOYER = re.compile(
+    r"\b(?i:employed|employers?|employment|works?|worked|working|job|retired|retiring|fired|laid off|hired|occupation"
+    r"|drives?|welder|accountant|manager|clerk|guard|nurse|driver|exposed|shift|shifts|contract|internship|apprentice)"
+    r"(?:,|:)?\s(?:[\w-]{1,15},?\s){0,5}?(?:(?:by|at|for|from|with|job)\s)"
+    rf"(?P<value>{_EMPLOYER})"
+    rf"|\b(?i:employer|occupation)(?:\s(?:is|was))?[:,]?\s(?:[a-z]{{2,15}},?\s){{0,3}}(?P<employer>{_EMPLOYER})"
+    rf"|(?<![^\W_])(?P<company>{_EMPLOYER},?"
+    r"\s(?:Inc|LLC|Ltd|GmbH|AG|Corp|Corporation|Co|PLC|Company|Group|& Sons))(?![^\W_])"
 )
 INSTITUTION = re.compile(
     r"(?<![^\W_])(?P<value>(?:St\.?\s|Saint\s|Mount\s|Mt\.?\s)?[A-Z][\w'-]{2,20}(?:\s(?:of\s"
@@ -164,17 +350,31 @@ INSTITUTION = re.compile(
 )
 _VALUE_PATTERNS: tuple[tuple[IdentifierKind, re.Pattern[str]], ...] = (
     *LABEL_PATTERNS.items(),
+    *FREE_LABELS.items(),
+    ("other-id", NUMBER_SIGN),
+    ("vehicle", PLATE),
+    ("vehicle", CHASSIS),
+    ("account", LAST_DIGITS),
     *(("age", pattern) for pattern in AGES),
     ("place", TOWN_STATE),
     ("place", ZIP_CODE),
+    ("place", LOOSE_ZIP_CODE),
     ("place", TOWN),
+    ("place", OUTSIDE),
+    ("place", EMPLOYER),
+    ("place", NAMED_STREET),
+    ("place", COORDINATES),
     ("place", INSTITUTION),
+    ("name", HANDLE),
+    ("other-id", FILE_NAME),
+    ("other-id", PATH),
 )
 _WHOLE_PATTERNS: tuple[tuple[IdentifierKind, re.Pattern[str]], ...] = (
     ("email", EMAIL),
     ("url", URL),
     ("ip", IP_ADDRESS),
     ("device", MAC_ADDRESS),
+    ("device", UNIQUE_DEVICE),
     ("ssn", SOCIAL_SECURITY),
     ("phone", PHONE),
     ("phone", LOCAL_PHONE),
@@ -183,8 +383,11 @@ _WHOLE_PATTERNS: tuple[tuple[IdentifierKind, re.Pattern[str]], ...] = (
     ("other-id", MIXED_CODE),
     ("place", STREET),
     ("place", POST_BOX),
+    ("date", HOLIDAY),
 )
 PATTERNS = (*_VALUE_PATTERNS, *_WHOLE_PATTERNS)
+_NUMBERED = frozenset(LABEL_PATTERNS.values()) | frozenset(FREE_LABELS.values()) | {NUMBER_SIGN}
+_YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 def find_patterns(text: str) -> Iterator[Identifier]:
@@ -194,8 +397,11 @@ def find_patterns(text: str) -> Iterator[Identifier]:
             yield Identifier(match.start(), match.end(), kind)
     for kind, pattern in _VALUE_PATTERNS:
         for match in pattern.finditer(text):
-            start, end = match.span("value")
-            if kind in ("age", "place") or sum(map(str.isdecimal, text[start:end])) >= _SHORT_NUMBER:
+            if pattern is TOWN and match["value"].split()[0].casefold() in _WARDS:
+                continue
+            # Every alternative of a pattern has a group of its own, of which one matches.
+            start, end = match.span(match.lastgroup or 0)
+            if pattern not in _NUMBERED or _is_code(text[start:end]):
                 yield Identifier(start, end, kind)
     for match in SURE_LABELS.finditer(text):
         label = match[0][:3].casefold()
@@ -205,3 +411,12 @@ def find_patterns(text: str) -> Iterator[Identifier]:
         digits = sum(map(str.isdecimal, match["value"]))
         if digits >= _SHORT_NUMBER:
             yield Identifier(*match.span("value"), "fax" if is_fax else "phone")
+
+
+def _is_code(value: str) -> bool:
+    """Return whether a number or code behind a label may identify: enough digits, or digits among letters."""
+    digits = sum(map(str.isdecimal, value))
+    letters = sum(map(str.isalpha, value))
+    return not _YEAR.fullmatch(value) and (
+        digits >= _SHORT_NUMBER or (digits >= 2 and digits + letters >= 5 and "." not in value)
+    )

@@ -37,6 +37,7 @@ def load_recognizers() -> tuple[PatternRecognizer, ...]:
     """Return the recognizers. Raise ModelMissing without the extra `deidentify`."""
     try:
         import faker  # noqa: F401
+        import symspellpy  # noqa: F401
         from presidio_analyzer import predefined_recognizers as recognizers
     except ImportError as error:
         raise ModelMissing(

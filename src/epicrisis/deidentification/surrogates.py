@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from functools import lru_cache
 
 from epicrisis.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS, ORDINARY_WORDS
-from epicrisis.deidentification.names import WORD, read_name_lists
+from epicrisis.deidentification.name_lists import WORD, read_name_lists
 from epicrisis.deidentification.spans import IdentifierKind
 
 _SMALLEST_SHIFT, _LARGEST_SHIFT = 30, 364
@@ -119,6 +119,9 @@ class Surrogates:
             return f"https://example.org/{number % 1_000_000}"
         if kind == "ip":
             return f"2001:db8::{number % 65_536:x}" if ":" in original else f"192.0.2.{number % 256}"
+        if kind == "date":
+            # A holiday, which no calendar moves.
+            return f"holiday {number % 10_000}"
         if kind == "age":
             return _OVER_AGE if attempt == "0" else f"{_OVER_AGE}{'*' * int(attempt)}"
         if kind == "place":

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION, Deidentifier
 from epicrisis.deidentification.library_files import KindMeasurement, RecallMeasurement
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.synthesis.identified_notes import (
-    NOTES_EACH,
     IdentifiedNote,
+    IdentifiedPatient,
     PlantedIdentifier,
     draw_identified_patient,
 )
+from epicrisis.evaluation.synthesis.unusual_identifiers import KINDS, NOT_REACHED, Half, draw_unusual_patient
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +39,26 @@ class RecallCounts:
     """
 
     def __init__(self) -> None:
-        self.notes = self.notes_with_leak = 0
+        self.notes = self.patients = self.notes_with_leak = 0
         self.by_patient: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self.replaced_characters = self.right_characters = 0
         self.leaks: list[IdentifierLeak] = []
 
 
-def count_recall(notes: int, seed: int) -> RecallCounts:
-    """Return the counts over at least so many generated notes. Raise ModelMissing without the extra `deidentify`."""
+def count_recall(
+    notes: int, seed: int, draw: Callable[[int, int], IdentifiedPatient] = draw_identified_patient
+) -> RecallCounts:
+    """Return the counts over at least so many generated notes. Raise ModelMissing without the extra `deidentify`.
+
+    `draw` returns the patient with a number, from a seed.
+    """
     counts = RecallCounts()
     key = secrets.token_bytes(32)
-    for number in range(math.ceil(notes / NOTES_EACH)):
-        patient = draw_identified_patient(number, seed)
+    for number in itertools.count():
+        if counts.notes >= notes:
+            break
+        counts.patients += 1
+        patient = draw(number, seed)
         deidentifier = Deidentifier(key, patient.registered)
         for note in patient.notes:
             deidentifier.learn(note.text)
@@ -66,6 +76,11 @@ def count_recall(notes: int, seed: int) -> RecallCounts:
         for label, total in totals.items():
             counts.by_patient[label].append((total, missed[label]))
     return counts
+
+
+def count_unusual_recall(notes: int, seed: int, half: Half) -> RecallCounts:
+    """Return the counts over at least so many notes with unusual identifiers, from one half of the lists."""
+    return count_recall(notes, seed, partial(draw_unusual_patient, half=half))
 
 
 def _labels_of(identifier: PlantedIdentifier) -> Sequence[str]:
@@ -111,18 +126,23 @@ def summarize_recall(counts: RecallCounts, labels: Sequence[str] | None = None) 
     return {label: _measure(counts.by_patient[label]) for label in sorted(chosen)}
 
 
-def make_measurement(counts: RecallCounts) -> RecallMeasurement:
-    """Return the measurement that a library stores."""
-    precision = counts.right_characters / counts.replaced_characters if counts.replaced_characters else 1.0
+def make_measurement(counts: RecallCounts, unusual: RecallCounts) -> RecallMeasurement:
+    """Return the measurement that a library stores, of notes with usual and with unusual identifiers."""
+    labels = {f"unusual: {kind.name}": f"{kind.identifier}: {kind.name}" for kind in KINDS.values()}
+    rows = summarize_recall(unusual, list(labels.values()))
+    kinds = {name: rows[label] for name, label in labels.items()}
+    not_required = {name: kinds.pop(name) for name in (f"unusual: {kind}" for kind in NOT_REACHED)}
+    replaced = counts.replaced_characters + unusual.replaced_characters
+    precision = (counts.right_characters + unusual.right_characters) / replaced if replaced else 1.0
     return RecallMeasurement(
         recognizer=RECOGNIZER_VERSION,
         at=datetime.now(UTC).isoformat(timespec="seconds"),
-        notes=counts.notes,
-        patients=counts.notes // NOTES_EACH,
-        notes_with_leak=counts.notes_with_leak,
-        overall=_measure(counts.by_patient["all"]),
+        notes=counts.notes + unusual.notes,
+        patients=counts.patients + unusual.patients,
+        notes_with_leak=counts.notes_with_leak + unusual.notes_with_leak,
         precision=precision,
-        kinds=summarize_recall(counts),
+        kinds={**summarize_recall(counts), **kinds},
+        not_required=not_required,
     )
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from epicrisis.deidentification.deidentifier import PatientIdentifiers
 from epicrisis.deidentification.eponyms import ORDINARY_WORDS
-from epicrisis.deidentification.names import read_name_lists
+from epicrisis.deidentification.name_lists import read_name_lists
 from epicrisis.deidentification.spans import IdentifierKind
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 
@@ -233,7 +233,7 @@ class _NoteWriter:
         separator = "\n" if draws.chance(50) else " "
         template = "\n".join((lines[0], separator.join(lines[1:-1]), lines[-1]))
         text = re.sub(r"\{([\w.]+)\}", lambda match: self._fill(match[1]), template)
-        return _read_marks(text.upper() if draws.chance(5) else text)
+        return read_marks(text.upper() if draws.chance(5) else text)
 
     def _fill(self, slot: str) -> str:
         role, _, form = slot.partition(".")
@@ -242,13 +242,13 @@ class _NoteWriter:
             person = self._draws.pick(people)
             listed = "" if person.is_listed else "unlisted "
             text = self._write_name(person, form)
-            return _mark("name", f"{listed}{slot}", text)
+            return mark_identifier("name", f"{listed}{slot}", text)
         if slot == "age":
             return str(self._draws.integer(20, 89))
         if slot == "state":
             return self._draws.pick(_STATES)
         kind, text = self._write_other(slot)
-        return _mark(kind, slot, text)
+        return mark_identifier(kind, slot, text)
 
     def _write_name(self, person: _Person, form: str) -> str:
         first, last = person.first, person.last
@@ -357,11 +357,12 @@ def _format_date(day: date, draws: Draws) -> str:
     return draws.pick(forms)
 
 
-def _mark(kind: str, form: str, text: str) -> str:
+def mark_identifier(kind: IdentifierKind, form: str, text: str) -> str:
+    """Return the text of an identifier between marks, for `read_marks`."""
     return f"{_OPEN}{kind}|{form}{_MIDDLE}{text}{_CLOSE}"
 
 
-def _read_marks(marked: str) -> IdentifiedNote:
+def read_marks(marked: str) -> IdentifiedNote:
     """Return the text without its marks, and where the marked identifiers are."""
     pieces: list[str] = []
     identifiers: list[PlantedIdentifier] = []
