@@ -86,8 +86,10 @@ _PLATE = (
     r"|[A-Z]{2}\d{2}[ ]?[A-Z]{3})"
 )
 PLATE = re.compile(
-    r"(?<![^\W_])(?i:(?:number\s|licen[cs]e\s)?plates?|registration|reg|tag|permit|tags|licen[cs]e\splates?|car|van|truck"
-    r"|pickup|suv|sedan|motorcycle|motorbike|scooter|vehicle|taxi|cab|trailer|subaru|honda|toyota|ford|bmw|volvo|tesla|vw|volkswagen"
+    r"(?<![^\W_])(?i:(?:number\s|licen[cs]e\s)?plates?|registration|reg|tag|permit|tags"
+    r"|licen[cs]e\splates?|car|van|truck"
+    r"|pickup|suv|sedan|motorcycle|motorbike|scooter|vehicle|taxi|cab|trailer|subaru|honda|toyota"
+    r"|ford|bmw|volvo|tesla|vw|volkswagen"
     r"|audi|nissan|mazda|hyundai|kia|jeep|chevrolet|chevy|dodge|renault|fiat|peugeot|opel|skoda|mercedes)"
     rf"(?i:\s{{0,2}}(?:number|no|nr|is|was|for|with|plates?|registration|tag|reg|[.:=\#(,]|read(?:s|ing)?)){{0,4}}\s{{0,2}}(?P<value>{_PLATE})"
     r"(?![^\W_])"
@@ -99,7 +101,8 @@ CHASSIS = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _EXTENSIONS = (
-    r"pdf|docx?|txt|rtf|dcm|dicom|jpe?g|png|tiff?|bmp|gif|heic|xlsx?|csv|tsv|xml|json|html?|zip|gz|tar|pptx?|odt|ods|log|dat"
+    r"pdf|docx?|txt|rtf|dcm|dicom|jpe?g|png|tiff?|bmp|gif|heic|xlsx?|csv|tsv|xml|json|html?|zip|gz"
+    r"|tar|pptx?|odt|ods|log|dat"
     r"|hl7|eml|msg|mp3|mp4|wav|avi|mov|edf|ekg|nii|bak"
 )
 FILE_NAME = re.compile(
@@ -118,6 +121,7 @@ PATH = re.compile(
 HANDLE = re.compile(r"(?<![\w@./+-])(?:@[ ]?|(?<!/)\bu/)(?P<value>[^\W\d][\w.'\u2019-]{1,40}\w)(?!@)")
 COORDINATES = re.compile(
     r"(?<![\w.])(?P<value>-?\d{1,3}\.\d{3,8}\u00b0?\s?[NS]?,?\s{1,2}-?\d{1,3}\.\d{3,8}\u00b0?\s?[EW]?"
+    r""
     r"|\d{1,3}\u00b0\s?\d{1,2}['\u2032]\s?[\d.]{0,6}[\"\u2033]?\s?[NS],?\s?\d{1,3}\u00b0\s?\d{1,2}['\u2032]\s?[\d.]{0,6}[\"\u2033]?\s?[EW])"
     r"(?!\w)"
 )
@@ -164,7 +168,8 @@ EMAIL = re.compile(
     re.IGNORECASE,
 )
 _TOP_DOMAINS = (
-    r"com|org|net|edu|gov|info|health|io|de|ch|uk|fr|nl|eu|ca|au|nz|ie|jp|blog|app|dev|local|lan|example|hospital|clinic|care"
+    r"com|org|net|edu|gov|info|health|io|de|ch|uk|fr|nl|eu|ca|au|nz|ie|jp|blog|app|dev|local|lan"
+    r"|example|hospital|clinic|care"
     r"|online|site|xyz|biz|page|link|social|wiki|cloud"
 )
 URL = re.compile(
@@ -213,7 +218,8 @@ AGES = (
 _STREETS = (
     r"street|st|avenue|ave|av|road|rd|drive|dr|lane|ln|boulevard|blvd|court|ct|place|pl|terrace|ter|way|circle"
     r"|cir|parkway|pkwy"
-    r"|square|sq|highway|hwy|trail|trl|alley|crescent|close|row|walk|hollow|mews|loop|crossing|gardens|grove|green|hill|rise|view"
+    r"|square|sq|highway|hwy|trail|trl|alley|crescent|close|row|walk|hollow|mews|loop|crossing"
+    r"|gardens|grove|green|hill|rise|view"
     r"|vale|wharf|yard|path|pike|run|bend|ridge|cove|landing|pass|quay|stra(?:ss|ß)e|weg|platz|gasse|allee"
 )
 _UNIT = r"(?:,?\s{1,2}(?:apt|apartment|unit|suite|ste|floor|fl|room|\#)\.?\s?\#?\s?[\w-]{1,6})?"
@@ -242,7 +248,8 @@ STREET = re.compile(
 )
 _STREET_WORD = r"[A-Z\u00c0-\u00de][\w'\u2019-]{1,24}"
 _SURE_STREETS = (
-    r"Street|St|Avenue|Ave|Road|Rd|Drive|Lane|Ln|Boulevard|Blvd|Terrace|Parkway|Pkwy|Highway|Hwy|Crescent|Hollow|Mews|Loop"
+    r"Street|St|Avenue|Ave|Road|Rd|Drive|Lane|Ln|Boulevard|Blvd|Terrace|Parkway|Pkwy|Highway|Hwy"
+    r"|Crescent|Hollow|Mews|Loop"
     r"|Crossing|Alley|Way|Court|Place|Square|Trail|Circle"
 )
 NAMED_STREET = re.compile(
@@ -277,20 +284,27 @@ LOOSE_ZIP_CODE = re.compile(
 _TOWN_WORD = r"[A-Z\u00c0-\u00de][a-z\u00df-\u024f][\w'\u2019]{0,20}(?:-[\w'\u2019]{1,20}){0,2}"
 TOWN = re.compile(
     r"\b(?i:lives?|lived|living|resid(?:es|ing|ent)|moved|relocated|travell?(?:s|ed|ing)?|born|raised|grew up"
-    r"|originally|native|visit(?:s|ed|ing)?|home|works?|worked|farms?|farmed|hik(?:es|ed|ing)|drove|drives?|returned|returning|back|trip|vacation|holiday"
-    r"|transferred|flew|came|stays?|staying|stayed|treated|hospitali[sz]ed|admitted|seen|helicopter|ambulance|bus|train|clinic|doctor"
+    r"|originally|native|visit(?:s|ed|ing)?|home|works?|worked|farms?|farmed|hik(?:es|ed|ing)|drove"
+    r"|drives?|returned|returning|back|trip|vacation|holiday"
+    r"|transferred|flew|came|stays?|staying|stayed|treated|hospitali[sz]ed|admitted|seen|helicopter"
+    r"|ambulance|bus|train|clinic|doctor"
     r"|dentist|hospital|house|flat|apartment|farm|family|follow-up|school|church|shop|store|bees|sheep|cattle|cabin"
     r"|cottage|boat"
-    r"|settled|camp(?:s|ed|ing)|fish(?:ed|ing)|hunt(?:ed|ing)|fell|found|crash(?:ed)?|accident|injured|bitten|exposed|immigrated"
-    r"|emigrated|studied|studies|married|deployed|stationed|jail|prison|shelter|market|festival|wedding|funeral|office|practice"
-    r"|gp|pharmacy|rehab|college|mother|father|son|daughter|brother|sister|wife|husband|parents|friend|uncle|aunt|cousin|niece"
-    r"|nephew|grand\w{3,9}|widow|neighbou?r|appointment|review|referred|commut(?:es|ed|ing)|walk(?:s|ed)|cycl(?:es|ed|ing)|teaches"
+    r"|settled|camp(?:s|ed|ing)|fish(?:ed|ing)|hunt(?:ed|ing)|fell|found|crash(?:ed)?|accident"
+    r"|injured|bitten|exposed|immigrated"
+    r"|emigrated|studied|studies|married|deployed|stationed|jail|prison|shelter|market|festival"
+    r"|wedding|funeral|office|practice"
+    r"|gp|pharmacy|rehab|college|mother|father|son|daughter|brother|sister|wife|husband|parents"
+    r"|friend|uncle|aunt|cousin|niece"
+    r"|nephew|grand\w{3,9}|widow|neighbou?r|appointment|review|referred|commut(?:es|ed|ing)"
+    r"|walk(?:s|ed)|cycl(?:es|ed|ing)|teaches"
     r"|taught|serves|served|retired|spent|summers|winters|weekend|weekends|resident|passed|died|buried|baptized)"
     r"(?:,|:)?\s(?:[\w'-]{1,14},?\s){0,6}?(?:in|in from|from|to|of|near|at|outside|around|by|via|through)\s"
     rf"(?P<value>{_TOWN_WORD}(?:[ \n]{_TOWN_WORD}){{0,2}})"
 )
 OUTSIDE = re.compile(
-    rf"\b(?:outside|near|outside of|close to|outskirts of|suburb of|city of|town of|village of)\s(?P<value>{_TOWN_WORD})(?![^\W_])"
+    rf"\b(?:outside|near|close to|outskirts of|suburb of|city of|town of|village of)\s"
+    rf"(?P<value>{_TOWN_WORD})(?![^\W_])"
 )
 _WARDS = frozenset(
     (
