@@ -100,3 +100,54 @@ def test_names_in_role_played_visits_are_found(data_folder: Path) -> None:
         missed += len(mentioned - found)
     assert total > 10
     assert missed <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Seen on March the fourth for review.", "March the fourth"),
+        ("Admitted 4.iii.2019 at night.", "4.iii.2019"),
+        ("Message her at @qtrevelyan93 please.", "@qtrevelyan93"),
+        ("Scan saved as TrevelyanQuill_discharge.pdf today.", "TrevelyanQuill_discharge.pdf"),
+        ("Plate 7KLM392 noted by security.", "7KLM392"),
+        ("Pacemaker serial number PJN472918S was interrogated.", "PJN472918S"),
+        ("Lives in Portland, OR 97005- with her son.", "97005"),
+        ("VIN 1HGCM82633A004352 recorded.", "1HGCM82633A004352"),
+        ("Results at https://portal.example.org/u/4711?id=9 online.", "https://portal.example.org/u/4711?id=9"),
+    ],
+)
+def test_identifier_of_an_unusual_form_is_found(text: str, found: str) -> None:
+    parts = replaced(text, PatientIdentifiers())
+    assert any(found in part or part in found for part in parts), parts
+    assert found not in Deidentifier(b"k" * 32, PatientIdentifiers()).replace([text]).texts[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("NakamuraHildegard_discharge.pdf", "write to @hnakamura", "the nakamuras' home", "H. Nakamura came"),
+        *("NAKAMURA", "nakamura-hildegard", "ptNakamura", "hildegardn"),
+    ],
+)
+def test_registered_name_is_found_in_any_form(text: str) -> None:
+    patient = PatientIdentifiers("P-9", ("Nakamura, Hildegard",), ("55120001",))
+    written = Deidentifier(b"k" * 32, patient).replace([f"Note: {text}."]).texts[0].casefold()
+    assert "nakamura" not in written
+    assert "hildegard" not in written
+
+
+def test_registered_number_is_found_beside_letters() -> None:
+    patient = PatientIdentifiers("P-9", ("Nakamura, Hildegard",), ("55120001",))
+    assert "55120001" not in Deidentifier(b"k" * 32, patient).replace(["Specimen 55120001A was sent."]).texts[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Admitted to Medicine, then transferred to Surgery.",
+        "Crohn disease and Parkinson disease, strength 3/5, pain 4/10.",
+        "Physical Therapy saw her; Intensive Care signed off.",
+    ],
+)
+def test_words_of_care_stay(text: str) -> None:
+    assert replaced(text, PatientIdentifiers()) == []

@@ -286,7 +286,8 @@ class NameFinder:
         plain = word.plain
         is_listed = self._is_in_lists(plain)
         if is_title and not words_before:
-            return plain not in _NOT_AFTER_TITLE
+            is_word = word.text[0].islower() and not is_listed and plain in read_english_words()
+            return plain not in _NOT_AFTER_TITLE and not is_word
         if plain in ORDINARY_WORDS:
             return word.text[0].isupper() and is_listed and (words_before > 0 or is_strict) and not text.isupper()
         is_soft = not (is_title or is_strict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from epicrisis.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS
 from epicrisis.deidentification.spans import Identifier, IdentifierKind
 
 # A number or code behind its label: at least one digit, at most a few groups.
@@ -237,7 +238,8 @@ _STATE_NAMES = (
     "|Pennsylvania|Rhode Island"
     "|South Carolina|South Dakota|Tennessee|Texas|Utah|Vermont|Virginia|Washington|West Virginia|Wisconsin|Wyoming"
 )
-_TOWN = r"(?:(?:St|Mt|Ft)\. )?[A-Z][A-Za-z'-]{1,20}(?:[ \n][A-Z][A-Za-z'-]{1,20}){0,2}"
+_TOWN_PART = r"[A-Z\u00c0-\u00de][A-Za-z\u00c0-\u024f'-]{1,20}"
+_TOWN = rf"(?:(?:St|Mt|Ft)\. )?{_TOWN_PART}(?:[ \n]{_TOWN_PART}){{0,2}}"
 STREET = re.compile(
     rf"(?<![\w/.-])\d{{1,5}}[A-Z]?(?:-\d{{1,4}})?,?\s{{1,2}}"
     r"(?!(?:mg|mcg|ml|by|seen|and|at|of|to|with|on|per|for|years?|days?|hours?|weeks?|months?)\b)"
@@ -300,58 +302,38 @@ TOWN = re.compile(
     r"|walk(?:s|ed)|cycl(?:es|ed|ing)|teaches"
     r"|taught|serves|served|retired|spent|summers|winters|weekend|weekends|resident|passed|died|buried|baptized)"
     r"(?:,|:)?\s(?:[\w'-]{1,14},?\s){0,6}?(?:in|in from|from|to|of|near|at|outside|around|by|via|through)\s"
+    r"(?<!died of\s)"
     rf"(?P<value>{_TOWN_WORD}(?:[ \n]{_TOWN_WORD}){{0,2}})"
 )
 OUTSIDE = re.compile(
     rf"\b(?:outside|near|close to|outskirts of|suburb of|city of|town of|village of)\s"
     rf"(?P<value>{_TOWN_WORD})(?![^\W_])"
 )
-_WARDS = frozenset(
-    (
-        *("clinic", "radiology", "medicine", "surgery", "emergency", "oncology", "cardiology", "neurology", "urology"),
-        *(
-            "recovery",
-            "triage",
-            "rehab",
-            "english",
-            "spanish",
-            "may",
-            "day",
-            "week",
-            "bed",
-            "room",
-            "dr",
-            "mr",
-            "mrs",
-            "ms",
-        ),
-        *("january", "february", "march", "april", "june", "july", "august", "september", "october", "november"),
-        *(
-            "december",
-            "monday",
-            "tuesday",
-            "wednesday",
-            "thursday",
-            "friday",
-            "saturday",
-            "sunday",
-            "his",
-            "her",
-            "the",
-        ),
-    )
+_NO_PLACES = """
+clinic radiology medicine surgery emergency oncology recovery triage rehab english spanish may day week bed room dr mr
+mrs ms january february march april june july august september october november december monday tuesday wednesday
+thursday friday saturday sunday his her the floor ward unit icu telemetry hospice dialysis nursing obstetrics intensive
+critical care general internal physical occupational speech respiratory infectious disease pulmonary cardiac vascular
+trauma burn stepdown observation bedside goal inpatient outpatient department service medical surgical cancer stroke
+sepsis atrial renal hepatic gastric pain wound sleep palliative primary urgent acute family adult child
+"""
+_WARDS = frozenset(_NO_PLACES.split())
+"""Words with a capital behind `in`, `to` or `with` that are no towns and no companies, if all are such words."""
+_CLINICAL_END = re.compile(
+    r"(?:logy|iatrics?|iatry|scopy|therapy|surgery|ectomy|otomy|plasty|itis|osis|emia|pathy|p(?:a?e)dics?|metry|graphy"
+    r"|ation|esthesia|ema|oma)\Z"
 )
-"""Words with a capital behind `in` or `to` that are no towns."""
 _EMPLOYER_WORD = r"[A-Z\u00c0-\u00de][a-z\u00df-\u024f][\w'\u2019-]{0,24}"
-_EMPLOYER = rf"{_EMPLOYER_WORD}(?:[ ](?:(?:&|and|of)[ ])?{_EMPLOYER_WORD}){{0,3}}"
+_COMPANY_END = r"(?:Inc|LLC|LLP|Ltd|GmbH|AG|SA|AB|NV|BV|SE|KG|Corp|Corporation|Co|PLC|plc|Company|Group|& Sons)"
+_EMPLOYER = rf"{_EMPLOYER_WORD}(?:[ ](?:(?:&|and|of)[ ])?{_EMPLOYER_WORD}){{0,3}}(?:,?[ ]{_COMPANY_END}(?![^\W_]))?"
 EMPLOYER = re.compile(
     r"\b(?i:employed|employers?|employment|works?|worked|working|job|retired|retiring|fired|laid off|hired|occupation"
     r"|drives?|welder|accountant|manager|clerk|guard|nurse|driver|exposed|shift|shifts|contract|internship|apprentice)"
     r"(?:,|:)?\s(?:[\w-]{1,15},?\s){0,5}?(?:(?:by|at|for|from|with|job)\s)"
     rf"(?P<value>{_EMPLOYER})"
     rf"|\b(?i:employer|occupation)(?:\s(?:is|was))?[:,]?\s(?:[a-z]{{2,15}},?\s){{0,3}}(?P<employer>{_EMPLOYER})"
-    rf"|(?<![^\W_])(?P<company>{_EMPLOYER},?"
-    r"\s(?:Inc|LLC|Ltd|GmbH|AG|Corp|Corporation|Co|PLC|Company|Group|& Sons))(?![^\W_])"
+    rf"|(?<![^\W_])(?P<company>{_EMPLOYER_WORD}(?:[ ](?:(?:&|and|of)[ ])?{_EMPLOYER_WORD}){{0,3}}"
+    rf",?[ ]{_COMPANY_END})(?![^\W_])"
 )
 INSTITUTION = re.compile(
     r"(?<![^\W_])(?P<value>(?:St\.?\s|Saint\s|Mount\s|Mt\.?\s)?[A-Z][\w'-]{2,20}(?:\s(?:of\s"
@@ -401,6 +383,7 @@ _WHOLE_PATTERNS: tuple[tuple[IdentifierKind, re.Pattern[str]], ...] = (
 )
 PATTERNS = (*_VALUE_PATTERNS, *_WHOLE_PATTERNS)
 _NUMBERED = frozenset(LABEL_PATTERNS.values()) | frozenset(FREE_LABELS.values()) | {NUMBER_SIGN}
+_PLACES = frozenset((TOWN, OUTSIDE, EMPLOYER))
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
@@ -411,7 +394,7 @@ def find_patterns(text: str) -> Iterator[Identifier]:
             yield Identifier(match.start(), match.end(), kind)
     for kind, pattern in _VALUE_PATTERNS:
         for match in pattern.finditer(text):
-            if pattern is TOWN and match["value"].split()[0].casefold() in _WARDS:
+            if pattern in _PLACES and _is_no_place(text, match):
                 continue
             # Every alternative of a pattern has a group of its own, of which one matches.
             start, end = match.span(match.lastgroup or 0)
@@ -425,6 +408,17 @@ def find_patterns(text: str) -> Iterator[Identifier]:
         digits = sum(map(str.isdecimal, match["value"]))
         if digits >= _SHORT_NUMBER:
             yield Identifier(*match.span("value"), "fax" if is_fax else "phone")
+
+
+def _is_no_place(text: str, match: re.Match[str]) -> bool:
+    """Return whether words behind `in` or `to` are wards, treatments or diseases."""
+    start, end = match.span(match.lastgroup or 0)
+    words = [word.casefold() for word in re.findall(r"[^\W\d_]+", text[start:end])]
+    following = re.match(r"[ ]([^\W\d_]{2,20})", text[end : end + 22])
+    if words[-1] in EPONYMS and following is not None and following[1].casefold() in CLINICAL_NOUNS:
+        return True
+    is_before_care = following is not None and following[1].casefold() in _WARDS
+    return all(word in _WARDS or _CLINICAL_END.search(word) for word in words) or (is_before_care and len(words) == 1)
 
 
 def _is_code(value: str) -> bool:

@@ -19,7 +19,7 @@ _DICTIONARY = "frequency_dictionary_en_82_765.txt"
 _UPPER = r"[A-Z\u00c0-\u00de]"
 _LOWER = r"[a-z\u00df-\u00ff\u0100-\u024f]"
 _TITLE_WORD = (
-    rf"(?:{_UPPER}['\u2019])?{_UPPER}{_LOWER}{{1,24}}(?:['\u2019]{_LOWER}{{2,20}}|{_UPPER}{_LOWER}{{1,20}})?"
+    rf"(?:{_UPPER}['\u2019-])?{_UPPER}{_LOWER}{{1,24}}(?:['\u2019]{_LOWER}{{2,20}}|{_UPPER}{_LOWER}{{1,20}})?"
     rf"(?:-{_UPPER}?{_LOWER}{{1,24}}){{0,2}}"
 )
 _CAPITAL_WORD = r"[A-Z\u00c0-\u00de'\u2019]{2,30}(?:-[A-Z\u00c0-\u00de]{2,30})?"
@@ -59,6 +59,12 @@ DOSE = re.compile(
 )
 """What follows a drug, and no name."""
 _STAINS = frozenset(("bengal", "violet", "stain", "agar", "therapy", "protocol", "site", "line"))
+_RELATIONS = frozenset(
+    "daughter son wife husband mother father sister brother aunt uncle niece nephew family partner friend parents room "  # noqa: SIM905
+    "bed chart folder home house request".split()
+)
+"""What somebody has: before it a possessive names a person rather than a drug."""
+_SPECIES_ENDING = re.compile(r"(?:us|ae|osa|um|[clrn]i|ile|is|ans|ens|ella|ia|es)\Z")
 _MIN_LOWER = 4
 _FREQUENT = 20_000
 """Words of the dictionary that are words rather than names."""
@@ -91,7 +97,9 @@ def _find_pairs(text: str) -> Iterator[tuple[int, int]]:
     for match in CAPITAL_PAIR.finditer(text):
         words = match["first"], match["second"]
         shortest = 3 if any(map(_is_listed, words)) else 4
-        if match["gap"] == "^" or _is_pair(*words, shortest=shortest):
+        is_dose = DOSE.match(text, match.end("second"))
+        is_rare = min(map(len, words)) > 2 and not is_dose and _has_rare_word(*words)
+        if match["gap"] == "^" or is_rare or _is_pair(*words, shortest=shortest):
             yield match.span("first")
             yield match.span("second")
 
@@ -119,16 +127,25 @@ def _find_beside_initials(text: str) -> Iterator[tuple[int, int]]:
     for pattern in (INITIALS, SPACED_INITIALS, BEFORE_INITIAL):
         for match in pattern.finditer(text):
             is_code = _NOT_BEFORE_INITIAL.search(text, max(0, match.start() - 20), match.start())
-            if not is_code and _is_listed_or_unknown(match["name"]) and not DOSE.match(text, match.end("name")):
+            is_name = _is_listed_or_unknown(match["name"]) or _is_name_with_initial(text, match)
+            if not is_code and is_name and not DOSE.match(text, match.end("name")):
                 yield match.span("name")
                 for initial in _INITIAL.finditer(match[0]):
                     yield match.start() + initial.start(), match.start() + initial.end()
 
 
+def _is_name_with_initial(text: str, match: re.Match[str]) -> bool:
+    """Return whether a word that ends like a drug is a name: inside a sentence, and no species (`E. Coli`)."""
+    is_inside = text[max(0, match.start() - 2) : match.start()].strip()[-1:].isalpha()
+    return is_inside and _is_foreign(match["name"]) and not _SPECIES_ENDING.search(match["name"])
+
+
 def _find_inflected(text: str) -> Iterator[tuple[int, int]]:
     """Yield `Nakamura` in `Nakamura's room`, and `Nakamuras` in `the Nakamuras`."""
     for match in POSSESSIVE.finditer(text):
-        if _is_unknown(match["name"]) and (match["next"] or "").casefold() not in CLINICAL_NOUNS:
+        following = (match["next"] or "").casefold()
+        is_person = following in _RELATIONS and _is_foreign(match["name"])
+        if (_is_unknown(match["name"]) or is_person) and following not in CLINICAL_NOUNS:
             yield match.span("name")
     for match in FAMILY.finditer(text):
         if _is_unknown(match["name"]) or _is_listed(match["name"][:-1]):
@@ -141,7 +158,9 @@ def _find_joined(text: str) -> Iterator[tuple[int, int]]:
         parts = [part for part in _PART.findall(match[0]) if len(part) > 1]
         names = [part for part in parts if _is_listed(part) or _is_foreign(part)]
         is_name = match[0].casefold() not in EPONYMS and any(map(_is_listed_or_unknown, parts))
-        if is_name and len(names) > 1 and len(parts) - len(names) <= 1:
+        is_pair = is_name and len(names) > 1 and len(parts) - len(names) <= 1
+        # A slash may stand between two drugs, and a capital inside a word or an underscore does not.
+        if is_pair or ("/" not in match[0] and "-" not in match[0] and len(parts) == 2 and _has_rare_word(*parts)):
             yield match.span()
 
 
