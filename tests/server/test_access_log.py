@@ -58,6 +58,26 @@ def test_refused_attempt_is_logged_with_its_outcome(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("kind", "suffix"), [("document", ""), ("passage", "#0")])
+def test_note_that_is_not_the_patients_is_refused_and_logged_as_one_that_is_not_there(
+    kind: str, suffix: str, tmp_path: Path
+) -> None:
+    ward = Ward(tmp_path)
+    ids = (f"note:{BERT}:1{suffix}", f"note:nobody:1{suffix}")
+
+    async def send() -> list[tuple[int, str]]:
+        async with connect(ward.app, headers={"authorization": f"Bearer {ward.keys['nurse']}"}) as client:
+            replies = [await client.post(f"/api/v1/{kind}", json={"id": id_, "patient": ANNA}) for id_ in ids]
+        return [(reply.status_code, reply.text) for reply in replies]
+
+    there, absent = asyncio.run(send())
+    assert there == absent
+    assert there[0] == 404
+    entries = [(entry["action"], entry["outcome"], entry["patient"]) for entry in ward.entries()]
+    assert entries == [(kind, "refused", ANNA)] * 2
+
+
+@pytest.mark.slow
 def test_refused_question_of_openai_client_is_logged(tmp_path: Path) -> None:
     ward = Ward(tmp_path)
     body = {

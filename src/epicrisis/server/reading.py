@@ -166,6 +166,7 @@ class LibraryReader:
             if passages:
                 await self.record(caller, "document", library, patient, [body.id], body.break_glass)
                 return _join_passages(library.name, passages)
+        await self.access.record(caller, "document", library, patient, (), body.break_glass, outcome="refused")
         raise NotFound("the library has no document of this id that you may read: check the id, and the patient")
 
     async def read_passage(self, body: ReadBody, caller: Caller) -> Passage:
@@ -179,6 +180,7 @@ class LibraryReader:
             for passage in await offload(pipeline, store.fetch, [body.id], scope):
                 await self.record(caller, "passage", library, patient, [passage.document_id], body.break_glass)
                 return passage
+        await self.access.record(caller, "passage", library, patient, (), body.break_glass, outcome="refused")
         raise NotFound("the library has no passage of this id that you may read: check the id, and the patient")
 
     async def list_patients(self, name: str, caller: Caller) -> tuple[PatientRecord, ...]:
