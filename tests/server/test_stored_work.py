@@ -155,6 +155,42 @@ def test_user_resumes_and_keeps_no_more_jobs_than_allowed(tmp_path: Path, monkey
     assert submitted == [202] * 3 + [429] * 3
 
 
+@pytest.mark.slow
+def test_job_that_starts_while_jobs_are_counted_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second request has listed the jobs before the first one is stored, and counts them after it."""
+    monkeypatch.setattr(jobs, "MAX_JOBS", 1)
+    started, listings = threading.Event(), list[int]()
+    list_jobs, start_job = job_folder.JobFolder.list_jobs, jobs.Jobs._start_job
+
+    def list_slowly(self: job_folder.JobFolder, owner: str) -> list[Any]:
+        listed: list[Any] = list_jobs(self, owner)
+        listings.append(len(listed))
+        if len(listings) == 2:
+            assert started.wait(30)
+        return listed
+
+    async def start_second_last(self: jobs.Jobs, *arguments: Any) -> Any:
+        while len(listings) < 2:
+            await asyncio.sleep(0.01)
+        try:
+            return await start_job(self, *arguments)
+        finally:
+            asyncio.get_running_loop().call_later(0.05, started.set)
+
+    async def run() -> list[int]:
+        async with connect(make_app(tmp_path / "lib", StallingModel(0))) as client:
+            body = {"questions": QUESTIONS[:1]}
+            monkeypatch.setattr(job_folder.JobFolder, "list_jobs", list_slowly)
+            monkeypatch.setattr(jobs.Jobs, "_start_job", start_second_last)
+            first = asyncio.create_task(client.post(JOBS, json=body))
+            await asyncio.sleep(0.3)
+            second = await client.post(JOBS, json=body)
+            return [(await first).status_code, second.status_code]
+
+    assert asyncio.run(run()) == [202, 429]
+    assert listings[:2] == [0, 0]
+
+
 def test_answer_deleted_during_read_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = AnswerStore(tmp_path / ANSWERS_FOLDER).add(ANSWER, (), library="lib", owner="maria")
     answers = AnswerStore(tmp_path / ANSWERS_FOLDER)

@@ -73,7 +73,8 @@ class Jobs:
         self._provider = provider
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
-        self._starting: Counter[str] = Counter()
+        self._starting: dict[str, str] = {}
+        """The owners of jobs that are being started, by the id of the job."""
         # One request at a time cancels, resumes or deletes, so that no deleted job comes back.
         self._changing = asyncio.Lock()
 
@@ -112,26 +113,33 @@ class Jobs:
 
         Raises InputError for the first question that cannot be asked, TooManyRequests, and what `prepare` raises.
         """
+        # A job that was starting may be stored after the list is made.
+        before = self._list_starting(caller)
         jobs = await asyncio.to_thread(self._store.list_jobs, caller.owner)
-        self._check_running(jobs, caller)
-        job_count = len(jobs) + self._starting[caller.owner]
+        starting = (before | self._list_starting(caller)) - {job.id for job in jobs}
+        self._check_running(jobs, caller, len(starting))
+        job_count = len(jobs) + len(starting)
         if job_count >= MAX_JOBS:
             raise TooManyRequests(f"{caller.name} has {job_count} jobs, and no more are kept: delete one")
-        self._starting[caller.owner] += 1
+        id_ = secrets.token_hex(_ID_BYTES)
+        self._starting[id_] = caller.owner
         try:
-            return await self._start_job(body, caller)
+            return await self._start_job(id_, body, caller)
         finally:
-            self._starting[caller.owner] -= 1
+            del self._starting[id_]
 
-    def _check_running(self, jobs: Iterable[JobFile], caller: Caller) -> None:
+    def _list_starting(self, caller: Caller) -> set[str]:
+        return {id_ for id_, owner in self._starting.items() if owner == caller.owner}
+
+    def _check_running(self, jobs: Iterable[JobFile], caller: Caller, starting: int) -> None:
         """Raise TooManyRequests if no more jobs of the caller may run, and ShuttingDown."""
-        running = sum(job.state == "running" for job in jobs) + self._starting[caller.owner]
+        running = sum(job.state == "running" for job in jobs) + starting
         if running >= MAX_RUNNING_JOBS:
             raise TooManyRequests(f"{caller.name} has {running} running jobs: wait, or cancel one", retry_after=60)
         if self._questions.is_stopping:
             raise ShuttingDown("the server is stopping, and accepts no new job")
 
-    async def _start_job(self, body: JobBody, caller: Caller) -> JobStatus:
+    async def _start_job(self, id_: str, body: JobBody, caller: Caller) -> JobStatus:
         names = Counter(_name_question(body, number) for number in range(len(body.questions)))
         repeated = [name for name, times in names.items() if times > 1]
         if repeated:
@@ -142,7 +150,7 @@ class Jobs:
             except InputError as error:
                 raise InputError(f"questions.{number}: {error.message}") from None
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        job = JobFile(id=secrets.token_hex(_ID_BYTES), owner=caller.owner, created=created, body=body)
+        job = JobFile(id=id_, owner=caller.owner, created=created, body=body)
         await asyncio.to_thread(self._store.add, job)
         self._launch(job)
         # The job is stored. An error from here on would make a proxy or client send it again.
@@ -211,7 +219,8 @@ class Jobs:
             is_elsewhere = self._store.is_shared and job.state == "running"
             if not is_elsewhere and (task is None or task.done()):
                 jobs = await asyncio.to_thread(self._store.list_jobs, caller.owner)
-                self._check_running([other for other in jobs if other.id != job.id], caller)
+                others = [other for other in jobs if other.id != job.id]
+                self._check_running(others, caller, len(self._list_starting(caller)))
                 await finish_in_thread(self._store.take, job.id)
                 try:
                     job = await self._change(job, state="running", problem=None)
