@@ -158,12 +158,12 @@ def _read_files(config: Path | None) -> dict[str, Any]:
     # A container may run as a user without a home folder.
     with suppress(RuntimeError):
         base = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-        if (own := base / "epicrisis" / "epicrisis.toml").is_file():
-            values = _read_toml(own)
+        if (path := base / "epicrisis" / "epicrisis.toml").is_file():
+            values = _read_toml(path)
     if folder_file := find_folder_file():
-        found = _read_toml(folder_file)
-        _refuse_users_own(found)
-        values = merge_tables(values, found)
+        table = _read_toml(folder_file)
+        _refuse_users_own(table)
+        values = merge_tables(values, table)
     return values
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from epicrisis.answers import Answer
 from epicrisis.components import build_scope
-from epicrisis.corpus.assertions import assess_line
+from epicrisis.corpus.assertions import assess_line, strip_bullet
 from epicrisis.corpus.note_cleaning import find_sections
 from epicrisis.fact_questions.subjects import split_words
 from epicrisis.fact_questions.synonyms import write_out
@@ -30,10 +30,7 @@ QUESTION = (
 )
 _LISTS = (re.compile(r"diagnos[ei]s|problem list|active problems"), re.compile(r"past medical history|\bpmh\b"))
 """Titles of sections that list problems."""
-_LABEL = re.compile(
-    r"[\s\-*•#]*+(?:\d{1,2}[.)])?\s*+(?:primary|secondary|principal|admission|discharge|active|chronic)[^:\n]{0,60}:",
-    re.IGNORECASE,
-)
+_LABEL = re.compile(r"(?:primary|secondary|principal|admission|discharge|active|chronic)[^:\n]{0,60}:", re.IGNORECASE)
 _MAX_NAME = 80
 """Longer lines are sentences and not the name of a problem."""
 
@@ -120,8 +117,9 @@ def _read_items(text: str, titles: re.Pattern[str]) -> Iterator[str]:
         section = text[int(start) : int(end)]
         body = section.partition(":")[2] if ":" in section.partition("\n")[0] else section.partition("\n")[2]
         for line in re.split(r"[\n;]", body):
-            label = _LABEL.match(line)
-            for item in _split_items(line[label.end() :]) if label else [line]:
+            entry = strip_bullet(line)
+            label = _LABEL.match(entry)
+            for item in _split_items(entry[label.end() :]) if label else [entry]:
                 assertion = assess_line(item)
                 if assertion.status == "present" and 1 < len(assertion.name) <= _MAX_NAME:
                     yield assertion.name

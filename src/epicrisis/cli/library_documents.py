@@ -430,16 +430,16 @@ def find_patient(store: LibraryStore, action: str, name: str, reason: str | None
     from epicrisis.record_access import open_record_access
 
     access, roster = open_record_access(store.path, load_settings().home, reason), Roster(store)
-    known = roster.patients()
+    records = roster.patients()
     readable = roster if access.readable is None else roster.limit(access.readable)
     patient = resolve_patient([readable], name) or ""
-    access.check(action, patient, is_known=patient in known)
-    if patient not in known:
+    access.check(action, patient, is_known=patient in records)
+    if patient not in records:
         raise InputError(
             f"the library has no patient {name!a}: `epicrisis library patients {quote_for_shell(store.path)}` lists "
             "them"
         )
-    return known[patient]
+    return records[patient]
 
 
 def find_file_documents(store: LibraryStore, file: Path) -> list[str]:

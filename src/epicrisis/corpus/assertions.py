@@ -68,9 +68,14 @@ class _Modifier:
     end: int
 
 
+def strip_bullet(line: str) -> str:
+    """Return a line without the bullet or number at its beginning."""
+    return line[_BULLET.match(line).end() :]  # type: ignore[union-attr]
+
+
 def assess_line(line: str) -> Assertion:
     """Return what one line of a problem list, or one short sentence, asserts."""
-    text = line[_BULLET.match(line).end() :].rstrip()  # type: ignore[union-attr]
+    text = strip_bullet(line).rstrip()
     modifiers = _find_modifiers(text)
     target = _find_target(text, modifiers)
     if target is None:
@@ -89,17 +94,18 @@ def assess_line(line: str) -> Assertion:
 
 def _find_modifiers(text: str) -> Sequence[_Modifier]:
     """Return the words of rules, longer ones before those within them, in order."""
-    found: list[_Modifier] = []
-    for category, direction, pattern in _load_rules().modifiers:
-        for match in pattern.finditer(text):
-            found.append(_Modifier(category, direction, *match.span()))
+    candidates = [
+        _Modifier(category, direction, *match.span())
+        for category, direction, pattern in _load_rules().modifiers
+        for match in pattern.finditer(text)
+    ]
     # Of rules for the same words the own one counts.
-    found.sort(key=lambda modifier: modifier.start - modifier.end)
-    kept: list[_Modifier] = []
-    for modifier in found:
-        if all(modifier.end <= other.start or modifier.start >= other.end for other in kept):
-            kept.append(modifier)
-    return sorted(kept, key=lambda modifier: modifier.start)
+    candidates.sort(key=lambda modifier: modifier.start - modifier.end)
+    modifiers: list[_Modifier] = []
+    for candidate in candidates:
+        if all(candidate.end <= other.start or candidate.start >= other.end for other in modifiers):
+            modifiers.append(candidate)
+    return sorted(modifiers, key=lambda modifier: modifier.start)
 
 
 def _find_target(text: str, modifiers: Sequence[_Modifier]) -> Span | None:
@@ -110,9 +116,7 @@ def _find_target(text: str, modifiers: Sequence[_Modifier]) -> Span | None:
     for stop, following in [*sorted(ends), (len(text), len(text))]:
         if stop > start:
             words = _load_rules().empty.match(text, start, stop)
-            begin = start
-            if words is not None and (words.end() == stop or not text[words.end() - 1].isalnum()):
-                begin = words.end()
+            begin = words.end() if words else start
             if any(map(str.isalpha, text[begin:stop])):
                 return begin, stop
         start = max(start, following)
@@ -135,12 +139,11 @@ def _concerns(modifier: _Modifier, target: Span, modifiers: Sequence[_Modifier],
 
 def _is_alone(modifier: _Modifier, text: str) -> bool:
     """Return whether nothing else stands in the modifier's part of the line: `lupus, ruled out` concerns lupus."""
-    if not _PART.search(text, 0, modifier.start):
+    starts = [match.end() for match in _PART.finditer(text, 0, modifier.start)]
+    if not starts:
         return False
-    start = max(match.end() for match in _PART.finditer(text, 0, modifier.start))
     following = _PART.search(text, modifier.end)
-    stop = following.start() if following else len(text)
-    rest = text[start : modifier.start] + text[modifier.end : stop]
+    rest = text[starts[-1] : modifier.start] + text[modifier.end : following.start() if following else None]
     return not rest.strip() or _load_rules().empty.fullmatch(rest) is not None
 
 

@@ -29,8 +29,8 @@ class RegisteredNames:
         self._initials = {part[0] for part in parts}
         ordered = sorted((part for part in parts if len(part) >= _MIN_PART), key=len, reverse=True)
         # Spelled as registered: beside other letters the same letters may be folded in another way (`ptZwingenberg`).
-        written = {part for name in names for part in re.findall(r"[^\W\d_]+", name.casefold())}
-        self._written = tuple(part for part in written if len(part) >= _SURE and not is_common(fold(part)))
+        spellings = {part for name in names for part in re.findall(r"[^\W\d_]+", name.casefold())}
+        self._spellings = tuple(part for part in spellings if len(part) >= _SURE and not is_common(fold(part)))
         self._parts = tuple(part for part in ordered if part not in ORDINARY_WORDS or len(part) > _MIN_PART)
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
@@ -41,7 +41,7 @@ class RegisteredNames:
                 yield match.start(), match.start() + len(word)
 
     def _contains_name(self, token: str) -> bool:
-        if any(part in token.casefold() for part in self._written):
+        if any(part in token.casefold() for part in self._spellings):
             return fold(token) not in EPONYMS
         plain = _NO_LETTER.sub("", fold(token))
         rest = plain

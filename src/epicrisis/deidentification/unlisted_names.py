@@ -220,8 +220,8 @@ def _is_unknown(word: str) -> bool:
 def _is_foreign(word: str) -> bool:
     """Return whether no dictionary has a word, or one of its parts between hyphens."""
     parts = [part for part in re.split(r"[-'\u2019]", word.casefold()) if len(part) > 1]
-    known = (EPONYMS, ORDINARY_WORDS, CLINICAL_NOUNS, COMMON_WORDS, read_english_words())
-    return any(not any(part in words for words in known) for part in parts)
+    lists = (EPONYMS, ORDINARY_WORDS, CLINICAL_NOUNS, COMMON_WORDS, read_english_words())
+    return any(not any(part in words for words in lists) for part in parts)
 
 
 def _is_listed_or_unknown(word: str) -> bool:

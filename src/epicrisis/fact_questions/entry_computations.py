@@ -212,20 +212,20 @@ def _compute_current(
 
 def _list_ended(plan: FactQuestion, match: EntryMatch, at: datetime) -> list[Course]:
     """Return the courses of the entries with the words of the plan that ended before a time."""
-    ended: list[Course] = []
+    past: list[Course] = []
     for course in list_courses(match.certain if plan.words else ()):
         start = read_time(course.head)
         has_begun = start is None or start[0] <= at
         if has_begun and judge_course(course, at, is_past=plan.window.is_restricted)[0] == "ended":
-            ended.append(course)
-    return ended
+            past.append(course)
+    return past
 
 
-def _state_ended(plan: FactQuestion, day: str, ended: Sequence[Course], remarks: Sequence[str]) -> Computation:
+def _state_ended(plan: FactQuestion, day: str, past: Sequence[Course], remarks: Sequence[str]) -> Computation:
     """Return that no entry with these words is current, with the entries that ended."""
     rows = RowList()
     names: list[str] = []
-    for course in ended:
+    for course in past:
         end = course.end
         remark = "ended" if end is None else f"ended {format_time(end.time)}"
         rows.add(_row(course.head, remark), course.head, *((end,) if end not in (None, course.head) else ()))
@@ -233,7 +233,7 @@ def _state_ended(plan: FactQuestion, day: str, ended: Sequence[Course], remarks:
     one = _NAMES[plan.topic][0]
     statement = (
         f"No structured {one} named “{plan.subject}” is current as of {day}; "
-        f"{agree(len(ended), 'one that ended is', 'those that ended are')} {join_words(list(dict.fromkeys(names)))}"
+        f"{agree(len(past), 'one that ended is', 'those that ended are')} {join_words(list(dict.fromkeys(names)))}"
     )
     return finish(plan, statement, result=NO_ENTRY, rows=rows, remarks=remarks)
 
@@ -245,7 +245,7 @@ def _state_current(
     uncertain: RowList,
     remarks: list[str],
     facts: Sequence[ClinicalFact],
-    ended: Sequence[Course],
+    past: Sequence[Course],
 ) -> Computation:
     """Return the current entries and the uncertain ones as one answer, or those that ended if there are no others."""
     one, many = _NAMES[plan.topic]
@@ -267,8 +267,8 @@ def _state_current(
         names = [name for name in names if name not in denials]
         remarks.append(f"other entries say “{join_words(denials)}”")
     if not names:
-        if ended and not uncertain.rows:
-            return _state_ended(plan, day, ended, remarks)
+        if past and not uncertain.rows:
+            return _state_ended(plan, day, past, remarks)
         if uncertain.rows:
             reason = f"No {one}{subject} is certain to be current as of {day}; the uncertain ones are listed"
             return abstain(plan, reason, all_rows, remarks)

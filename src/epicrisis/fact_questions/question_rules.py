@@ -272,10 +272,10 @@ def _plan_words(text: str, record: PatientFacts, *, has_time: bool) -> FactQuest
     series = list_series(record.values)
     # `Severity of pain` is `pain severity`.
     without_of = [word for word in words if word != "of"]
-    matches = [(match, asked) for asked in (words, without_of) if (match := find_series(asked, series)) is not None]
+    matches = [(match, form) for form in (words, without_of) if (match := find_series(form, series)) is not None]
     if matches:
-        match, asked = max(matches, key=lambda pair: len(pair[0].phrase.split()))
-        return _plan_values(text, asked, match, has_time)
+        match, form = max(matches, key=lambda pair: len(pair[0].phrase.split()))
+        return _plan_values(text, form, match, has_time)
     return _plan_entries(text, record) or _name_near_values(text, series)
 
 

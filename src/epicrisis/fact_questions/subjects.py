@@ -168,11 +168,11 @@ def find_series(words: Sequence[str], series: Sequence[ValueSeries]) -> SeriesMa
 
 def find_near_names(words: Iterable[str], series: Sequence[ValueSeries]) -> list[str]:
     """Return the names of up to five values that share a word with these, those with most words in common first."""
-    asked = {_singular(word) for word in words}
+    subject = {_singular(word) for word in words}
     shared: dict[str, int] = {}
     for entry in series:
-        named = {_singular(word) for phrase in entry.phrases for word in phrase.split()}
-        if common := len(asked & named):
+        names = {_singular(word) for phrase in entry.phrases for word in phrase.split()}
+        if common := len(subject & names):
             shared[entry.name] = common
     return sorted(shared, key=lambda name: (-shared[name], name))[:_MOST_NEAR]
 

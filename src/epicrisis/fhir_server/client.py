@@ -241,8 +241,10 @@ class FhirClient:
                         f"{self.host}: sends over {MAX_RESPONSE_BYTES // 2**20} MB in one response; ask its "
                         "administrator for smaller pages"
                     )
-            kept = [(name, value) for name, value in response.headers.items() if name.lower() not in _OF_TRANSFER]
-            return httpx2.Response(response.status_code, headers=kept, content=bytes(content), request=response.request)
+            fields = [(name, value) for name, value in response.headers.items() if name.lower() not in _OF_TRANSFER]
+            return httpx2.Response(
+                response.status_code, headers=fields, content=bytes(content), request=response.request
+            )
 
     def _fetch_token(self, signing: SigningKey) -> str:
         """Return a new access token. Raises FhirServerFailed with one line."""

@@ -138,17 +138,17 @@ def find_strangers(rosters: Sequence[Roster], question: Question) -> tuple[str, 
     own_words = {word for name in (patient.names if patient else ()) for word in name_words(name)}
     own_numbers = {_cached_text(id_).lstrip("0") for id_ in (_ids_of(patient) if patient else ())}
     own_numbers |= {number for id_ in own_numbers for number in _long_number(id_)}
-    found: dict[str, None] = {}
+    strangers: dict[str, None] = {}
     for text in (question.text, *question.options.values()):
         for match in _STRANGER_NUMBER.finditer(text):
             number = match["labelled"] or match["long"]
             if normalize_text(number).lstrip("0") not in own_numbers and own_numbers.isdisjoint(_long_number(number)):
-                found[number] = None
+                strangers[number] = None
         for match in _STRANGER_NAME.finditer(text):
             words = [word for word in match["name"].split() if fold(word) not in _NOT_A_NAME]
             if len(words) > (0 if match["title"] else 1) and own_words.isdisjoint(map(fold, words)):
-                found[" ".join(words)] = None
-    return tuple(found)
+                strangers[" ".join(words)] = None
+    return tuple(strangers)
 
 
 def describe_strangers(strangers: Sequence[str]) -> str:

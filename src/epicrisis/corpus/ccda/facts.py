@@ -436,8 +436,8 @@ def _read_device(statement: _Element, context: _Context) -> list[FactEntry]:
     name, codes = read_concept(None if device is None else device.find("code"), context.narrative)
     product, product_codes = _product(statement, context, "product")
     words = read_text(None if device is None else device.find("manufacturerModelName"), context.narrative)
-    own, own_codes = read_concept(statement.find("code"), context.narrative)
-    name = choose_name((name, product, words, own, read_text(statement.find("text"), context.narrative)))
+    act, act_codes = read_concept(statement.find("code"), context.narrative)
+    name = choose_name((name, product, words, act, read_text(statement.find("text"), context.narrative)))
     if not name:
         return []
     start, end = read_period(statement)
@@ -449,7 +449,7 @@ def _read_device(statement: _Element, context: _Context) -> list[FactEntry]:
         0,
         event="start" if start and not is_negated else "state",
         time=start or context.document_day or None,
-        codes=codes or product_codes or own_codes,
+        codes=codes or product_codes or act_codes,
         status="refuted" if is_negated else "",
         category="devices",
     )

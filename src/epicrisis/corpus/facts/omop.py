@@ -359,8 +359,8 @@ class _Reader:
         """Return an allergy, whose substance is the value if the name is only that of a group."""
         substance = self._name(row, "value_as_concept_id") or row.text("value_as_string")
         # "None" is a missing value elsewhere, and an answer to the question for allergies.
-        written = [row.cells.get(name, "").strip() for name in ("value_as_string", "value_source_value")]
-        answer = (substance or next(filter(None, written), "")).lower()
+        texts = [row.cells.get(name, "").strip() for name in ("value_as_string", "value_source_value")]
+        answer = (substance or next(filter(None, texts), "")).lower()
         if answer in _NO:
             return [_with(entry, value=entry.fact.value or answer)]
         entry = _with(entry, kind="allergy")

@@ -157,9 +157,9 @@ def name_status(codes: Iterable[str], words: str = "") -> str:
 
     A code decides, since a source may leave out its words.
     """
-    written = " ".join(words.lower().split())
-    named = next((STATUS_NAMES[code] for code in codes if code in STATUS_NAMES), "")
-    return named or STATUS_NAMES.get(written, written)
+    text = " ".join(words.lower().split())
+    name = next((STATUS_NAMES[code] for code in codes if code in STATUS_NAMES), "")
+    return name or STATUS_NAMES.get(text, text)
 
 
 def parse_value(text: str, unit: str = "") -> FactValue:

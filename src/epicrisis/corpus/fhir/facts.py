@@ -213,8 +213,8 @@ def _read_statuses(resource: Resource) -> tuple[str, str]:
 def _find_status(concept: Any, statuses: Sequence[str]) -> str:
     """Return the status of FHIR that a concept has as a code or as its words, else its words in lower case."""
     codes = sorted(concept_codes(concept))
-    named = name_status(codes, join_concepts(concept))
-    return next((status for status in statuses if status in (*codes, named)), named)
+    name = name_status(codes, join_concepts(concept))
+    return next((status for status in statuses if status in (*codes, name)), name)
 
 
 def _end_entry(fact: ClinicalFact, status: str, time: str, remark: str) -> FactEntry:

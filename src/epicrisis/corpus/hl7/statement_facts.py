@@ -366,8 +366,8 @@ def _read_request(source: _Source) -> _Course | None:
 
 def _identify_request(segment: Hl7Segment) -> _Identified:
     """Return the drug that was requested (RXO-1), or that is to be dispensed (RXO-10)."""
-    given = _identify(segment, 1)
-    return given if given[0] else _identify(segment, 10)
+    drug = _identify(segment, 1)
+    return drug if drug[0] else _identify(segment, 10)
 
 
 def _read_directions(segment: Hl7Segment, source: _Source) -> tuple[FactValue, str]:

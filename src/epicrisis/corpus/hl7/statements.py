@@ -38,8 +38,8 @@ class Hl7Statement:
 
     def find(self, name: str) -> list[Hl7Segment]:
         """Return the details of a name: those of the segment, else those of its order."""
-        own = [detail for detail in self.details if detail.name == name]
-        return own or [detail for detail in self.requested if detail.name == name]
+        details = [detail for detail in self.details if detail.name == name]
+        return details or [detail for detail in self.requested if detail.name == name]
 
 
 def read_statements(message: Hl7Message) -> list[Hl7Statement]:
@@ -113,8 +113,8 @@ class _Collector:
 
 def count_unread(message: Hl7Message, statements: Sequence[Hl7Statement]) -> Counter[str]:
     """Return how many segments of each name are not read in a message without results."""
-    read: set[int] = set()
+    seen: set[int] = set()
     for statement in statements:
-        read.update(map(id, (statement.segment, *statement.details, *statement.requested)))
-    others = [segment for segment in message.segments if id(segment) not in read and segment.name not in _PEOPLE]
+        seen.update(map(id, (statement.segment, *statement.details, *statement.requested)))
+    others = [segment for segment in message.segments if id(segment) not in seen and segment.name not in _PEOPLE]
     return Counter(f"{segment.name[:3]} segment" for segment in others)
