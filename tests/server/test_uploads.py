@@ -24,6 +24,7 @@ from epicrisis.corpus import chunking
 from epicrisis.errors import StorageError
 from epicrisis.library.document_list import DocumentFilter, list_documents
 from epicrisis.library.library import LibraryStore
+from epicrisis.protocols import Vectors
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.upload_import import ImportCancelled, ImportResult, UploadImport
 from epicrisis.server.upload_reception import ReceivedFile, UploadLimits, clean_name
@@ -443,6 +444,34 @@ def test_cancelling_stops_the_import_within_one_document(tmp_path: Path, monkeyp
 
     assert asyncio.run(run()) == "cancelled"
     assert len(asked) == 2
+
+
+@pytest.mark.slow
+def test_cancelling_stops_the_import_between_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of 256 passages takes 20 seconds on one core, so it is encoded in parts."""
+    begun, cancelled = threading.Event(), threading.Event()
+    encoded: list[int] = []
+    encode_passages = HashingEncoder.encode_passages
+
+    def wait_for_cancelling(self: HashingEncoder, texts: Sequence[tuple[str, str]]) -> Vectors:
+        encoded.append(len(texts))
+        begun.set()
+        assert cancelled.wait(30)
+        return encode_passages(self, texts)
+
+    async def run() -> str:
+        async with connect(make_app(tmp_path)) as client:
+            monkeypatch.setattr(HashingEncoder, "encode_passages", wait_for_cancelling)
+            text = b"Colchicine lowered pain within a day. " * 2_000
+            id_ = (await client.post(DOCUMENTS, files=[("files", ("gout.txt", text))])).json()["id"]
+            assert await asyncio.to_thread(begun.wait, 30)
+            ending = asyncio.create_task(client.post(f"/api/v1/uploads/{id_}/cancel"))
+            await asyncio.sleep(0.05)
+            cancelled.set()
+            return str((await ending).json()["state"])
+
+    assert asyncio.run(run()) == "cancelled"
+    assert encoded == [16]
 
 
 @pytest.mark.slow
