@@ -116,4 +116,10 @@ def test_models_list_shows_licence_size_and_pinning(run: Run) -> None:
     assert {"minilm", "smollm2-135m"} <= {row["name"] for row in rows}
     assert all(row["licence"] for row in rows)
     assert all((row["bytes"] is not None and row["bytes"] > 1_000_000) == row["pinned"] for row in rows)
-    assert "unpinned: downloaded from the hub in its current version" in run("models", "list").stdout
+    sources = {row["name"]: (row["publisher"], row["source"]) for row in rows}
+    hub = "hub: Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF@ebb2015119"
+    assert sources["qwen2.5-coder-0.5b"] == ("Qwen", hub)
+    assert sources["medcpt"][0] == "ncbi"
+    listing = run("models", "list").stdout
+    assert f"Qwen ({hub})" in listing
+    assert "unpinned: downloaded from the hub in its current version" in listing

@@ -146,6 +146,10 @@ def test_file_whose_parser_waits_is_read(tmp_path: Path, monkeypatch: pytest.Mon
     writer.join()
     assert isinstance(document, Document)
     assert document.text == "Second."
+    monkeypatch.setattr(sandbox, "WAITING", 1)
+    (skipped,) = sandbox.read_file("html", path, "b.html")
+    assert isinstance(skipped, Skipped)
+    assert "took longer than 1 s" in skipped.reason
 
 
 @pytest.mark.long

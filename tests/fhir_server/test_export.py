@@ -266,6 +266,7 @@ def test_response_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_cookies_of_the_server_are_not_sent_back() -> None:
-    with answering({"Set-Cookie": "sid=1"}, b"{}") as (url, cookies), FhirClient(url) as client:
+    headers = {"Set-Cookie": "sid=1", "Content-Encoding": "gzip"}
+    with answering(headers, gzip.compress(b"{}")) as (url, cookies), FhirClient(url) as client:
         assert client.get_json("Patient") == client.get_json("Patient") == {}
     assert cookies == [None, None]

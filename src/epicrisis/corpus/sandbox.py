@@ -190,7 +190,7 @@ class _Child:
         self, seconds: int, memory: int, request: Mapping[str, Any], data: bytes = b""
     ) -> list[dict[str, Any]]:
         """Return the reply to a request, within these limits of time and bytes of memory. Raises _ParserError."""
-        limits = {"seconds": seconds, "memory": memory, "bytes": len(data)}
+        limits = {"seconds": seconds, "clock": WAITING * seconds, "memory": memory, "bytes": len(data)}
         line = json.dumps({**request, **limits}).encode() + b"\n"
         with self._lock:
             try:
