@@ -75,6 +75,14 @@ def test_question_for_a_value_names_the_nearest_values(question: str, statement:
     assert computed.statement.startswith(statement)
 
 
+def test_current_medications_of_a_year_are_listed_and_not_called_current_at_its_end() -> None:
+    chart = Chart()
+    chart.add("medication", "Metformin 500 MG", "2150-01-02", event="start", source="m/1", status="active")
+    computed = chart.ask("current medications in 2150")
+    assert computed is not None
+    assert computed.statement.startswith("The record has 1 structured entry of medications (in 2150)")
+
+
 @pytest.mark.parametrize("question", ["What was the last visit?", "What was the last treatment for pain?"])
 def test_question_for_no_value_names_none(question: str) -> None:
     chart = Chart()
