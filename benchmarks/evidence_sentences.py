@@ -41,7 +41,7 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.types import CharacterSpan, Document, Scope, Sentence
 
-KS = (1, 3, 5, 10)
+KS = (1, 3, 5, 8, 10)
 SAMPLE_SEED = 17
 
 
@@ -83,7 +83,9 @@ def main() -> None:
             ranking = search.retriever.rank(
                 question.query, SENTENCE_PASSAGES, "hybrid", Scope(hidden=frozenset(hidden))
             )
-            sentences = search.retriever.sentence_ranker.rank(question.query, ranking.passages, max(KS)).sentences
+            passages = search.retriever.read_whole(ranking.passages, Scope())
+            ranker = search.retriever.sentence_ranker
+            sentences = ranker.rank(question.query, passages, max(KS), ranking.ranks).sentences
             seconds.append(time.perf_counter() - start)
             for sentence in sentences:
                 # Otherwise the marked places would be those of another text.

@@ -127,12 +127,15 @@ def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Sc
     return mark_largest_gap(ranking, count) if settings.adaptive_k else ranking
 
 
-def rank_sentences(settings: Settings, ranker: SentenceRanker, text: str, ranking: Ranking, k: int) -> SentenceRanking:
-    """Return the best `k` sentences of the passages of a ranking in any order."""
+def rank_sentences(
+    settings: Settings, ranker: SentenceRanker, text: str, ranking: Ranking, k: int, passages: Sequence[Passage] = ()
+) -> SentenceRanking:
+    """Return the best `k` sentences of the passages of a ranking in any order, or of `passages`, if there are any."""
+    passages = passages or ranking.passages
     if not settings.prefer:
-        sentences = ranker.rank(text, ranking.passages, k, ranking.ranks)
+        sentences = ranker.rank(text, passages, k, ranking.ranks)
     else:
-        pool = ranker.rank(text, ranking.passages, k * POOL_TIMES, ranking.ranks)
+        pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks)
         sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
     return replace(sentences, tops=ranking.tops)
 
@@ -156,6 +159,12 @@ class EvidenceSearch:
     def rank_sentences(self, text: str, ranking: Ranking, k: int) -> SentenceRanking:
         """Return the best `k` sentences of the passages of a ranking in any order."""
         return rank_sentences(self.settings, self._sentence_ranker, text, ranking, k)
+
+    def rank_document_sentences(self, text: str, ranking: Ranking, k: int, scope: Scope) -> SentenceRanking:
+        """Return the best `k` sentences of the whole documents that are first in a ranking, and of its passages."""
+        retriever = self._require_retriever()
+        passages = retriever.read_whole(ranking.passages, scope)
+        return rank_sentences(self.settings, retriever.sentence_ranker, text, ranking, k, passages)
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text, by the encoder or by words."""

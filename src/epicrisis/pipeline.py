@@ -467,10 +467,11 @@ class Pipeline:
     async def _select_sentences(
         self, scope: Scope, emit: Callable[[Event], None], question: Question, k: int, ranking: Ranking | None
     ) -> SentenceRanking:
-        """Return the best `k` sentences of the ranking, or of a search without a ranking."""
+        """Return the best `k` sentences of the ranking, or of whole documents of a search without a ranking."""
         if ranking is None:
             ranking = await self._search(EvidenceSearch.rank_passages, question.text, scope)
             evidence_selection.emit_notes(ranking, emit)
+            return await self._search(EvidenceSearch.rank_document_sentences, question.text, ranking, k, scope)
         return await self._search(EvidenceSearch.rank_sentences, question.text, ranking, k)
 
     async def _compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:

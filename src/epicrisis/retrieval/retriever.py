@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.protocols import Encoder, PassageStore, Reranker
@@ -16,9 +17,22 @@ from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
 from epicrisis.retrieval.rankings import find_document_depth, reciprocal_rank_fusion, rerank, select_documents
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
-from epicrisis.retrieval.sentence_ranking import SentenceRanker, WordAnalyzer
+from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.telemetry import span
-from epicrisis.types import CountUnit, LongQuestionPolicy, Preflight, Ranking, RuleName, Scope, SearchMode, SignalKind
+from epicrisis.types import (
+    CountUnit,
+    LongQuestionPolicy,
+    Passage,
+    Preflight,
+    Ranking,
+    RuleName,
+    Scope,
+    SearchMode,
+    SignalKind,
+)
+
+if TYPE_CHECKING:
+    from epicrisis.reading.features import WordAnalyzer
 
 FUSION_DEPTH = 100
 """Hits of each ranking in a fusion, or k if that is more."""
@@ -26,6 +40,10 @@ QUESTION_CUT = "question_cut"
 """Parameter of a ranking whose question was longer than an encoder's window."""
 WITHHELD = "withheld"
 """Parameter of a ranking with the ids of retracted documents that were left out."""
+WHOLE_DOCUMENTS = 8
+"""The best documents, which are read whole to rank their sentences."""
+REACH = 40
+"""Passages before and after a found one that are read of its document: those of an article, and of a book a chapter."""
 _MAX_NAMES = 5
 
 
@@ -84,6 +102,29 @@ class Retriever:
         if count == "documents":
             return replace_by_notes(self.documents(text, n, by, scope), notes, n, count)
         return rank_notes(lambda k: self.rank(text, k, by, scope), notes, n)
+
+    def read_whole(self, passages: Sequence[Passage], scope: Scope) -> tuple[Passage, ...]:
+        """Return the passages, and those of the same documents around them, for the first WHOLE_DOCUMENTS documents.
+
+        The notes of a patient are not read whole.
+        """
+        if scope.patient is not None:
+            return tuple(passages)
+        wanted: dict[str, dict[str, None]] = {}
+        for passage in passages:
+            if passage.document_id in wanted or len(wanted) < WHOLE_DOCUMENTS:
+                near = range(max(0, passage.ordinal - REACH), passage.ordinal + REACH + 1)
+                ids = [f"{passage.document_id}#{ordinal}" for ordinal in near]
+                wanted.setdefault(passage.document_id, {}).update(dict.fromkeys(ids))
+        whole = {passage.id: passage for passage in passages}
+        for store in self._stores(scope):
+            fetched = store.fetch([id_ for ids in wanted.values() for id_ in ids])
+            # Another store may have another document with this id.
+            there = {passage.document_id for passage in passages if passage == fetched.get(passage.id)}
+            for document_id in there & wanted.keys():
+                found = (fetched[id_] for id_ in wanted.pop(document_id) if id_ in fetched)
+                whole |= {passage.id: passage for passage in found}
+        return tuple(whole.values())
 
     def search(self, text: str, k: int, by: SearchMode, scope: Scope, count: CountUnit) -> Ranking:
         """Return the best `k` documents or passages, as `documents` or `rank` does."""

@@ -1,9 +1,9 @@
 """Rank single sentences of passages by how directly they speak to a question.
 
-A sentence's score adds up the cosine of the encoder, BM25 within the candidates, and the rank of its passage by the
-search (the weights: docs/design/evidence.md). Without an encoder, words and rank decide. A reranker, if there is one,
-orders the best sentences again. Small chat models choose evidence badly, so sentences are selected before a chat model
-reads them.
+Sentences of literature are scored by a ranker trained on marked evidence (`epicrisis.reading`). The score of a note's
+sentence adds up the cosine of the encoder, BM25 within the candidates, and the rank of its passage by the search;
+without an encoder, words and rank decide (docs/design/evidence.md). A reranker, if there is one, orders the best
+sentences again. Small chat models choose evidence badly, so sentences are selected before a chat model reads them.
 """
 
 from __future__ import annotations
@@ -12,21 +12,25 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.protocols import Encoder, Reranker
+from epicrisis.reading.articles import Article, find_headings
+from epicrisis.references import STARTS
 from epicrisis.retrieval.long_questions import SentenceSplitter
-from epicrisis.types import Passage, Sentence, SentenceHit, SentenceRanking
+from epicrisis.types import CharacterSpan, Passage, Sentence, SentenceHit, SentenceRanking
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-WordAnalyzer: TypeAlias = Callable[[str], Sequence[str]]
-"""Return the words of a text as a word index has them: lower case, stemmed, without stop words."""
+    from epicrisis.reading.features import Found, ReadArticle, WordAnalyzer
 
+DOCUMENTS_KEPT = 128
+"""Documents whose features are kept in memory: about 0.3 MB for a whole article."""
 RERANK_DEPTH = 32
 """Sentences that a reranker orders again."""
 WORD_WEIGHT = 0.3
@@ -50,16 +54,6 @@ _DECISIVE = re.compile(
 )
 
 
-def split_passages(passages: Sequence[Passage], split: SentenceSplitter) -> list[Sentence]:
-    """Return the sentences of the passages in their order. A sentence in two overlapping passages is returned once."""
-    sentences: dict[tuple[str, int, int], Sentence] = {}
-    for passage in passages:
-        for start, end in split(passage.text):
-            key = passage.document_id, passage.start + start, passage.start + end
-            sentences.setdefault(key, Sentence(passage, *key[1:]))
-    return list(sentences.values())
-
-
 def is_statement(text: str) -> bool:
     """Return whether a sentence says something. `BACKGROUND.` and `Statistical analysis` are headings.
 
@@ -72,31 +66,73 @@ def is_statement(text: str) -> bool:
     return len(words) >= MIN_WORDS or (len(words) == MIN_WORDS - 1 and _SHORT_STATEMENT.search(text) is not None)
 
 
-def is_repeated_title(sentence: Sentence) -> bool:
-    """Return whether a sentence is the title of its document, which files often repeat before their text."""
-    words = _WORD.findall(sentence.text.casefold())
-    is_alone = len(sentence.text) >= len(sentence.passage.text.strip())
-    return not is_alone and words == _WORD.findall(sentence.passage.title.casefold())
-
-
-def remove_fragments(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """Return the sentences that are no part of another of the same document, in their order.
+def find_fragments(spans: Sequence[CharacterSpan]) -> frozenset[int]:
+    """Return the indices of the spans of a document that are part of another.
 
     A passage that ends inside a sentence has a part of it, and an overlapping passage has the whole.
     """
-    ends: dict[str, int] = {}
     fragments: set[int] = set()
-    for index in sorted(range(len(sentences)), key=lambda index: (sentences[index].start, -sentences[index].end)):
-        document, end = sentences[index].passage.document_id, sentences[index].end
-        if end <= ends.get(document, -1):
+    last = -1
+    for index in sorted(range(len(spans)), key=lambda index: (spans[index][0], -spans[index][1])):
+        if spans[index][1] <= last:
             fragments.add(index)
-        ends[document] = max(end, ends.get(document, -1))
-    return [sentence for index, sentence in enumerate(sentences) if index not in fragments]
+        last = max(last, spans[index][1])
+    return frozenset(fragments)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """The statements of a document, in order, and what the ranker knows of them."""
+
+    places: Sequence[tuple[int, int, int]]
+    """The number of the passage, and start and end in the document."""
+    article: ReadArticle
+
+
+_Piece: TypeAlias = tuple[int, str, str, tuple[tuple[int, str], ...]]
+"""A passage: its start, text and section, and the sections that begin within it."""
+
+
+@lru_cache(maxsize=DOCUMENTS_KEPT)
+def _read_document(
+    title: str, pieces: tuple[_Piece, ...], split: SentenceSplitter, analyze: WordAnalyzer
+) -> ReadDocument:
+    """Return the sentences of a document that say something. Its title, which files often repeat, is left out."""
+    from epicrisis.reading.features import read_article
+
+    places: list[tuple[int, int, int]] = []
+    texts: list[tuple[str, str]] = []
+    for number, (first, text, section, changes) in enumerate(pieces):
+        for start, end in split(text):
+            named = [name for at, name in changes if at <= first + start]
+            places.append((number, first + start, first + end))
+            texts.append((text[start:end], named[-1] if named else section))
+    order = sorted(range(len(places)), key=lambda index: places[index][1:])
+    places, texts = [places[index] for index in order], [texts[index] for index in order]
+    headings = find_headings(texts)
+    fragments = find_fragments([(start, end) for _, start, end in places])
+    title_words = _WORD.findall(title.casefold())
+    kept: list[int] = []
+    for index, (text, _) in enumerate(texts):
+        repeats_title = len(texts) > 1 and _WORD.findall(text.casefold()) == title_words
+        if index not in fragments and is_statement(text) and not repeats_title:
+            kept.append(index)
+    article = Article([texts[index][0] for index in kept], [headings[index] for index in kept])
+    return ReadDocument([places[index] for index in kept], read_article(article, analyze, title))
+
+
+def _list_pieces(passages: Sequence[Passage]) -> tuple[_Piece, ...]:
+    pieces: list[_Piece] = []
+    for passage in passages:
+        section = passage.metadata.get("section", "")
+        changes = passage.metadata.get(f"section{STARTS}", ())
+        pieces.append((passage.start, passage.text, str(section), tuple((int(at), str(name)) for at, name in changes)))
+    return tuple(pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceRanker:
-    """Ranks the sentences of passages with these tools. Without an encoder, by words and the ranks of passages."""
+    """Ranks the sentences of passages with these tools. Without an encoder, notes are ranked by words and by passage."""
 
     encoder: Encoder | None
     split: SentenceSplitter
@@ -111,20 +147,37 @@ class SentenceRanker:
 
         `ranks` has the rank of each passage by the search, by its id. None: their order is the ranking. Passages that
         it does not have come after the others, with one rank. Near-duplicates, headings and titles of documents are
-        left out. Sentences with equal scores keep the order of the text.
+        left out. Sentences with equal scores keep the order of documents and text.
         """
         import numpy as np
 
+        from epicrisis.reading.features import Found
+        from epicrisis.reading.ranker import load_ranker
+
+        ranks = rank_passages(passages) if ranks is None else ranks
+        documents: dict[str, list[Passage]] = {}
+        for passage in sorted(passages, key=lambda passage: ranks.get(passage.id, len(ranks))):
+            documents.setdefault(passage.document_id, []).append(passage)
         candidates: list[Sentence] = []
-        for sentence in remove_fragments(split_passages(passages, self.split)):
-            if is_statement(sentence.text) and not is_repeated_title(sentence):
-                candidates.append(sentence)
-        encoder = None if self.encoder is None else self.encoder.fingerprint
+        found: list[Found] = []
+        for place, pieces in enumerate(documents.values()):
+            pieces.sort(key=lambda passage: (passage.start, passage.end))
+            read = _read_document(pieces[0].title, _list_pieces(pieces), self.split, self.analyze)
+            candidates += [Sentence(pieces[number], start, end) for number, start, end in read.places]
+            found.append(Found(read.article, place, [ranks.get(pieces[number].id) for number, _, _ in read.places]))
+        is_literature = all(passage.patient is None for passage in passages)
+        ranker = load_ranker() if is_literature else None
+        encoder = None if self.encoder is None or is_literature else self.encoder.fingerprint
         parameters: dict[str, object] = {"encoder": encoder, "k": k, "sentences": len(candidates)}
+        if ranker is not None:
+            parameters["ranker"] = ranker.fingerprint
         if not candidates:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
-        scores = self._score(question, candidates, texts, rank_passages(passages) if ranks is None else ranks)
+        if ranker is not None:
+            scores = ranker.score(question, found, self.analyze)
+        else:
+            scores = self._score(question, candidates, texts, ranks)
         order = np.argsort(-scores, kind="stable")
         notes: tuple[str, ...] = ()
         if self.reranker is not None:
@@ -162,7 +215,7 @@ class SentenceRanker:
     def _score(
         self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], ranks: Mapping[str, int]
     ) -> npt.NDArray[np.float32]:
-        """Return the score of each sentence, an array of shape `(n,)`."""
+        """Return the score of each sentence of notes, an array of shape `(n,)`."""
         import numpy as np
 
         ranks_of_passages = [ranks.get(sentence.passage.id, len(ranks)) for sentence in candidates]

@@ -1,0 +1,284 @@
+"""What is known of each sentence of an article, as numbers: by itself, and beside a question."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from epicrisis.reading.articles import Article
+from epicrisis.reading.comparisons import read_comparison
+
+WordAnalyzer: TypeAlias = Callable[[str], Sequence[str]]
+"""Return the words of a text in lower case, stemmed, without stop words."""
+Matrix: TypeAlias = npt.NDArray[np.float32]
+
+SECTIONS: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "title": r"^title",
+        "abstract": r"abstract|summary",
+        "background": r"background|introduction|rationale|context",
+        "aim": r"\baims?\b|objective|purpose|hypothes",
+        "methods": r"method|material|design|patients|participants|setting|procedure|statistic|intervention|randomi[sz]ation|protocol|"
+        r"measure|recruit|eligib|sample size|outcomes?$",
+        "results": r"result|finding|efficacy|safety|adverse|outcomes?\b.{0,30}analys",
+        "discussion": r"discussion|comment|limitation|strength",
+        "conclusion": r"conclusion|interpretation|implication",
+        "other": r"funding|conflict|competing|acknowledg|author|abbreviation|reference|ethic|consent|supplement|registration|availab",
+    }.items()
+}
+_MARKS: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "p_value": r"\bp\s?(?:-?\s?values?\s?)?(?:[<>=≤≥]|&[lg]t;|was|of)\s?\.?0?\.?\d|\bp\s?=\s?ns\b",
+        "interval": r"\bCI\b|confidence interval|\d\s?(?:to|[-\u2013])\s?-?\d+\.\d",
+        "ratio": r"\b(?:odds|hazard|risk|rate|relative risk|mean difference|OR|HR|RR|aOR|aHR|SMD|MD)\b.{0,20}\d",
+        "significant": r"\bsignifican(?:t|tly|ce)\b",
+        "no_difference": r"\bno(?:t)?\b.{0,40}\b(?:differ\w*|significan\w*|effect|change|associat\w*|influence|affect\w*|improve\w*|increase\w*|"
+        r"reduc\w*)|\b(?:similar|comparable|equivalent|did not|unchanged|no effect|neither)\b",
+        "comparison": r"\b(?:than|versus|vs\.?|compared|comparison|between|both groups|control(?:s| group)?|placebo)\b",
+        "up": r"\b(?:increas\w*|higher|greater|more|improv\w*|better|longer|superior|rose|elevat\w*|larger)\b",
+        "down": r"\b(?:decreas\w*|lower|less|fewer|reduc\w*|shorter|inferior|worse\w*|declin\w*|fell|smaller|prevent\w*)\b",
+        "percent": r"\d\s?%|\bper ?cent\b",
+        "spread": r"\u00b1|\bSD\b|\bIQR\b|\bmean\b|\bmedian\b",
+        "citation": r"\[\s?\d+(?:\s?[,\u2013-]\s?\d+)*\s?\]|\(\s?\d+(?:\s?[,\u2013-]\s?\d+)*\s?\)|et al",
+        "first_person": r"\b(?:we|our|us)\b",
+        "table": r"\b(?:table|figure|fig\.?|supplementary|appendix)\b\s?\S?\d?",
+        "procedure": r"\b(?:were|was)\s+(?:\w+\s+)?(?:measured|assessed|randomi[sz]ed|recruited|collected|analy[sz]ed|performed|used|calculated|"
+        r"administered|recorded|defined|evaluated|obtained|assigned|enrolled|included|excluded|invited|asked|instructed|considered|tested)",
+        "aim": r"\b(?:aim(?:s|ed)?|objectives?|purpose|hypothes\w+|to (?:determine|evaluate|assess|investigate|examine|compare|test|study|"
+        r"explore|find out|establish)|whether)\b",
+        "conclude": r"\b(?:conclu\w+|in summary|our (?:results|findings|study|data)|these (?:results|findings|data)|this (?:study|trial)|suggest\w*|"
+        r"indicat\w+|demonstrat\w+|confirm\w*|show(?:s|ed|n)?|found|observed|revealed)\b",
+        "hedge": r"\b(?:may|might|could|should|possibl\w+|potential\w*|would|likely|however|future|further)\b",
+        "previous": r"\b(?:previous\w*|earlier|prior|other stud\w+|reported by|literature|meta-analys\w+|reviews?)\b",
+        "baseline": r"\bbaseline\b|\bcharacteristics\b",
+        "after": r"\b(?:after|at|during|within)\b.{0,25}\b(?:weeks?|months?|days?|years?|hours?|h|min|follow-up|end)\b",
+        "sample": r"\bn\s?=\s?\d|\b\d+\s+(?:patients|participants|subjects|women|men|children|infants|adults)\b",
+        "question_mark": r"\?",
+        "because": r"\b(?:because|due to|owing to|caused by|results? from|since|therefore|thus|leads? to|mechanism\w*)\b",
+        "definition": r"\b(?:is|are) (?:an?|the|known|called|defined|characteri[sz]ed)\b|\bcalled\b|\bnamed\b|\bsuch as\b|\bincluding\b",
+    }.items()
+}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+OWN_FEATURES = (
+    *(f"section {name}" for name in SECTIONS),
+    *(f"in abstract {name}" for name in ("results", "conclusion", "methods", "background")),
+    *_MARKS,
+    *(f"next {name}" for name in ("p_value", "significant", "no_difference", "first_person")),
+    *(f"previous {name}" for name in ("p_value", "significant", "comparison", "aim", "conclude")),
+    "numbers",
+    "words",
+    "place",
+    "place in section",
+    "sentences",
+)
+_QUESTIONS: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "asks number": r"\bhow (?:many|much|often|long|large|high|common|old|far)\b|\b(?:percentage|proportion|number|rate|prevalence|incidence|dose)\b",
+        "asks why": r"\bwhy\b|\b(?:cause[sd]?|reasons?|mechanisms?)\b|\bhow (?:does|do|did|is|are)\b",
+        "asks yes": r"^(?:is|are|was|were|does|do|did|can|could|will|would|should|has|have)\b",
+        "asks which": r"^(?:what|which|who|where|when)\b",
+    }.items()
+}
+QUESTION_FEATURES = (
+    "bm25",
+    "bm25 outcome",
+    "bm25 rank",
+    "outcome covered",
+    "intervention covered",
+    "comparator covered",
+    "question covered",
+    "outcome before",
+    "outcome after",
+    "intervention before",
+    "question before",
+    "question after",
+    "outcome in heading",
+    "question in heading",
+    "outcome phrase",
+    "pairs",
+    "outcome words",
+    "has comparison",
+    "outcome exact",
+    "rare covered",
+    "rarest covered",
+    *_QUESTIONS,
+    "document covered",
+    "title covered",
+    "document rank",
+    "passage rank",
+)
+_K1, _B = 1.2, 0.75
+_MAX_RANK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ReadArticle:
+    """What a document has for any question. It is computed once."""
+
+    own: Matrix
+    """The features of each sentence by itself `(n, len(OWN_FEATURES))`."""
+    words: Sequence[Sequence[str]]
+    counts: Sequence[Mapping[str, int]]
+    headings: Sequence[str]
+    heading_words: Mapping[str, frozenset[str]]
+    title: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document with its place in the search."""
+
+    article: ReadArticle
+    rank: int = 0
+    """The place of the document, from 0."""
+    passage_ranks: Sequence[int | None] | None = None
+    """The place of the passage of each sentence, None for one that was not found. None: all are of the first."""
+
+
+def read_article(article: Article, analyze: WordAnalyzer, title: str = "") -> ReadArticle:
+    """Return what a document has for any question."""
+    words = [analyze(sentence) for sentence in article.sentences]
+    heading_words = {heading: frozenset(analyze(heading)) for heading in dict.fromkeys(article.headings)}
+    own = describe_sentences(article)
+    return ReadArticle(
+        own, words, [Counter(row) for row in words], article.headings, heading_words, frozenset(analyze(title))
+    )
+
+
+def describe_sentences(article: Article) -> Matrix:
+    """Return the features of each sentence by itself `(n, len(OWN_FEATURES))`."""
+    count = len(article.sentences)
+    columns: dict[str, npt.ArrayLike] = {}
+    sections = {
+        heading: {name for name, pattern in SECTIONS.items() if pattern.search(heading)}
+        for heading in set(article.headings)
+    }
+    for name in SECTIONS:
+        columns[f"section {name}"] = [name in sections[heading] for heading in article.headings]
+    for name in ("results", "conclusion", "methods", "background"):
+        columns[f"in abstract {name}"] = [{"abstract", name} <= sections[heading] for heading in article.headings]
+    for name, pattern in _MARKS.items():
+        columns[name] = marks = np.array(
+            [pattern.search(sentence) is not None for sentence in article.sentences], dtype=np.float32
+        )
+        columns[f"next {name}"] = np.append(marks[1:], 0)
+        columns[f"previous {name}"] = np.append([0], marks[:-1])
+    starts: list[int] = []
+    for index, heading in enumerate(article.headings):
+        starts.append(index if not index or heading != article.headings[index - 1] else starts[-1])
+    lengths = Counter(starts)
+    columns["numbers"] = [min(20, len(_NUMBER.findall(sentence))) for sentence in article.sentences]
+    columns["words"] = [min(80, sentence.count(" ") + 1) for sentence in article.sentences]
+    columns["place"] = np.arange(count) / max(1, count - 1)
+    columns["place in section"] = [(index - start) / lengths[start] for index, start in enumerate(starts)]
+    columns["sentences"] = np.full(count, min(500, count))
+    return np.column_stack([columns[name] for name in OWN_FEATURES]).astype(np.float32)
+
+
+def compare_with_question(question: str, documents: Sequence[Found], analyze: WordAnalyzer) -> Matrix:
+    """Return the features beside a question `(n, len(QUESTION_FEATURES))` of all sentences of the documents, in order.
+
+    A word is rare or frequent among these sentences.
+    """
+    comparison = read_comparison(question)
+    counts = [count for found in documents for count in found.article.counts]
+    total = len(counts)
+    asked, outcome, intervention, comparator = (
+        list(dict.fromkeys(analyze(text)))
+        for text in (question, comparison.outcome, comparison.intervention, comparison.comparator)
+    )
+    # What the outcome shares with the treatments says little of it.
+    outcome = [word for word in outcome if word not in intervention] or outcome
+    vocabulary = dict.fromkeys((*asked, *outcome, *intervention, *comparator))
+    frequencies = {word: np.array([count.get(word, 0) for count in counts], dtype=np.float32) for word in vocabulary}
+    idf: dict[str, float] = {}
+    for word, frequency in frequencies.items():
+        n = int((frequency > 0).sum())
+        idf[word] = math.log(1 + (total - n + 0.5) / (n + 0.5))
+    lengths = np.array([len(words) for found in documents for words in found.article.words], dtype=np.float32)
+    norm = _K1 * (1 - _B + _B * lengths / (lengths.mean() or 1))
+
+    def score(part: Iterable[str]) -> Matrix:
+        scores = np.zeros(total, dtype=np.float32)
+        for word in part:
+            scores += idf[word] * frequencies[word] * (_K1 + 1) / (frequencies[word] + norm)
+        return scores / (scores.max() or 1)
+
+    def cover(part: Sequence[str]) -> Matrix:
+        covered = np.zeros(total, dtype=np.float32)
+        for word in part:
+            covered += idf[word] * (frequencies[word] > 0)
+        return covered / (sum(idf[word] for word in part) or 1)
+
+    def share(part: Sequence[str], words: frozenset[str] | Mapping[str, int]) -> float:
+        return sum(idf[word] for word in part if word in words) / (sum(idf[word] for word in part) or 1)
+
+    starts = np.cumsum([0, *(len(found.article.counts) for found in documents)])
+
+    def shift(column: Matrix, step: int) -> Matrix:
+        """Return the values of the sentences before (1) or after (-1), 0 over the ends of a document."""
+        shifted = np.roll(column, step)
+        edges = starts[:-1] if step > 0 else starts[1:] - 1
+        shifted[edges[np.diff(starts) > 0]] = 0
+        return shifted
+
+    def spread(values: Iterable[float]) -> Matrix:
+        """Return one value of each document for all its sentences."""
+        return np.repeat(np.array(list(values), dtype=np.float32), np.diff(starts))
+
+    rare = sorted(asked, key=idf.__getitem__, reverse=True)[:3]
+    phrase = " ".join(analyze(comparison.outcome))
+    pairs = set(pairwise(analyze(question)))
+    columns: dict[str, npt.ArrayLike] = {"bm25": score(asked), "bm25 outcome": score(outcome)}
+    rank = np.empty(total)
+    rank[np.argsort(-np.asarray(columns["bm25"]), kind="stable")] = np.minimum(np.arange(total), _MAX_RANK)
+    columns["bm25 rank"] = rank
+    for name, part in (
+        ("outcome", outcome),
+        ("intervention", intervention),
+        ("comparator", comparator),
+        ("question", asked),
+    ):
+        columns[f"{name} covered"] = covered = cover(part)
+        columns[f"{name} before"], columns[f"{name} after"] = shift(covered, 1), shift(covered, -1)
+    for name, part in (("outcome", outcome), ("question", asked)):
+        of_heading = []
+        for found in documents:
+            shares = {heading: share(part, words) for heading, words in found.article.heading_words.items()}
+            of_heading += [shares[heading] for heading in found.article.headings]
+        columns[f"{name} in heading"] = of_heading
+    columns["outcome phrase"] = [
+        bool(phrase) and phrase in " ".join(words) for found in documents for words in found.article.words
+    ]
+    columns["pairs"] = [
+        sum(pair in pairs for pair in pairwise(words)) for found in documents for words in found.article.words
+    ]
+    columns["outcome words"] = np.full(total, len(outcome))
+    columns["has comparison"] = np.full(total, bool(comparison.intervention))
+    columns["outcome exact"] = (
+        np.all([frequencies[word] > 0 for word in outcome], axis=0) if outcome else np.zeros(total)
+    )
+    columns["rare covered"] = np.sum([frequencies[word] > 0 for word in rare], axis=0) if rare else np.zeros(total)
+    columns["rarest covered"] = frequencies[rare[0]] > 0 if rare else np.zeros(total)
+    for name, pattern in _QUESTIONS.items():
+        columns[name] = np.full(total, pattern.search(question) is not None)
+    columns["document covered"] = spread(share(asked, frozenset().union(*found.article.counts)) for found in documents)
+    columns["title covered"] = spread(share(asked, found.article.title) for found in documents)
+    columns["document rank"] = spread(1 / (1 + found.rank) for found in documents)
+    passage_ranks: list[float] = []
+    for found in documents:
+        ranks = found.passage_ranks if found.passage_ranks is not None else [0] * len(found.article.counts)
+        passage_ranks += [0.0 if rank is None else 1 / (1 + rank) for rank in ranks]
+    columns["passage rank"] = passage_ranks
+    return np.column_stack([columns[name] for name in QUESTION_FEATURES]).astype(np.float32)

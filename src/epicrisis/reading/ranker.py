@@ -1,0 +1,58 @@
+"""Rank the sentences of documents by how well they answer a question, with boosted trees trained on marked evidence.
+
+    ranker = load_ranker()
+    scores = ranker.score(question, [Found(read_article(article, analyze))], analyze)
+
+A score compares sentences of one question. It is no probability.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from epicrisis.reading.features import (
+    OWN_FEATURES,
+    QUESTION_FEATURES,
+    Found,
+    Matrix,
+    WordAnalyzer,
+    compare_with_question,
+)
+from epicrisis.reading.forest import Forest
+
+FEATURES = (*OWN_FEATURES, *QUESTION_FEATURES)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRanker:
+    """Scores sentences beside a question."""
+
+    forest: Forest
+    fingerprint: str
+    """Identifies the trees."""
+
+    def score(self, question: str, documents: Sequence[Found], analyze: WordAnalyzer) -> Matrix:
+        """Return one score for each sentence of the documents, in order `(n,)`. Higher answers better."""
+        return self.forest.predict(describe(question, documents, analyze))
+
+
+def describe(question: str, documents: Sequence[Found], analyze: WordAnalyzer) -> Matrix:
+    """Return the features of all sentences of the documents, in order `(n, len(FEATURES))`."""
+    own = np.vstack([found.article.own for found in documents])
+    return np.hstack([own, compare_with_question(question, documents, analyze)])
+
+
+@cache
+def load_ranker() -> EvidenceRanker:
+    """Return the shipped ranker. Raises ValueError if its features are not those of this version."""
+    content = (files(__package__) / "weights" / "evidence_ranker.npz").read_bytes()
+    forest = Forest.from_bytes(content)
+    if forest.features != FEATURES:
+        raise ValueError("the evidence ranker was trained with other features: run make reader")
+    return EvidenceRanker(forest, hashlib.sha256(content).hexdigest()[:16])
