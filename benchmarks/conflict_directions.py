@@ -28,12 +28,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.answering.directions import Comparison, Direction, find_direction, mentions_outcome, read_comparison
 from epicrisis.configuration import load_settings
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.analysis.statistics import estimate_mean, paired_difference
 from epicrisis.library.word_index import analyze_words
 from epicrisis.models.encoders import load_encoder
+from epicrisis.reading.comparisons import Comparison, read_comparison
+from epicrisis.reading.direction_rules import Direction, find_direction, mentions_outcome
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.types import Passage
 

@@ -14,6 +14,7 @@ from epicrisis.partitioning import mark_largest_gap
 from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
+from epicrisis.reading.subject_words import list_spellings, list_subject_words
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
@@ -165,6 +166,16 @@ class EvidenceSearch:
         retriever = self._require_retriever()
         passages = retriever.read_whole(ranking.passages, scope)
         return rank_sentences(self.settings, retriever.sentence_ranker, text, ranking, k, passages)
+
+    def find_missing_words(self, text: str, scope: Scope) -> tuple[tuple[str, ...], int]:
+        """Return the words of the question's subject that no document has, and the number of documents."""
+        stores = self._require_retriever().list_stores()
+        missing: list[str] = []
+        for word in list_subject_words(text, analyze_words):
+            query = " ".join(list_spellings(word))
+            if not any(store.search_words(query, 1, scope) for store in stores):
+                missing.append(word)
+        return tuple(missing), sum(store.count()[0] for store in stores) if missing else 0
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text, by the encoder or by words."""

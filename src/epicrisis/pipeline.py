@@ -27,7 +27,7 @@ from epicrisis.answering.citations import add_document_studies
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.conflicts import find_conflicts, watch_passages
 from epicrisis.answering.defence import DefenceOptions
-from epicrisis.answering.document_answers import withhold_unverified
+from epicrisis.answering.document_answers import describe_missing, withhold_unverified
 from epicrisis.answering.evidence import evidence, has_result
 from epicrisis.answering.focused import focused
 from epicrisis.answering.isolated_votes import brief_context_or_votes
@@ -372,6 +372,10 @@ class Pipeline:
         fetch = partial(self._search, EvidenceSearch.fetch_record, scope)
         has_library = name not in WITHOUT_LIBRARY and self.search is not None
         facts = await find_facts(question, context, fetch) if is_on and has_library else NO_FACTS
+        if has_library and overrides.ranking is None and not has_patient and not question.options:
+            missing, documents = await self._search(EvidenceSearch.find_missing_words, question.text, scope)
+            if missing:
+                return Answer(question, name, "abstained", failure=describe_missing(missing, documents))
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer

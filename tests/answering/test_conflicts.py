@@ -101,9 +101,9 @@ def test_rule_of_strategy_and_abstention_are_named() -> None:
 
 def test_opposite_sentence_of_same_document_is_not_cited_on_its_side() -> None:
     question = Question("Does aspirin reduce stroke?", form="open")
-    texts = ("Stroke was more frequent with aspirin.", "Stroke was less frequent with aspirin after a year.")
+    texts = (RISE.text, f"After a year, {FALL.text}")
     both = study(1, " ".join(texts))
-    other = study(2, "Stroke was less frequent with aspirin.")
+    other = study(2, FALL.text)
     length = len(texts[0])
     quotations = [
         Quotation(both.id, texts[0], 0, length),
@@ -117,9 +117,9 @@ def test_opposite_sentence_of_same_document_is_not_cited_on_its_side() -> None:
 
 def test_study_type_in_another_passage_of_document_is_named() -> None:
     question = Question("Does aspirin reduce stroke?", form="open")
-    cited = study(1, "Stroke was more frequent with aspirin.", None)
+    cited = study(1, RISE.text, None)
     methods = replace(cited, id="d1#1", text="We randomised 200 people to aspirin or placebo.")
-    other = study(2, "Stroke was less frequent with aspirin.")
+    other = study(2, FALL.text)
     (conflict,) = conflicts_of(sentences(cited, other, question=question), cited, methods, other)
     summaries = {side.label: side.summary for side in conflict.sides}
     assert summaries == {"an increase": "1 randomised trial", "a decrease": "1 randomised trial"}
@@ -163,9 +163,9 @@ def test_part_without_verified_quotation_counts_as_part_without_source() -> None
     assert conflict.sides[1].sources == ()
 
 
-RISE = study(6, "Stroke was significantly more frequent with aspirin (p = 0.01).")
-FALL = study(7, "Stroke was significantly less frequent with aspirin (p = 0.01).")
-NONE = study(8, "The rates of stroke did not differ.", COHORT)
+RISE = study(6, "Stroke occurred in 4.1 % with aspirin and in 2.0 % with placebo (odds ratio 2.08).")
+FALL = study(7, "Stroke occurred in 2.0 % with aspirin and in 4.1 % with placebo (odds ratio 0.48).")
+NONE = study(8, "The rates of stroke did not differ between aspirin and placebo.", COHORT)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,6 @@ NONE = study(8, "The rates of stroke did not differ.", COHORT)
         ((RISE, FALL), ["an increase", "a decrease"]),
         ((FALL, RISE), ["a decrease", "an increase"]),
         ((FALL, NONE), ["a decrease", "no difference"]),
-        ((NONE, study(9, "Aspirin was associated with stroke.")), ["no difference", "an effect"]),
     ],
 )
 def test_sentences_with_different_directions_conflict(read: tuple[Passage, ...], labels: list[str]) -> None:
@@ -186,7 +185,9 @@ def test_sentences_with_different_directions_conflict(read: tuple[Passage, ...],
 
 
 def test_side_of_written_answer_is_read_from_its_text() -> None:
-    (conflict,) = conflicts_of(sentences(FALL, NONE, text="The risk of stroke was no different."), FALL, NONE)
+    (conflict,) = conflicts_of(
+        sentences(FALL, NONE, text="The risk of stroke did not differ with aspirin."), FALL, NONE
+    )
     assert [(side.label, side.is_answer) for side in conflict.sides] == [("no difference", True), ("a decrease", False)]
 
 
@@ -197,7 +198,7 @@ def test_direction_of_retracted_citation_does_not_count() -> None:
 
 
 def test_document_counts_once_by_its_first_sentence() -> None:
-    both = "Stroke fell with aspirin. The rates of stroke did not differ in women."
+    both = f"{FALL.text} The rates of stroke did not differ between aspirin and placebo in women."
     passage = study(1, both)
     cut = both.index("The rates")
     quotations = [Quotation(passage.id, both[: cut - 1], 0, cut - 1), Quotation(passage.id, both[cut:], cut, len(both))]
@@ -207,7 +208,7 @@ def test_document_counts_once_by_its_first_sentence() -> None:
 
 
 def test_unverified_quotation_and_other_outcome_take_no_side() -> None:
-    other = study(9, "Headache was significantly more frequent with placebo.")
+    other = study(9, "Headache occurred in 4.1 % with aspirin and in 2.0 % with placebo (odds ratio 2.08).")
     question = Question("What is the effect of aspirin on stroke?")
     assert conflicts_of(sentences(FALL, other, question=question), FALL, other) == ()
     answer = sentences(RISE, FALL)

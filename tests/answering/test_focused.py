@@ -15,7 +15,6 @@ from epicrisis.errors import ScopeViolation
 from epicrisis.partitioning import mark_largest_gap
 from epicrisis.prompts import unfence
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.retrieval.sentence_ranking import split_passages
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.types import (
     Document,
@@ -27,6 +26,7 @@ from epicrisis.types import (
     SentenceHit,
     SentenceRanking,
 )
+from tests.support.numbered_sentences import split_passages
 from tests.support.strategies import NOT_FOUND, QUESTION, World, items_of, run, said, world
 
 ANSWER = said(quotes=[{"doc": 1, "quote": "Sentence 3 of alpha"}], answer="It does.", choice="A")
@@ -56,7 +56,7 @@ def focus(model: ScriptedModel, passages: tuple[Passage, ...], best: list[tuple[
         assert ranking is not None
         hits: list[SentenceHit] = []
         for beginning in order[:k]:
-            for sentence in split_passages(ranking.passages, find_sentences):
+            for sentence in split_passages(ranking.passages):
                 if sentence.text.startswith(beginning):
                     hits.append(SentenceHit(sentence, 1.0, len(hits)))
                     break

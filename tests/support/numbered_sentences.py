@@ -8,9 +8,9 @@ from typing import Any
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
 from epicrisis.protocols import ChatModel
-from epicrisis.retrieval.sentence_ranking import SentenceRanker, split_passages
+from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Passage, Question, Ranking, SentenceHit, SentenceRanking
+from epicrisis.types import Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
 from tests.support.strategies import World, said, world
 
 ENCODER = HashingEncoder(1024)
@@ -30,6 +30,15 @@ PASSAGES = (passage_of(ASPIRIN, "aspirin"), passage_of(ZINC, "zinc"))
 SENTENCES = tuple(passage.text[start:end] for passage in PASSAGES for start, end in find_sentences(passage.text))
 
 
+def split_passages(passages: Sequence[Passage]) -> list[Sentence]:
+    """The sentences of passages that do not overlap, in order."""
+    sentences: list[Sentence] = []
+    for passage in passages:
+        places = find_sentences(passage.text)
+        sentences += [Sentence(passage, passage.start + start, passage.start + end) for start, end in places]
+    return sentences
+
+
 async def select_by_encoder(question: Question, k: int, ranking: Ranking | None) -> SentenceRanking:
     """The real selection, with an encoder of hashes."""
     assert ranking is not None
@@ -47,7 +56,7 @@ def select_ranked(*order: int) -> Any:
 
     async def select(_: Question, k: int, ranking: Ranking | None) -> SentenceRanking:
         assert ranking is not None
-        sentences = split_passages(ranking.passages, find_sentences)
+        sentences = split_passages(ranking.passages)
         hits = tuple(SentenceHit(sentences[number - 1], 1.0, rank) for rank, number in enumerate(order))
         return SentenceRanking(hits, {"encoder": "given"})
 

@@ -8,18 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Literal, TypeAlias
 
-from epicrisis.answering.directions import (
-    Comparison,
-    find_direction,
-    mentions_outcome,
-    read_comparison,
-    shows_effect,
-)
 from epicrisis.answers import (
     Answer,
     Citation,
@@ -32,17 +24,18 @@ from epicrisis.answers import (
     Retrieved,
 )
 from epicrisis.question_options import first_same_option
+from epicrisis.reading.comparisons import read_comparison
+from epicrisis.reading.direction_rules import list_stems
+from epicrisis.reading.directions import Effect, EffectReading, read_effect
+from epicrisis.reading.opposites import count_opposites, list_opposites
 from epicrisis.references import find_document_study, find_passage_study
 from epicrisis.study_types import StudyType
 from epicrisis.types import ArticleMark, Passage
 
-Stance: TypeAlias = Literal["increased", "decreased", "no-difference", "effect"]
-
-_STANCES: Mapping[Stance, str] = {
+_EFFECTS: Mapping[Effect, str] = {
     "increased": "an increase",
     "decreased": "a decrease",
     "no-difference": "no difference",
-    "effect": "an effect",
 }
 _STUDY_NAMES: Mapping[StudyType, tuple[str, str]] = {
     "guideline": ("guideline", "guidelines"),
@@ -70,6 +63,11 @@ _ASKS_FOR_EFFECT = re.compile(
 )
 
 
+_AIM = re.compile(
+    r"\b(?:aim(?:s|ed)?|objectives?|purpose|hypothes\w+|whether|sought to|we investigated|"
+    r"(?:is|are|remains?) (?:unclear|unknown))\b",
+    re.IGNORECASE,
+)
 _ASSIGNS = re.compile(
     r"\b(?:was|were|are|is) (?:\w{1,20} )?(?:randomi[sz]ed|assigned|allocated|screened|enrolled|recruited)\b|"
     r"\b(?:randomi[sz]ed|enrolled|recruited|compared) \d",
@@ -133,17 +131,30 @@ def find_conflicts(answer: Answer, passages: Mapping[str, Passage], *, is_record
     return tuple(conflicts)
 
 
-def describe_direction(question: str, sentence: str) -> str:
-    """Return which way the outcome of the question went in a sentence, such as `a decrease`.
+def find_effect(question: str, sentence: str, title: str = "") -> EffectReading | None:
+    """Return which way the outcome of the question went in a sentence of a document with this title, if it is sure.
 
-    The text is empty if the question asks for no effect, if the sentence only says who was assigned to what, or if the
-    rules cannot read it.
+    None if the question compares nothing, if the sentence states no result on the outcome, if neither sentence nor
+    title names the intervention, and if the probability is too low. A sentence that names the opposite of a word of the
+    question (at term, preterm) is about something else.
     """
-    describes_methods = _ASSIGNS.search(sentence) and not _STATES_RESULT.search(sentence)
-    if describes_methods or not _ASKS_FOR_EFFECT.search(question):
-        return ""
-    stance = _read_stance(sentence, read_comparison(question))
-    return "" if stance is None else _STANCES[stance]
+    comparison = read_comparison(question)
+    outcome, intervention = list_stems(comparison.outcome), list_stems(comparison.intervention)
+    named = list_stems(sentence)
+    states_methods = _ASSIGNS.search(sentence) or _AIM.search(sentence)
+    if states_methods and not _STATES_RESULT.search(sentence):
+        return None
+    if not intervention & (named | list_stems(title)) or 2 * len(outcome & named) < len(outcome) or not outcome:
+        return None
+    if count_opposites(list_opposites(question), sentence):
+        return None
+    effect = read_effect(sentence, comparison)
+    return effect if effect.is_sure else None
+
+
+def describe_effect(effect: EffectReading) -> str:
+    """Return the direction in words, such as `a decrease`."""
+    return _EFFECTS[effect.direction]
 
 
 def _compare_parts(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[Conflict]:
@@ -169,29 +180,29 @@ def _compare_parts(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[
 
 def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[Conflict]:
     """Yield the conflict of the directions of quoted sentences. A document counts by its first readable sentence."""
-    comparison = read_comparison(answer.question.text)
     sides: dict[str, _Side] = {}
-    stances: dict[str, Stance] = {}
+    directions: dict[str, Effect] = {}
     for citation in answer.citations:
-        stance = _read_stance(citation.quotation, comparison) if citation.verified else None
-        if stance is not None and stances.setdefault(citation.document_id, stance) == stance:
-            side = sides.setdefault(stance, _Side(_STANCES[stance]))
+        effect = find_effect(answer.question.text, citation.quotation, citation.title) if citation.verified else None
+        if effect is not None and directions.setdefault(citation.document_id, effect.direction) == effect.direction:
+            side = sides.setdefault(effect.direction, _Side(describe_effect(effect)))
             side.citations.append(citation.number)
             side.sources[citation.document_id] = _source_of_citation(citation, passages)
     for partial in answer.partials:
         for quotation in partial.quotations if partial.state == "relevant" else ():
             passage = passages.get(quotation.passage_id)
-            stance = _read_stance(quotation.text, comparison) if quotation.verified and passage else None
-            if passage is None or stance is None:
+            if passage is None or not quotation.verified:
                 continue
-            if stances.setdefault(passage.document_id, stance) == stance:
-                side = sides.setdefault(stance, _Side(_STANCES[stance]))
+            effect = find_effect(answer.question.text, quotation.text, passage.title)
+            if effect is not None and directions.setdefault(passage.document_id, effect.direction) == effect.direction:
+                side = sides.setdefault(effect.direction, _Side(describe_effect(effect)))
                 side.sources.setdefault(passage.document_id, _source_of_passage(passage, passages))
                 if partial.partition not in side.partitions:
                     side.partitions.append(partial.partition)
-    if _disagree({name for name, side in sides.items() if side.count}):
+    if len([side for side in sides.values() if side.count]) > 1:
         is_written = answer.state == "answered" and answer.strategy != "evidence"
-        chosen = _read_stance(answer.text, comparison) if is_written else None
+        stated = find_effect(answer.question.text, answer.text, answer.text) if is_written else None
+        chosen = None if stated is None else stated.direction
         yield _build_conflict("sentences", sides, chosen, _name_rule(answer, Counter(), None))
 
 
@@ -206,21 +217,6 @@ def _compare_votes(answer: Answer) -> Iterable[Conflict]:
     if len(sides) > 1:
         chosen = None if answer.choice is None else first_same_option(options, answer.choice)
         yield _build_conflict("votes", sides, chosen, f"votes ({answer.decided_by or 'majority'})")
-
-
-def _read_stance(text: str, comparison: Comparison) -> Stance | None:
-    """Return the direction of a sentence about the outcome, or None if there is none."""
-    if not mentions_outcome(text, comparison):
-        return None
-    direction = find_direction(text, comparison)
-    if direction != "none":
-        return direction
-    return "effect" if shows_effect(text) else None
-
-
-def _disagree(stances: Collection[str]) -> bool:
-    """Return whether stances exclude each other. An effect without a direction fits an increase and a decrease."""
-    return {"increased", "decreased"} <= set(stances) or ("no-difference" in stances and len(stances) > 1)
 
 
 def _name_rule(answer: Answer, parts_by_choice: Counter[str], chosen: str | None) -> str:

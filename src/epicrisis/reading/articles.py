@@ -7,11 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _NAMES = (
-    r"(?:structured )?abstract|summary|backgrounds?|introduction|rationale|context|importance|aims?|objectives?|purpose|hypothesis|(?:patients?|materials?|subjects?|"
-    r"participants?) and methods|(?:study )?(?:design|setting|population)|methods?|methodology|patients|participants|subjects|interventions?|(?:main |primary )?outcomes?"
-    r"(?: measures?)?|measurements?(?: and main results)?|main results|(?:statistical|data) analys[ie]s|results?|findings|(?:results and )?discussion|comments?|"
+    r"(?:structured )?abstract|summary|backgrounds?|introduction|rationale|context|importance|aims?|objectives?|"
+    r"purpose|hypothesis|(?:patients?|materials?|subjects?|"
+    r"participants?) and methods|(?:study )?(?:design|setting|population)|methods?|methodology|patients|"
+    r"participants|subjects|interventions?|(?:main |primary )?outcomes?"
+    r"(?: measures?)?|measurements?(?: and main results)?|main results|(?:statistical|data) analys[ie]s|"
+    r"results?|findings|(?:results and )?discussion|comments?|"
     r"limitations?|(?:authors.? )?conclusions?(?: and relevance)?|interpretation|implications|significance|funding|"
-    r"(?:conflicts?|declaration|competing) (?:of )?interests?|acknowledge?ments?|references|trial registration|abbreviations"
+    r"(?:conflicts?|declaration|competing) (?:of )?interests?|acknowledge?ments?|references|trial registration|"
+    r"abbreviations"
 )
 _WHOLE = re.compile(rf"(?:\d{{1,2}}(?:\.\d{{1,2}}){{0,3}}\.?\s+)?(?:{_NAMES})\s*[:.]?", re.IGNORECASE)
 _CAPITALS = re.compile(r"[A-Z][A-Z .&,/()'-]{3,80}[^:\n]{0,120}:\s*")

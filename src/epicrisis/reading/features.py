@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from epicrisis.reading.articles import Article
 from epicrisis.reading.comparisons import read_comparison
+from epicrisis.reading.opposites import count_opposites, list_opposites
 
 WordAnalyzer: TypeAlias = Callable[[str], Sequence[str]]
 """Return the words of a text in lower case, stemmed, without stop words."""
@@ -27,12 +28,14 @@ SECTIONS: Mapping[str, re.Pattern[str]] = {
         "abstract": r"abstract|summary",
         "background": r"background|introduction|rationale|context",
         "aim": r"\baims?\b|objective|purpose|hypothes",
-        "methods": r"method|material|design|patients|participants|setting|procedure|statistic|intervention|randomi[sz]ation|protocol|"
+        "methods": r"method|material|design|patients|participants|setting|procedure|statistic|intervention|"
+        r"randomi[sz]ation|protocol|"
         r"measure|recruit|eligib|sample size|outcomes?$",
         "results": r"result|finding|efficacy|safety|adverse|outcomes?\b.{0,30}analys",
         "discussion": r"discussion|comment|limitation|strength",
         "conclusion": r"conclusion|interpretation|implication",
-        "other": r"funding|conflict|competing|acknowledg|author|abbreviation|reference|ethic|consent|supplement|registration|availab",
+        "other": r"funding|conflict|competing|acknowledg|author|abbreviation|reference|ethic|consent|supplement|"
+        r"registration|availab",
     }.items()
 }
 _MARKS: Mapping[str, re.Pattern[str]] = {
@@ -42,21 +45,26 @@ _MARKS: Mapping[str, re.Pattern[str]] = {
         "interval": r"\bCI\b|confidence interval|\d\s?(?:to|[-\u2013])\s?-?\d+\.\d",
         "ratio": r"\b(?:odds|hazard|risk|rate|relative risk|mean difference|OR|HR|RR|aOR|aHR|SMD|MD)\b.{0,20}\d",
         "significant": r"\bsignifican(?:t|tly|ce)\b",
-        "no_difference": r"\bno(?:t)?\b.{0,40}\b(?:differ\w*|significan\w*|effect|change|associat\w*|influence|affect\w*|improve\w*|increase\w*|"
+        "no_difference": r"\bno(?:t)?\b.{0,40}\b(?:differ\w*|significan\w*|effect|change|associat\w*|influence|"
+        r"affect\w*|improve\w*|increase\w*|"
         r"reduc\w*)|\b(?:similar|comparable|equivalent|did not|unchanged|no effect|neither)\b",
         "comparison": r"\b(?:than|versus|vs\.?|compared|comparison|between|both groups|control(?:s| group)?|placebo)\b",
         "up": r"\b(?:increas\w*|higher|greater|more|improv\w*|better|longer|superior|rose|elevat\w*|larger)\b",
-        "down": r"\b(?:decreas\w*|lower|less|fewer|reduc\w*|shorter|inferior|worse\w*|declin\w*|fell|smaller|prevent\w*)\b",
+        "down": r"\b(?:decreas\w*|lower|less|fewer|reduc\w*|shorter|inferior|worse\w*|declin\w*|fell|smaller|"
+        r"prevent\w*)\b",
         "percent": r"\d\s?%|\bper ?cent\b",
         "spread": r"\u00b1|\bSD\b|\bIQR\b|\bmean\b|\bmedian\b",
         "citation": r"\[\s?\d+(?:\s?[,\u2013-]\s?\d+)*\s?\]|\(\s?\d+(?:\s?[,\u2013-]\s?\d+)*\s?\)|et al",
         "first_person": r"\b(?:we|our|us)\b",
         "table": r"\b(?:table|figure|fig\.?|supplementary|appendix)\b\s?\S?\d?",
-        "procedure": r"\b(?:were|was)\s+(?:\w+\s+)?(?:measured|assessed|randomi[sz]ed|recruited|collected|analy[sz]ed|performed|used|calculated|"
+        "procedure": r"\b(?:were|was)\s+(?:\w+\s+)?(?:measured|assessed|randomi[sz]ed|recruited|collected|"
+        r"analy[sz]ed|performed|used|calculated|"
         r"administered|recorded|defined|evaluated|obtained|assigned|enrolled|included|excluded|invited|asked|instructed|considered|tested)",
-        "aim": r"\b(?:aim(?:s|ed)?|objectives?|purpose|hypothes\w+|to (?:determine|evaluate|assess|investigate|examine|compare|test|study|"
+        "aim": r"\b(?:aim(?:s|ed)?|objectives?|purpose|hypothes\w+|to (?:determine|evaluate|assess|investigate|"
+        r"examine|compare|test|study|"
         r"explore|find out|establish)|whether)\b",
-        "conclude": r"\b(?:conclu\w+|in summary|our (?:results|findings|study|data)|these (?:results|findings|data)|this (?:study|trial)|suggest\w*|"
+        "conclude": r"\b(?:conclu\w+|in summary|our (?:results|findings|study|data)|these (?:results|findings|"
+        r"data)|this (?:study|trial)|suggest\w*|"
         r"indicat\w+|demonstrat\w+|confirm\w*|show(?:s|ed|n)?|found|observed|revealed)\b",
         "hedge": r"\b(?:may|might|could|should|possibl\w+|potential\w*|would|likely|however|future|further)\b",
         "previous": r"\b(?:previous\w*|earlier|prior|other stud\w+|reported by|literature|meta-analys\w+|reviews?)\b",
@@ -64,8 +72,10 @@ _MARKS: Mapping[str, re.Pattern[str]] = {
         "after": r"\b(?:after|at|during|within)\b.{0,25}\b(?:weeks?|months?|days?|years?|hours?|h|min|follow-up|end)\b",
         "sample": r"\bn\s?=\s?\d|\b\d+\s+(?:patients|participants|subjects|women|men|children|infants|adults)\b",
         "question_mark": r"\?",
-        "because": r"\b(?:because|due to|owing to|caused by|results? from|since|therefore|thus|leads? to|mechanism\w*)\b",
-        "definition": r"\b(?:is|are) (?:an?|the|known|called|defined|characteri[sz]ed)\b|\bcalled\b|\bnamed\b|\bsuch as\b|\bincluding\b",
+        "because": r"\b(?:because|due to|owing to|caused by|results? from|since|therefore|thus|leads? to|"
+        r"mechanism\w*)\b",
+        "definition": r"\b(?:is|are) (?:an?|the|known|called|defined|characteri[sz]ed)\b|\bcalled\b|\bnamed\b|"
+        r"\bsuch as\b|\bincluding\b",
     }.items()
 }
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -84,7 +94,8 @@ OWN_FEATURES = (
 _QUESTIONS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
-        "asks number": r"\bhow (?:many|much|often|long|large|high|common|old|far)\b|\b(?:percentage|proportion|number|rate|prevalence|incidence|dose)\b",
+        "asks number": r"\bhow (?:many|much|often|long|large|high|common|old|far)\b|\b(?:percentage|proportion|"
+        r"number|rate|prevalence|incidence|dose)\b",
         "asks why": r"\bwhy\b|\b(?:cause[sd]?|reasons?|mechanisms?)\b|\bhow (?:does|do|did|is|are)\b",
         "asks yes": r"^(?:is|are|was|were|does|do|did|can|could|will|would|should|has|have)\b",
         "asks which": r"^(?:what|which|who|where|when)\b",
@@ -107,6 +118,7 @@ QUESTION_FEATURES = (
     "question in heading",
     "outcome phrase",
     "pairs",
+    "opposites",
     "outcome words",
     "has comparison",
     "outcome exact",
@@ -128,6 +140,7 @@ class ReadArticle:
 
     own: Matrix
     """The features of each sentence by itself `(n, len(OWN_FEATURES))`."""
+    sentences: Sequence[str]
     words: Sequence[Sequence[str]]
     counts: Sequence[Mapping[str, int]]
     headings: Sequence[str]
@@ -152,7 +165,13 @@ def read_article(article: Article, analyze: WordAnalyzer, title: str = "") -> Re
     heading_words = {heading: frozenset(analyze(heading)) for heading in dict.fromkeys(article.headings)}
     own = describe_sentences(article)
     return ReadArticle(
-        own, words, [Counter(row) for row in words], article.headings, heading_words, frozenset(analyze(title))
+        own,
+        article.sentences,
+        words,
+        [Counter(row) for row in words],
+        article.headings,
+        heading_words,
+        frozenset(analyze(title)),
     )
 
 
@@ -192,93 +211,127 @@ def compare_with_question(question: str, documents: Sequence[Found], analyze: Wo
     A word is rare or frequent among these sentences.
     """
     comparison = read_comparison(question)
-    counts = [count for found in documents for count in found.article.counts]
-    total = len(counts)
     asked, outcome, intervention, comparator = (
         list(dict.fromkeys(analyze(text)))
         for text in (question, comparison.outcome, comparison.intervention, comparison.comparator)
     )
     # What the outcome shares with the treatments says little of it.
     outcome = [word for word in outcome if word not in intervention] or outcome
-    vocabulary = dict.fromkeys((*asked, *outcome, *intervention, *comparator))
-    frequencies = {word: np.array([count.get(word, 0) for count in counts], dtype=np.float32) for word in vocabulary}
-    idf: dict[str, float] = {}
-    for word, frequency in frequencies.items():
-        n = int((frequency > 0).sum())
-        idf[word] = math.log(1 + (total - n + 0.5) / (n + 0.5))
-    lengths = np.array([len(words) for found in documents for words in found.article.words], dtype=np.float32)
-    norm = _K1 * (1 - _B + _B * lengths / (lengths.mean() or 1))
+    parts = {"outcome": outcome, "intervention": intervention, "comparator": comparator, "question": asked}
+    pool = _Pool(documents, (*asked, *outcome, *intervention, *comparator))
+    phrase = " ".join(analyze(comparison.outcome))
+    columns = {
+        **_score_words(pool, parts),
+        **_match_phrases(pool, question, phrase, set(pairwise(analyze(question)))),
+        **_place_documents(pool, asked),
+        "outcome words": pool.fill(len(outcome)),
+        "has comparison": pool.fill(bool(comparison.intervention)),
+        **{name: pool.fill(pattern.search(question) is not None) for name, pattern in _QUESTIONS.items()},
+    }
+    return np.column_stack([columns[name] for name in QUESTION_FEATURES]).astype(np.float32)
 
-    def score(part: Iterable[str]) -> Matrix:
-        scores = np.zeros(total, dtype=np.float32)
+
+class _Pool:
+    """The sentences of some documents, and how often these words are in each."""
+
+    def __init__(self, documents: Sequence[Found], words: Iterable[str]) -> None:
+        self.documents = documents
+        counts = [count for found in documents for count in found.article.counts]
+        self.size = len(counts)
+        self.starts = np.cumsum([0, *(len(found.article.counts) for found in documents)])
+        self.frequencies: dict[str, Matrix] = {}
+        self.idf: dict[str, float] = {}
+        for word in dict.fromkeys(words):
+            self.frequencies[word] = np.array([count.get(word, 0) for count in counts], dtype=np.float32)
+            n = int((self.frequencies[word] > 0).sum())
+            self.idf[word] = math.log(1 + (self.size - n + 0.5) / (n + 0.5))
+        lengths = [len(words_of) for found in documents for words_of in found.article.words]
+        self.norm = _K1 * (1 - _B + _B * np.array(lengths, dtype=np.float32) / (np.mean(lengths) or 1))
+
+    def score(self, part: Iterable[str]) -> Matrix:
+        """Return BM25 of these words, divided by the highest."""
+        scores = self.fill(0)
         for word in part:
-            scores += idf[word] * frequencies[word] * (_K1 + 1) / (frequencies[word] + norm)
+            scores += self.idf[word] * self.frequencies[word] * (_K1 + 1) / (self.frequencies[word] + self.norm)
         return scores / (scores.max() or 1)
 
-    def cover(part: Sequence[str]) -> Matrix:
-        covered = np.zeros(total, dtype=np.float32)
+    def cover(self, part: Sequence[str]) -> Matrix:
+        """Return the share of the weight of these words that each sentence has."""
+        covered = self.fill(0)
         for word in part:
-            covered += idf[word] * (frequencies[word] > 0)
-        return covered / (sum(idf[word] for word in part) or 1)
+            covered += self.idf[word] * (self.frequencies[word] > 0)
+        return covered / (sum(self.idf[word] for word in part) or 1)
 
-    def share(part: Sequence[str], words: frozenset[str] | Mapping[str, int]) -> float:
-        return sum(idf[word] for word in part if word in words) / (sum(idf[word] for word in part) or 1)
+    def share(self, part: Sequence[str], words: frozenset[str]) -> float:
+        """Return the share of the weight of these words that other words have."""
+        return sum(self.idf[word] for word in part if word in words) / (sum(self.idf[word] for word in part) or 1)
 
-    starts = np.cumsum([0, *(len(found.article.counts) for found in documents)])
-
-    def shift(column: Matrix, step: int) -> Matrix:
+    def shift(self, column: Matrix, step: int) -> Matrix:
         """Return the values of the sentences before (1) or after (-1), 0 over the ends of a document."""
         shifted = np.roll(column, step)
-        edges = starts[:-1] if step > 0 else starts[1:] - 1
-        shifted[edges[np.diff(starts) > 0]] = 0
+        edges = self.starts[:-1] if step > 0 else self.starts[1:] - 1
+        shifted[edges[np.diff(self.starts) > 0]] = 0
         return shifted
 
-    def spread(values: Iterable[float]) -> Matrix:
+    def spread(self, values: Iterable[float]) -> Matrix:
         """Return one value of each document for all its sentences."""
-        return np.repeat(np.array(list(values), dtype=np.float32), np.diff(starts))
+        return np.repeat(np.array(list(values), dtype=np.float32), np.diff(self.starts))
 
-    rare = sorted(asked, key=idf.__getitem__, reverse=True)[:3]
-    phrase = " ".join(analyze(comparison.outcome))
-    pairs = set(pairwise(analyze(question)))
-    columns: dict[str, npt.ArrayLike] = {"bm25": score(asked), "bm25 outcome": score(outcome)}
-    rank = np.empty(total)
-    rank[np.argsort(-np.asarray(columns["bm25"]), kind="stable")] = np.minimum(np.arange(total), _MAX_RANK)
+    def fill(self, value: float) -> Matrix:
+        """Return one value for all sentences."""
+        return np.full(self.size, value, dtype=np.float32)
+
+
+def _score_words(pool: _Pool, parts: Mapping[str, Sequence[str]]) -> dict[str, npt.ArrayLike]:
+    """Return the features of the words of each part of the question, in the sentence, around it and above it."""
+    asked, outcome = parts["question"], parts["outcome"]
+    columns: dict[str, npt.ArrayLike] = {"bm25": pool.score(asked), "bm25 outcome": pool.score(outcome)}
+    rank = np.empty(pool.size)
+    rank[np.argsort(-np.asarray(columns["bm25"]), kind="stable")] = np.minimum(np.arange(pool.size), _MAX_RANK)
     columns["bm25 rank"] = rank
-    for name, part in (
-        ("outcome", outcome),
-        ("intervention", intervention),
-        ("comparator", comparator),
-        ("question", asked),
-    ):
-        columns[f"{name} covered"] = covered = cover(part)
-        columns[f"{name} before"], columns[f"{name} after"] = shift(covered, 1), shift(covered, -1)
-    for name, part in (("outcome", outcome), ("question", asked)):
-        of_heading = []
-        for found in documents:
-            shares = {heading: share(part, words) for heading, words in found.article.heading_words.items()}
+    for name, part in parts.items():
+        columns[f"{name} covered"] = covered = pool.cover(part)
+        columns[f"{name} before"], columns[f"{name} after"] = pool.shift(covered, 1), pool.shift(covered, -1)
+    for name in ("outcome", "question"):
+        of_heading: list[float] = []
+        for found in pool.documents:
+            words_of = found.article.heading_words
+            shares = {heading: pool.share(parts[name], words) for heading, words in words_of.items()}
             of_heading += [shares[heading] for heading in found.article.headings]
         columns[f"{name} in heading"] = of_heading
-    columns["outcome phrase"] = [
-        bool(phrase) and phrase in " ".join(words) for found in documents for words in found.article.words
-    ]
-    columns["pairs"] = [
-        sum(pair in pairs for pair in pairwise(words)) for found in documents for words in found.article.words
-    ]
-    columns["outcome words"] = np.full(total, len(outcome))
-    columns["has comparison"] = np.full(total, bool(comparison.intervention))
-    columns["outcome exact"] = (
-        np.all([frequencies[word] > 0 for word in outcome], axis=0) if outcome else np.zeros(total)
-    )
-    columns["rare covered"] = np.sum([frequencies[word] > 0 for word in rare], axis=0) if rare else np.zeros(total)
-    columns["rarest covered"] = frequencies[rare[0]] > 0 if rare else np.zeros(total)
-    for name, pattern in _QUESTIONS.items():
-        columns[name] = np.full(total, pattern.search(question) is not None)
-    columns["document covered"] = spread(share(asked, frozenset().union(*found.article.counts)) for found in documents)
-    columns["title covered"] = spread(share(asked, found.article.title) for found in documents)
-    columns["document rank"] = spread(1 / (1 + found.rank) for found in documents)
+    rare = sorted(asked, key=pool.idf.__getitem__, reverse=True)[:3]
+    has = {word: pool.frequencies[word] > 0 for word in (*outcome, *rare)}
+    columns["outcome exact"] = np.all([has[word] for word in outcome], axis=0) if outcome else pool.fill(0)
+    columns["rare covered"] = np.sum([has[word] for word in rare], axis=0) if rare else pool.fill(0)
+    columns["rarest covered"] = has[rare[0]] if rare else pool.fill(0)
+    return columns
+
+
+def _match_phrases(
+    pool: _Pool, question: str, phrase: str, pairs: Collection[tuple[str, str]]
+) -> dict[str, npt.ArrayLike]:
+    """Return the features of words that follow each other, and of words that exclude each other."""
+    words_of = [words for found in pool.documents for words in found.article.words]
+    sentences = [sentence for found in pool.documents for sentence in found.article.sentences]
+    opposites = list_opposites(question)
+    return {
+        "outcome phrase": [bool(phrase) and phrase in " ".join(words) for words in words_of],
+        "pairs": [sum(pair in pairs for pair in pairwise(words)) for words in words_of],
+        "opposites": [count_opposites(opposites, sentence) for sentence in sentences],
+    }
+
+
+def _place_documents(pool: _Pool, asked: Sequence[str]) -> dict[str, npt.ArrayLike]:
+    """Return the features of documents: what they have of the question, and their places in the search."""
     passage_ranks: list[float] = []
-    for found in documents:
+    for found in pool.documents:
         ranks = found.passage_ranks if found.passage_ranks is not None else [0] * len(found.article.counts)
         passage_ranks += [0.0 if rank is None else 1 / (1 + rank) for rank in ranks]
-    columns["passage rank"] = passage_ranks
-    return np.column_stack([columns[name] for name in QUESTION_FEATURES]).astype(np.float32)
+    articles = [found.article for found in pool.documents]
+    words_of = [frozenset[str]().union(*article.counts) for article in articles]
+    return {
+        "document covered": pool.spread(pool.share(asked, words) for words in words_of),
+        "title covered": pool.spread(pool.share(asked, article.title) for article in articles),
+        "document rank": pool.spread(1 / (1 + found.rank) for found in pool.documents),
+        "passage rank": passage_ranks,
+    }

@@ -13,7 +13,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from epicrisis.answering.conflicts import describe_direction
+from epicrisis.answering.conflicts import describe_effect, find_effect
 from epicrisis.answering.study_details import StudyDetail, find_population, find_sample_size
 from epicrisis.answers import Answer, Citation
 from epicrisis.printable import printable
@@ -85,8 +85,9 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
     first = next((citation for citation in citations if citation.verified), citations[0])
     direction = ""
     for citation in citations:
-        if citation.verified and not direction:
-            direction = describe_direction(question, citation.quotation)
+        effect = find_effect(question, citation.quotation, citation.title) if citation.verified else None
+        if effect is not None and not direction:
+            direction = describe_effect(effect)
     numbers = [citation.number for citation in citations]
     reference = first.reference
     is_note = bool(reference.note_type)

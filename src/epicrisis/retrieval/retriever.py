@@ -88,6 +88,10 @@ class Retriever:
         """The ranker of single sentences, with this encoder and reranker."""
         return SentenceRanker(self.encoder, self.sentences, self.analyze, self.reranker)
 
+    def list_stores(self) -> list[PassageStore]:
+        """Return the library and those of literature beside it."""
+        return [self.store, *(searchable.store for searchable in self.beside)]
+
     def record(self, scope: Scope) -> Ranking:
         """Return every note of the patient's record in the scope, complete and in chronological order."""
         return rank_record(self.store.fetch_record(scope))

@@ -132,7 +132,7 @@ def _list_pieces(passages: Sequence[Passage]) -> tuple[_Piece, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SentenceRanker:
-    """Ranks the sentences of passages with these tools. Without an encoder, notes are ranked by words and by passage."""
+    """Ranks the sentences of passages with these tools. Without an encoder, notes are ranked by words and passage."""
 
     encoder: Encoder | None
     split: SentenceSplitter

@@ -9,10 +9,12 @@ docs/design/conflicts.md.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from epicrisis.reading.comparisons import Comparison
 
 Direction: TypeAlias = Literal["increased", "decreased", "no-difference", "none"]
 """`none`: the text does not say, or the rules cannot read it."""
@@ -103,6 +105,17 @@ _RATIO = re.compile(
     r"(\d{1,4}\.\d{1,4})[^\d]{0,40}(?:9\d ?%[^\d]{0,26})?(\d{1,4}\.\d{1,4}) ?(?:-|–|to|,|;) ?(\d{1,4}\.\d{1,4})",
     re.IGNORECASE,
 )
+_RATIO_ALONE = re.compile(
+    r"\b(?:OR|RR|HR|aOR|aHR|IRR|(?i:(?:odds|risk|hazards?|rate) ratios?|relative risk))\b[^.\d]{0,24}(\d{1,3}\.\d{1,4})"
+)
+_RATES = re.compile(
+    r"(?<![\d./])(\d{1,3}(?:\.\d{1,3})?) ?(?:%|percent|per cent)[^.;\d]{0,80}?\b(?:vs|versus|and|"
+    r"compared (?:with|to)|against)\b"
+    r"\.?[^.;\d]{0,60}(\d{1,3}(?:\.\d{1,3})?) ?(?:%|percent|per cent)",
+    re.IGNORECASE,
+)
+_SAME_RATIO = 0.25
+"""The logarithm of a ratio of rates may differ by this from that of the odds or hazard ratio."""
 _PAIR = re.compile(
     r"(?<![\d./])(\d{1,7}(?:\.\d{1,7})?)(?![\d/])[^.;\d]{0,80}?\b(?:vs|versus|and|compared (?:with|to)|against)\b\.?"
     r"[^.;\d]{0,60}(\d{1,7}(?:\.\d{1,7})?)(?![\d/])",
@@ -147,55 +160,6 @@ _AIM = re.compile(
 _EFFECT = re.compile(r"\b(?:effective|associated|significant(?:ly)?|efficacious|correlat\w+|affects?)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What a question compares. Empty texts are unknown; the question's words are then the outcome."""
-
-    outcome: str = ""
-    intervention: str = ""
-    comparator: str = ""
-
-
-_MAX_QUESTION = 600
-"""Characters. A longer question is a case report, not a comparison."""
-_OPENING = re.compile(r"(?:is|are|was|were|do|does|did|can|could|will|would|may)\b (?:the )?", re.IGNORECASE)
-_HIGHER = re.compile(r" (?:higher|lower|better|worse|more|less|greater)\b", re.IGNORECASE)
-_COMPARING = re.compile(r"\bwhen comparing ", re.IGNORECASE)
-_EFFECT_OF = re.compile(r"\beffects? of ", re.IGNORECASE)
-_VERB = re.compile(
-    r" (?:significantly )?(?:reduce|increase|decrease|improve|lower|raise|prevent|affect|influence|change|alter|worsen|"
-    r"enhance|shorten|prolong|cause|help)s? ",
-    re.IGNORECASE,
-)
-_AGAINST = re.compile(r",? (?:compared (?:with|to)|versus|vs\.?|than) ", re.IGNORECASE)
-
-
-def read_comparison(question: str) -> Comparison:
-    """Return the outcome, intervention and comparator of a question; the whole question as outcome in other forms."""
-    text = " ".join(question.split()).rstrip(" ?")
-    if len(text) > _MAX_QUESTION:
-        return Comparison(text)
-    opening = _OPENING.match(text)
-    body = text[opening.end() :] if opening else text
-    if (comparing := _COMPARING.search(body)) and (higher := _HIGHER.search(body)):
-        intervention, _, comparator = body[comparing.end() :].partition(" to ")
-        return Comparison(body[: higher.start()], intervention, comparator)
-    if effect := _EFFECT_OF.search(body):
-        subject, _, outcome = body[effect.end() :].partition(" on ")
-        intervention, comparator = _split_comparator(subject)
-        return Comparison(outcome or subject, intervention if outcome else "", comparator)
-    if opening and (verb := _VERB.search(body)):
-        outcome, comparator = _split_comparator(body[verb.end() :])
-        return Comparison(outcome, body[: verb.start()], comparator)
-    return Comparison(text)
-
-
-def _split_comparator(text: str) -> tuple[str, str]:
-    """Return a text before and after words such as `compared with`; the second is empty without them."""
-    against = _AGAINST.search(text)
-    return (text, "") if against is None else (text[: against.start()], text[against.end() :])
-
-
 def find_direction(text: str, comparison: Comparison) -> Direction:
     """Return which way the outcome of the comparison went in a text, `none` if the rules cannot read it.
 
@@ -231,6 +195,11 @@ def mentions_outcome(text: str, comparison: Comparison) -> bool:
     """Return whether a text shares a content word with the outcome. True for an outcome without content words."""
     outcome_stems = list_stems(comparison.outcome)
     return not outcome_stems or bool(outcome_stems & list_stems(text))
+
+
+def is_unwanted(outcome: str) -> bool:
+    """Return whether less of an outcome is better, as of pain."""
+    return _UNWANTED.search(outcome) is not None and _BETTER.search(outcome) is None
 
 
 def list_stems(text: str, without: Collection[str] = ()) -> frozenset[str]:
@@ -296,7 +265,7 @@ def _read_words(clause: str, comparison: Comparison) -> int:
     """Return 1 for an increase under the intervention, -1 for a decrease, 0 without a direction."""
     outcome = _normalise(comparison.outcome).lower()
     names_of_outcome = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(outcome))
-    unwanted = _UNWANTED.search(outcome) is not None and _BETTER.search(outcome) is None
+    unwanted = is_unwanted(outcome)
     places_of_names = _find_names(clause, comparison)
     words: list[_DirectionWord] = []
     for pattern, sign in ((_UP, 1), (_DOWN, -1), (_BETTER, -1 if unwanted else 1), (_WORSE, 1 if unwanted else -1)):
@@ -415,22 +384,54 @@ def _read_figures(text: str, comparison: Comparison) -> Direction:
             return "no-difference"
         return "increased" if value > 1 else "decreased"
     values = list(_list_p_values(text))
+    sign = compare_figures(text, comparison)
+    if not sign or not values or min(values) >= SIGNIFICANT_P:
+        return "none"
+    return "increased" if sign > 0 else "decreased"
+
+
+def compare_figures(text: str, comparison: Comparison) -> int:
+    """Return 1 if the figure of the intervention is higher than that of the comparator, -1 if it is lower, or 0."""
     # Standard deviations and counts in parentheses follow a figure.
     pair = _PAIR.search(_ASIDE.sub(" ", text))
-    is_significant = values and min(values) < SIGNIFICANT_P
-    if pair is None or not is_significant or float(pair[1]) == float(pair[2]):
-        return "none"
+    if pair is None or float(pair[1]) == float(pair[2]):
+        return 0
     intervention = _distinct_words(comparison.intervention, comparison.comparator)
     comparator = _distinct_words(comparison.comparator, comparison.intervention)
     first_sign = 1 if float(pair[1]) > float(pair[2]) else -1
-    words = _WORD.findall(text.lower())
-    sides: list[int] = []
-    for word in words:
+    for word in _WORD.findall(text.lower()):
         stem = word[:_STEM_CHARACTERS]
         if stem in intervention:
-            sides.append(1)
-        elif stem in comparator or _CONTROL.match(word):
-            sides.append(-1)
-    # The first figure belongs to the group named first.
-    sign = first_sign * (sides[0] if sides else 1)
-    return "increased" if sign > 0 else "decreased"
+            return first_sign
+        if stem in comparator or _CONTROL.match(word):
+            # The first figure belongs to the group named first.
+            return -first_sign
+    return first_sign
+
+
+def read_rates(text: str, comparison: Comparison) -> Direction:
+    """Return the direction of two rates whose ratio the text states: `1.6 % with X and 4.3 % with Y, odds ratio 0.38`.
+
+    It is `none` unless the rates have that ratio, each group is named behind its rate, and nothing says that the
+    difference is not significant.
+    """
+    normal = _normalise(text)
+    clean = _ASIDE.sub(" ", normal)
+    rates, ratio = _RATES.search(clean), _RATIO_ALONE.search(normal)
+    if rates is None or ratio is None or _is_insignificant(normal):
+        return "none"
+    first, second, value = float(rates[1]), float(rates[2]), float(ratio[1])
+    if not (first and second and value) or abs(math.log(first / second) - math.log(value)) > _SAME_RATIO:
+        return "none"
+    intervention = _distinct_words(comparison.intervention, comparison.comparator)
+    comparator = _distinct_words(comparison.comparator, comparison.intervention)
+    between, behind = clean[rates.end(1) : rates.start(2)], clean[rates.end(2) :].split(",")[0]
+    balance = _balance(between, intervention, comparator) - _balance(behind, intervention, comparator)
+    if not balance or (value > 1) != (first > second):
+        return "none"
+    return "increased" if (first > second) == (balance > 0) else "decreased"
+
+
+def list_p_values(text: str) -> list[float]:
+    """Return the p-values of a text: 0.05 for `p > 0.05`, a little less for `p < 0.05`."""
+    return list(_list_p_values(_normalise(text)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.answering.directions import Comparison, Direction, find_direction, read_comparison, shows_effect
+from epicrisis.reading.comparisons import Comparison, read_comparison
+from epicrisis.reading.direction_rules import Direction, find_direction, shows_effect
 
 PAIN = Comparison("pain", "ketamine", "placebo")
 SURVIVAL = Comparison("survival", "ketamine", "placebo")

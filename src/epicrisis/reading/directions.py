@@ -1,0 +1,106 @@
+"""Read the direction of an outcome in a sentence, with a probability.
+
+    effect = read_effect("Stroke was less frequent with aspirin (p = 0.01).", comparison)
+    effect.direction, effect.probability   # ("decreased", 0.97)
+
+Rules (`direction_rules`) and the words of the sentence, with outcome, intervention and comparator masked, are the
+features of a logistic regression that is trained on the marked sentences of trial reports.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal, TypeAlias, cast, get_args
+
+from epicrisis.reading.comparisons import Comparison
+from epicrisis.reading.direction_rules import (
+    SIGNIFICANT_P,
+    Direction,
+    compare_figures,
+    find_direction,
+    is_unwanted,
+    list_p_values,
+    list_stems,
+    read_rates,
+)
+from epicrisis.reading.text_classifier import TextClassifier
+
+Effect: TypeAlias = Literal["increased", "decreased", "no-difference"]
+THRESHOLDS: Mapping[Effect, float] = {"no-difference": 0.75, "increased": 0.93, "decreased": 0.93}
+"""A direction that the rules read too is said from this probability on (docs/design/conflicts.md)."""
+OF_RATES = 0.95
+"""The probability of a direction that follows from two rates and their ratio; see docs/design/conflicts.md."""
+_TOKEN = re.compile(r"[a-z]+|[<>=≤≥%±]|\d+(?:\.\d+)?")
+_STEM_CHARACTERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class EffectReading:
+    """What a sentence says of an outcome."""
+
+    direction: Effect
+    probability: float
+    by_rules: bool
+    """Whether the rules read this direction, too."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the direction can be said: the rules read it, and the probability is high enough."""
+        return self.by_rules and self.probability >= THRESHOLDS[self.direction]
+
+
+def read_effect(sentence: str, comparison: Comparison) -> EffectReading:
+    """Return the most probable direction of the outcome under the intervention, for a sentence that states a result."""
+    stated = read_rates(sentence, comparison)
+    if stated != "none":
+        return EffectReading(stated, OF_RATES, by_rules=True)
+    classifier = _load_classifier()
+    probabilities = classifier.predict(mask_words(sentence, comparison), list_signs(sentence, comparison))
+    best = int(probabilities.argmax())
+    direction = cast(Effect, classifier.classes[best])
+    return EffectReading(direction, float(probabilities[best]), find_direction(sentence, comparison) == direction)
+
+
+def mask_words(sentence: str, comparison: Comparison) -> list[str]:
+    """Return the words of a sentence, with placeholders for numbers and for the words of the comparison."""
+    intervention, comparator = list_stems(comparison.intervention), list_stems(comparison.comparator)
+    names = {"INTERVENTION": intervention - comparator, "COMPARATOR": comparator - intervention}
+    names["OUTCOME"] = list_stems(comparison.outcome, intervention | comparator)
+    words: list[str] = []
+    for token in _TOKEN.findall(sentence.lower().replace("·", ".")):
+        word = token
+        if token[0].isdigit():
+            word = "0.0" if token.startswith("0.0") else "0.1" if token.startswith("0.") else "1"
+        for name, stems in names.items():
+            if token[:_STEM_CHARACTERS] in stems:
+                word = name
+        if not (words and words[-1] == word and word in names):
+            words.append(word)
+    return words
+
+
+def list_signs(sentence: str, comparison: Comparison) -> Sequence[float]:
+    """Return what the rules read, also for outcomes of which less is better, and figures, as numbers from -1 to 1."""
+    direction = find_direction(sentence, comparison)
+    unwanted = float(is_unwanted(comparison.outcome))
+    read = [float(direction == name) for name in get_args(Direction)]
+    figures, values = compare_figures(sentence, comparison), list_p_values(sentence)
+    is_significant = bool(values) and min(values) < SIGNIFICANT_P
+    return [
+        *read,
+        unwanted,
+        *(unwanted * value for value in read),
+        float(figures),
+        float(figures * is_significant),
+        float(is_significant),
+        float(bool(values) and not is_significant),
+    ]
+
+
+@cache
+def _load_classifier() -> TextClassifier:
+    return TextClassifier.from_bytes((files(__package__) / "weights" / "directions.npz").read_bytes())

@@ -1,0 +1,73 @@
+"""Directions with a probability, and what makes a sentence one about something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.answering.conflicts import describe_effect, find_effect
+from epicrisis.reading.comparisons import Comparison, read_comparison
+from epicrisis.reading.direction_rules import read_rates
+from epicrisis.reading.directions import read_effect
+from epicrisis.reading.opposites import count_opposites, list_opposites
+
+QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"
+TITLE = "Aspirin from the first trimester in women at high risk"
+RATES = (
+    "Pre-eclampsia before 37 weeks occurred in 1.6 % of the aspirin group and 4.3 % of the placebo group, an odds "
+    "ratio of 0.38."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "direction"),
+    [
+        ("1.6 % with aspirin and 4.3 % with placebo, odds ratio 0.38", "decreased"),
+        ("4.3 % with placebo and 1.6 % with aspirin, odds ratio 2.69", "decreased"),
+        ("4.3 % with aspirin and 1.6 % with placebo, odds ratio 2.69", "increased"),
+        ("1.6 % with aspirin and 4.3 % with placebo, odds ratio 0.98", "none"),
+        ("1.6 % and 4.3 %, odds ratio 0.38", "none"),
+        ("1.6 % with aspirin and 1.8 % with placebo, odds ratio 0.90 (95 % CI 0.7 to 1.2)", "none"),
+    ],
+)
+def test_rates_with_their_ratio_give_the_direction(text: str, direction: str) -> None:
+    assert read_rates(text, Comparison("stroke", "aspirin", "placebo")) == direction
+
+
+def test_directions_have_probabilities() -> None:
+    comparison = read_comparison("Does aspirin reduce stroke?")
+    effect = read_effect("The rates of stroke did not differ between aspirin and placebo (p = 0.4).", comparison)
+    assert effect.direction == "no-difference"
+    assert effect.is_sure
+    assert not read_effect("Stroke is a disease.", comparison).is_sure
+
+
+def test_sure_direction_of_the_asked_outcome_is_said() -> None:
+    effect = find_effect(QUESTION, RATES, TITLE)
+    assert effect is not None
+    assert describe_effect(effect) == "a decrease"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "title"),
+    [
+        ("Pre-eclampsia at term did not differ between aspirin and placebo.", TITLE),
+        ("The rate of death did not differ between aspirin and placebo.", TITLE),
+        ("Preterm pre-eclampsia did not differ between the groups.", "Calcium in pregnancy"),
+        ("The aim was to find out whether preterm pre-eclampsia does not differ with aspirin.", TITLE),
+    ],
+)
+def test_sentence_on_something_else_has_no_direction(sentence: str, title: str) -> None:
+    assert find_effect(QUESTION, sentence, title) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "count"),
+    [
+        ("Does it prevent preterm birth?", "Birth at term was as frequent.", 1),
+        ("Does it prevent preterm birth?", "Preterm birth and birth at term were as frequent.", 0),
+        ("Does it prevent birth?", "Birth at term was as frequent.", 0),
+        ("Does it lower systolic pressure in women?", "Diastolic pressure fell in men.", 2),
+    ],
+)
+def test_opposites_are_counted(question: str, sentence: str, count: int) -> None:
+    assert count_opposites(list_opposites(question), sentence) == count
