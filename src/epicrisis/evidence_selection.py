@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from epicrisis.answers import Answer, Citation, Event, Notice
+from epicrisis.answers import Answer, Citation, Event, Failure, Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError
 from epicrisis.library.word_index import analyze_words
@@ -20,11 +21,13 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences, prefer_studies
 from epicrisis.settings import Settings
-from epicrisis.types import Passage, Preflight, Question, Ranking, Scope, SentenceRanking
+from epicrisis.types import Passage, Preflight, Question, Ranking, Scope, SentenceHit, SentenceRanking
 
 if TYPE_CHECKING:
     from epicrisis.answering.strategy_context import Context
 
+SENTENCES_PER_DOCUMENT = 3
+"""Sentences of one document that are listed."""
 SENTENCE_PASSAGES = 16
 """Passages whose sentences are ranked: with the search, 0.35 s on two cores (benchmarks/evidence_speed.py)."""
 RETRY_MESSAGE = "the remaining notes do not answer the question: asking again with the whole record"
@@ -115,6 +118,29 @@ def date_copied_citations(answer: Answer, record: Sequence[Passage]) -> Answer:
     return replace(answer, citations=tuple(citations))
 
 
+def select_shown(ranking: SentenceRanking, k: int) -> SentenceRanking:
+    """Return the best `k` sentences for a reader. Those of notes are all kept.
+
+    Of one document of literature at most SENTENCES_PER_DOCUMENT are shown.
+    """
+    if "ranker" not in ranking.parameters:
+        return replace(ranking, hits=ranking.hits[:k])
+    counts = Counter[str]()
+    hits: list[SentenceHit] = []
+    for hit in ranking.hits:
+        document = hit.sentence.passage.document_id
+        if len(hits) < k and counts[document] < SENTENCES_PER_DOCUMENT:
+            counts[document] += 1
+            hits.append(replace(hit, rank=len(hits)))
+    return replace(ranking, hits=tuple(hits), parameters={**ranking.parameters, "k": k})
+
+
+def describe_missing(words: Sequence[str], documents: int) -> Failure:
+    """Return why a question is not answered whose subject is in none of the documents."""
+    names = " or ".join(f"“{word}”" for word in words)
+    return Failure("NotInLibrary", f"nothing on {names} in {count_noun(documents, 'document')}")
+
+
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
     """Return the best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
     search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.search
@@ -166,6 +192,10 @@ class EvidenceSearch:
         retriever = self._require_retriever()
         passages = retriever.read_whole(ranking.passages, scope)
         return rank_sentences(self.settings, retriever.sentence_ranker, text, ranking, k, passages)
+
+    def list_evidence(self, text: str, ranking: Ranking, k: int, scope: Scope) -> SentenceRanking:
+        """Return up to `k` sentences to show: see `select_shown`."""
+        return select_shown(self.rank_document_sentences(text, ranking, POOL_TIMES * k, scope), k)
 
     def find_missing_words(self, text: str, scope: Scope) -> tuple[tuple[str, ...], int]:
         """Return the words of the question's subject that no document has, and the number of documents."""

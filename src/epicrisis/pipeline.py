@@ -27,7 +27,7 @@ from epicrisis.answering.citations import add_document_studies
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.conflicts import find_conflicts, watch_passages
 from epicrisis.answering.defence import DefenceOptions
-from epicrisis.answering.document_answers import describe_missing, withhold_unverified
+from epicrisis.answering.document_answers import withhold_unverified
 from epicrisis.answering.evidence import evidence, has_result
 from epicrisis.answering.focused import focused
 from epicrisis.answering.isolated_votes import brief_context_or_votes
@@ -375,7 +375,8 @@ class Pipeline:
         if has_library and overrides.ranking is None and not has_patient and not question.options:
             missing, documents = await self._search(EvidenceSearch.find_missing_words, question.text, scope)
             if missing:
-                return Answer(question, name, "abstained", failure=describe_missing(missing, documents))
+                failure = evidence_selection.describe_missing(missing, documents)
+                return Answer(question, name, "abstained", failure=failure)
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -475,7 +476,7 @@ class Pipeline:
         if ranking is None:
             ranking = await self._search(EvidenceSearch.rank_passages, question.text, scope)
             evidence_selection.emit_notes(ranking, emit)
-            return await self._search(EvidenceSearch.rank_document_sentences, question.text, ranking, k, scope)
+            return await self._search(EvidenceSearch.list_evidence, question.text, ranking, k, scope)
         return await self._search(EvidenceSearch.rank_sentences, question.text, ranking, k)
 
     async def _compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:

@@ -91,8 +91,8 @@ UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]
 
 CitingMode: TypeAlias = Literal["quotes", "numbers"]
 """How a reply names its evidence: by words copied from a document, or by the numbers of sentences in the prompt."""
-SentenceSelector: TypeAlias = Literal["encoder", "words"]
-"""What selects the sentences with a number: an encoder together with words, or words alone."""
+SentenceSelector: TypeAlias = Literal["ranker", "encoder", "words"]
+"""What selects the sentences with a number: trained trees for literature; for notes an encoder and words, or words."""
 
 CitationStyle: TypeAlias = Literal["vancouver", "ama", "apa"]
 """How references are written, see `report.citation_styles`."""

@@ -206,19 +206,6 @@ def test_focus_tokens_limits_whole_sentences(spans: float, expected: list[list[s
     assert len(event.sentences) == len(expected)
 
 
-def test_focused_without_encoder_fails_without_call() -> None:
-    model = ScriptedModel(lambda _: ANSWER)
-    asked = world(model, whole(ALPHA), split_sentences=find_sentences)
-
-    async def select(question: Question, k: int, ranking: Ranking | None) -> SentenceRanking:
-        return SentenceRanking((), {"encoder": None})
-
-    answer = run(focused, replace(asked, context=replace(asked.context, select_sentences=select)))
-    assert (answer.state, model.requests) == ("failed", [])
-    assert answer.failure is not None
-    assert answer.failure.kind == "NoEncoder"
-
-
 def test_focused_without_passages_abstains_without_call() -> None:
     model = ScriptedModel(lambda _: ANSWER)
     answer = run(focused, focus(model, (), []))

@@ -141,10 +141,10 @@ def test_word_scores_prefer_rare_words_and_are_at_most_1() -> None:
     assert not score_words(["unknown"], texts).any()
 
 
-def test_words_and_rank_of_passage_order_sentences_without_encoder() -> None:
+def test_words_and_rank_of_passage_order_sentences_of_notes_without_encoder() -> None:
     bare = SentenceRanker(None, find_sentences, analyze_words)
     texts = ("Zinc was given daily. Nobody was harmed.", "Aspirin prevents stroke. Aspirin was cheap.")
-    passages = [Passage(f"d{n}#0", f"d{n}", 0, 0, len(text), text) for n, text in enumerate(texts)]
+    passages = [Passage(f"d{n}#0", f"d{n}", 0, 0, len(text), text, patient="anna") for n, text in enumerate(texts)]
     ranking = bare.rank("Does aspirin prevent stroke?", passages, 3)
     assert [sentence.text for sentence in ranking.sentences] == [
         "Aspirin prevents stroke.",

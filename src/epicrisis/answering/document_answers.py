@@ -39,14 +39,6 @@ from epicrisis.types import Passage, Question
 
 SPAN_CHARACTERS = 400
 NOTHING_RETRIEVED = Failure("NothingRetrieved", "no passage of the library matches the question")
-
-
-def describe_missing(words: Sequence[str], documents: int) -> Failure:
-    """Return why a question is not answered whose subject is in none of the documents."""
-    names = " or ".join(f"“{word}”" for word in words)
-    return Failure("NotInLibrary", f"nothing on {names} in {count_noun(documents, 'document')}")
-
-
 _DENIAL = re.compile(
     r"(?ix)^ (?:(?:the|these|this|provided|given|retrieved|available|above)\s+){0,4}"
     r"(?:documents?|abstracts?|evidence|stud(?:y|ies)|texts?|findings?|notes?|records?|information|passages?|sources?"

@@ -15,7 +15,7 @@ from epicrisis.answering.one_prompt import answer_in_one_prompt, check_route
 from epicrisis.answering.prompt_budget import fit_sentences
 from epicrisis.answering.strategy_context import Context, SentenceSplitting, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import Answer, Failure, Notice, Retrieved, SentencesSelected
+from epicrisis.answers import Answer, Notice, Retrieved, SentencesSelected
 from epicrisis.errors import ChatError
 from epicrisis.partitioning import take_before_gap
 from epicrisis.prompts import check_scope
@@ -26,9 +26,6 @@ from epicrisis.types import Passage, Question, Ranking, Sentence
 NAME = "focused"
 MAX_SENTENCES = 100
 """Sentences to select where a number of tokens limits them."""
-NO_ENCODER = Failure(
-    "NoEncoder", "focused selects sentences with an encoder, and there is none: open a library, or use --strategy rag"
-)
 
 
 async def focused(question: Question, context: Context) -> Answer:
@@ -48,8 +45,6 @@ async def focused(question: Question, context: Context) -> Answer:
     is_limited = context.focus_tokens is not None or context.prompt_tokens is not None
     n = MAX_SENTENCES if is_limited else context.sentences
     selection = await context.select_sentences(question, n, _order_by_rank(ranking))
-    if selection.parameters.get("encoder") is None:
-        return Answer(question, NAME, "failed", failure=NO_ENCODER)
     for note in selection.notes:
         context.emit(Notice("search", note))
     try:

@@ -78,6 +78,8 @@ async def select_numbered_sentences(
         ranks.setdefault(quotation, len(ranks))
     ordered = sorted(ranks, key=lambda quotation: (places[quotation.passage_id], quotation.start))
     selected_by: SentenceSelector = "words" if selection.parameters.get("encoder") is None else "encoder"
+    if "ranker" in selection.parameters:
+        selected_by = "ranker"
     return NumberedSentences(tuple(ordered), tuple(map(ranks.__getitem__, ordered)), selected_by)
 
 

@@ -286,7 +286,12 @@ def _describe_numbers(event: MapStarted | AnswerStarted) -> str:
     """Return how many sentences the reply may cite by number, and their selector; empty for a reply with quotations."""
     if not event.sentences:
         return ""
-    selectors = {"encoder": ", selected by the encoder", "words": ", selected by words", None: ""}
+    selectors = {
+        "ranker": ", selected by the evidence ranker",
+        "encoder": ", selected by the encoder",
+        "words": ", selected by words",
+        None: "",
+    }
     return f" ({count_noun(event.sentences, 'numbered sentence')}{selectors[event.selected_by]})"
 
 

@@ -1,0 +1,63 @@
+"""Whole documents: their sentences are ranked too that no passage of the search has."""
+
+from __future__ import annotations
+
+from epicrisis.protocols import StoredDocument
+from epicrisis.retrieval.id_rankings import SearchableStore
+from epicrisis.retrieval.retriever import REACH, WHOLE_DOCUMENTS, Retriever
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.stores import MemoryStore
+from epicrisis.types import Passage, Scope
+
+ENCODER = HashingEncoder(8)
+
+
+def make_document(name: str, count: int, word: str = "Part", date: str | None = None) -> StoredDocument:
+    texts = [f"{word} {number:03}." for number in range(count)]
+    passages = tuple(
+        Passage(f"{name}#{number}", name, number, 20 * number, 20 * number + len(text), text, date=date)
+        for number, text in enumerate(texts)
+    )
+    return StoredDocument(name, "0" * 32, passages, ENCODER.encode_passages([("", text) for text in texts]))
+
+
+def fill(*documents: StoredDocument) -> MemoryStore:
+    store = MemoryStore()
+    store.add(documents)
+    return store
+
+
+def test_passages_around_a_found_one_are_read() -> None:
+    book = make_document("book", 300)
+    read = Retriever(fill(book), None).read_whole([book.passages[100]], Scope())
+    assert sorted(passage.ordinal for passage in read) == list(range(100 - REACH, 101 + REACH))
+
+
+def test_only_the_first_documents_are_read_whole() -> None:
+    documents = [make_document(f"d{number:02}", 3) for number in range(WHOLE_DOCUMENTS + 2)]
+    found = [document.passages[1] for document in documents]
+    read = Retriever(fill(*documents), None).read_whole(found, Scope())
+    assert len(read) == 3 * WHOLE_DOCUMENTS + 2
+    assert all(passage in read for passage in found)
+
+
+def test_passages_outside_the_scope_are_not_read() -> None:
+    early, late = make_document("d", 2, date="2010"), make_document("d", 2, date="2020")
+    mixed = StoredDocument("d", "0" * 32, (early.passages[0], late.passages[1]), early.vectors)
+    read = Retriever(fill(mixed), None).read_whole([early.passages[0]], Scope(as_of="2015"))
+    assert read == (early.passages[0],)
+
+
+def test_document_of_another_library_with_the_same_id_is_not_mixed() -> None:
+    own, other = make_document("d", 3, "Own"), make_document("d", 3, "Other")
+    beside = SearchableStore(fill(other), None, "other")
+    read = Retriever(fill(own), None, beside=[beside]).read_whole([own.passages[0]], Scope())
+    assert [passage.text for passage in read] == ["Own 000.", "Own 001.", "Own 002."]
+
+
+def test_notes_of_a_patient_are_not_read_whole() -> None:
+    document = make_document("d", 3)
+    assert (
+        Retriever(fill(document), None).read_whole(document.passages[:1], Scope(patient="anna"))
+        == document.passages[:1]
+    )

@@ -1,0 +1,66 @@
+"""Questions whose subject no document has: they end before any model is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from epicrisis import Document, Library
+from epicrisis.testing.chat import ScriptedModel
+from epicrisis.testing.encoders import HashingEncoder
+
+OBESITY = Document("pubmed:1", "Dapagliflozin reduced cardiovascular events in people with obesity.", "Dapagliflozin")
+OEDEMA = Document("pubmed:2", "Bumetanide lowered oedema of the legs in a trial.", "Bumetanide")
+NOTE = Document("note:1", "Colchicine was started for gout.", patient="anna", date="2150-01")
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    return ScriptedModel(lambda _: '{"sentences": [], "claims": []}')
+
+
+@pytest.fixture
+def library(tmp_path: Path, model: ScriptedModel) -> Iterator[Library]:
+    with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as made:
+        made.add(OBESITY, OEDEMA)
+    cache = {"mode": "off"}
+    with Library.open(tmp_path / "library", encoder=HashingEncoder(64), model=model, cache=cache) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("strategy", ["rag", "focused", "brief-context", "evidence"])
+def test_missing_subject_is_named_without_call(library: Library, model: ScriptedModel, strategy: str) -> None:
+    answer = library.ask("Does semaglutide reduce cardiovascular events in obesity?", strategy=strategy)
+    assert (answer.state, answer.citations, model.requests) == ("abstained", (), [])
+    assert answer.failure is not None
+    assert (answer.failure.kind, answer.failure.message) == (
+        "NotInLibrary",
+        "nothing on “semaglutide” in 2 documents",
+    )
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Does dapagliflozin reduce cardiovascular events in obesity?",
+        "Does bumetanide lower edema?",
+        "Does it ameliorate mortality in older adults with hypertension?",
+    ],
+)
+def test_subject_in_the_library_is_asked(library: Library, question: str) -> None:
+    answer = library.ask(question, strategy="evidence")
+    assert answer.failure is None or answer.failure.kind != "NotInLibrary"
+
+
+def test_question_with_options_is_asked(library: Library) -> None:
+    failure = library.ask("Does semaglutide help?", ["yes", "no"], strategy="evidence").failure
+    assert failure is None or failure.kind != "NotInLibrary"
+
+
+def test_question_about_a_patient_is_asked(tmp_path: Path) -> None:
+    with Library.create(tmp_path / "notes", encoder=HashingEncoder(64)) as made:
+        made.add(NOTE)
+        failure = made.ask("Was semaglutide started?", patient="anna", strategy="evidence").failure
+    assert failure is None or failure.kind != "NotInLibrary"
