@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,19 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from epicrisis.corpus import chunking
-from epicrisis.errors import StorageError
 from epicrisis.library.document_list import DocumentFilter, list_documents
 from epicrisis.library.library import LibraryStore
-from epicrisis.protocols import Vectors
+from epicrisis.server import import_process
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.upload_import import ImportCancelled, ImportResult, UploadImport
-from epicrisis.server.upload_reception import ReceivedFile, UploadLimits, clean_name
+from epicrisis.server.import_messages import ReceivedFile
+from epicrisis.server.upload_reception import UploadLimits, clean_name
 from epicrisis.server.uploads import UploadFile, Uploads, UploadState
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import CharacterSpan
 from tests.corpus.test_pages import made_pdf
+from tests.corpus.test_sandbox import pdf_of_repeated_pages
 from tests.server.test_patients import Ward
+from tests.support import import_encoders as encoders
 from tests.support.pages import Page
 from tests.support.servers import BASE, connect, open_existing, open_library, open_resources
 
@@ -41,10 +41,21 @@ DOCUMENTS = "/api/v1/libraries/lib/documents"
 TRIAL = json.dumps(
     {"id": "trial:1", "title": "Zinc for colds", "text": "Zinc shortened colds by two days in adults.", "date": "2021"}
 )
+MARKED = f"# Colchicine and gout\n\nColchicine with {encoders.MARK} lowered pain.".encode()
+SLOW_PDF = pdf_of_repeated_pages(6)
 TEXT = b"# Colchicine and gout\n\nColchicine lowered pain within a day."
 HTML = b"<html><head><title>Iron</title></head><body><p>Iron tablets raised haemoglobin in women.</p></body></html>"
 
 File = tuple[str, bytes]
+Offer = Callable[[type[HashingEncoder]], Path]
+
+
+@pytest.fixture(autouse=True)
+def offer(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Offer:
+    """Offer an encoder to the processes of imports, and return the file in which it says that it waits."""
+    folder = tmp_path_factory.mktemp("packages")
+    encoders.offer_encoder(folder, monkeypatch, encoders.PlainEncoder)
+    return lambda encoder: encoders.offer_encoder(folder, monkeypatch, encoder)
 
 
 def make_app(folder: Path, limits: UploadLimits | None = None) -> FastAPI:
@@ -151,12 +162,9 @@ def test_file_that_cannot_be_read_is_skipped_with_reason(
 
 
 @pytest.mark.slow
-def test_pdf_that_kills_its_reader_costs_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from epicrisis.corpus import sandbox
-    from tests.corpus.test_sandbox import pdf_of_repeated_pages
-
-    monkeypatch.setattr(sandbox, "SECONDS", 2)
-    status = upload(tmp_path, ("evil.pdf", pdf_of_repeated_pages(6)), ("good.txt", TEXT))
+def test_pdf_that_kills_its_reader_costs_one_file(tmp_path: Path, offer: Offer) -> None:
+    offer(encoders.HastyEncoder)
+    status = upload(tmp_path, ("evil.pdf", SLOW_PDF), ("good.txt", TEXT))
     assert (status["state"], status["result"]["added"], status["result"]["skipped"]) == ("done", 1, 1)
     assert stored_files(tmp_path) == []
 
@@ -342,27 +350,37 @@ def test_refused_upload_to_library_of_notes_is_in_the_access_log(tmp_path: Path)
     assert (entry["action"], entry["outcome"]) == ("upload", "refused")
 
 
-def many(count: int) -> bytes:
-    lines = [json.dumps({"id": f"m:{n}", "title": f"T{n}", "text": f"Drug {n} helped."}) for n in range(count)]
+def many(count: int, first: int = 0) -> bytes:
+    numbers = range(first * count, (first + 1) * count)
+    lines = [json.dumps({"id": f"m:{n}", "title": f"T{n}", "text": f"Drug {n} helped."}) for n in numbers]
     return "\n".join(lines).encode()
 
 
-@pytest.mark.long
-def test_import_continues_after_kill_of_server(tmp_path: Path) -> None:
-    open_library(tmp_path / "lib")
-    command = [sys.executable, "-m", "tests.support.upload_child", str(tmp_path)]
+@contextmanager
+def run_server(folder: Path) -> Iterator[tuple[httpx2.Client, int]]:
+    """Give a client of a server in a process of its own, and the id of this process. It is killed at the end."""
+    open_library(folder / "lib")
+    command = [sys.executable, "-m", "tests.support.upload_child", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
-        with httpx2.Client(base_url=address) as client:
-            id_ = client.post(DOCUMENTS, files=[("files", ("many.jsonl", many(500)))]).json()["id"]
-            end = time.monotonic() + 60
-            while time.monotonic() < end:
-                progress = client.get(f"/api/v1/uploads/{id_}").json()["progress"]
-                if progress is not None and progress["saved"] > 0:
-                    break
-                time.sleep(0.05)
-        os.kill(process.pid, signal.SIGKILL)
+        try:
+            assert process.stdout is not None
+            with httpx2.Client(base_url=process.stdout.readline().strip()) as client:
+                yield client, process.pid
+        finally:
+            process.kill()
+
+
+@pytest.mark.long
+def test_import_continues_after_kill_of_server(tmp_path: Path, offer: Offer) -> None:
+    offer(encoders.SlowEncoder)
+    with run_server(tmp_path) as (client, _):
+        id_ = client.post(DOCUMENTS, files=[("files", ("many.jsonl", many(500)))]).json()["id"]
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            progress = client.get(f"/api/v1/uploads/{id_}").json()["progress"]
+            if progress is not None and progress["saved"] > 0:
+                break
+            time.sleep(0.05)
     assert 0 < progress["saved"] < 500
 
     async def run() -> dict[str, Any]:
@@ -376,6 +394,28 @@ def test_import_continues_after_kill_of_server(tmp_path: Path) -> None:
     assert status["result"]["unchanged"] > 0
     assert len([id_ for id_ in list_ids(tmp_path) if id_.startswith("m:")]) == 500
     assert stored_files(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "content", "processes"), [("gout.md", MARKED, 1), ("evil.pdf", SLOW_PDF, 2)])
+def test_process_of_import_and_its_parser_end_when_the_server_is_killed(
+    tmp_path: Path, offer: Offer, name: str, content: bytes, processes: int
+) -> None:
+    sign = offer(encoders.WaitingEncoder)
+    with run_server(tmp_path) as (client, server):
+        client.post(DOCUMENTS, files=[("files", (name, content))])
+        group: list[int] = []
+        end = time.monotonic() + 30
+        while (len(group) < processes or not (sign.exists() or processes > 1)) and time.monotonic() < end:
+            time.sleep(0.02)
+            group = [process for process, parent, of in list_processes() if parent == server or of in group]
+        leader = min(group)
+        assert len(list_group(leader)) == processes
+        os.kill(server, signal.SIGKILL)
+    end = time.monotonic() + 5
+    while list_group(leader) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert list_group(leader) == []
 
 
 @pytest.mark.slow
@@ -416,62 +456,102 @@ def test_import_that_the_server_stopped_itself_does_not_count_as_killed(tmp_path
     assert (upload.state, upload.kills) == ("waiting", 0)
 
 
-@pytest.mark.slow
-def test_cancelling_stops_the_import_within_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text has 300 pieces. The second one waits until the import is cancelled."""
-    begun, cancelled = threading.Event(), threading.Event()
-    asked: list[int] = []
-    token_spans = HashingEncoder.token_spans
+async def wait_for_sign(sign: Path) -> int:
+    """Return the id of the process that gives the sign."""
+    async with asyncio.timeout(60):
+        while not sign.exists():
+            await asyncio.sleep(0.02)
+    return int(sign.read_text(encoding="ascii"))
 
-    def wait_for_cancelling(self: HashingEncoder, text: str) -> Sequence[CharacterSpan]:
-        asked.append(len(text))
-        if len(asked) == 2:
-            begun.set()
-            assert cancelled.wait(30)
-        return token_spans(self, text)
 
-    async def run() -> str:
-        async with connect(make_app(tmp_path)) as client:
-            monkeypatch.setattr(HashingEncoder, "token_spans", wait_for_cancelling)
-            monkeypatch.setattr(chunking, "_BLOCK", 1_000)
-            text = b"Colchicine lowered pain within a day. " * 8_000
-            id_ = (await client.post(DOCUMENTS, files=[("files", ("gout.txt", text))])).json()["id"]
-            assert await asyncio.to_thread(begun.wait, 30)
-            ending = asyncio.create_task(client.post(f"/api/v1/uploads/{id_}/cancel"))
-            await asyncio.sleep(0.05)
-            cancelled.set()
-            return str((await ending).json()["state"])
+def list_processes() -> list[tuple[int, int, int]]:
+    """Return id, parent and group of every running process."""
+    processes = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, parent, group, *_ = (place / "stat").read_text(errors="replace").rpartition(") ")[2].split()
+            if state != "Z":
+                processes.append((int(place.name), int(parent), int(group)))
+    return processes
 
-    assert asyncio.run(run()) == "cancelled"
-    assert len(asked) == 2
+
+def list_group(group: int) -> list[int]:
+    return [process for process, _, of in list_processes() if of == group]
 
 
 @pytest.mark.slow
-def test_cancelling_stops_the_import_between_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of 256 passages takes 20 seconds on one core, so it is encoded in parts."""
-    begun, cancelled = threading.Event(), threading.Event()
-    encoded: list[int] = []
-    encode_passages = HashingEncoder.encode_passages
+@pytest.mark.parametrize("encoder", [encoders.WaitingEncoder, encoders.DeafEncoder])
+def test_cancelling_ends_the_process_and_leaves_a_library_that_takes_the_files(
+    tmp_path: Path, offer: Offer, monkeypatch: pytest.MonkeyPatch, encoder: type[HashingEncoder]
+) -> None:
+    sign = offer(encoder)
+    if encoder is encoders.DeafEncoder:
+        monkeypatch.setattr(import_process, "END_SECONDS", 0.2)
 
-    def wait_for_cancelling(self: HashingEncoder, texts: Sequence[tuple[str, str]]) -> Vectors:
-        encoded.append(len(texts))
-        begun.set()
-        assert cancelled.wait(30)
-        return encode_passages(self, texts)
-
-    async def run() -> str:
+    async def run() -> tuple[str, float, list[int], list[int], dict[str, Any]]:
         async with connect(make_app(tmp_path)) as client:
-            monkeypatch.setattr(HashingEncoder, "encode_passages", wait_for_cancelling)
-            text = b"Colchicine lowered pain within a day. " * 2_000
-            id_ = (await client.post(DOCUMENTS, files=[("files", ("gout.txt", text))])).json()["id"]
-            assert await asyncio.to_thread(begun.wait, 30)
-            ending = asyncio.create_task(client.post(f"/api/v1/uploads/{id_}/cancel"))
-            await asyncio.sleep(0.05)
-            cancelled.set()
-            return str((await ending).json()["state"])
+            id_ = (await client.post(DOCUMENTS, files=[("files", ("gout.txt", MARKED))])).json()["id"]
+            process = await wait_for_sign(sign)
+            before, started = list_group(process), time.monotonic()
+            state = (await client.post(f"/api/v1/uploads/{id_}/cancel")).json()["state"]
+            seconds, after = time.monotonic() - started, list_group(process)
+            offer(encoders.PlainEncoder)
+            await client.post(f"/api/v1/uploads/{id_}/resume")
+            return state, seconds, before, after, await wait(client, id_)
 
-    assert asyncio.run(run()) == "cancelled"
-    assert encoded == [16]
+    state, seconds, before, after, done = asyncio.run(run())
+    assert state == "cancelled"
+    assert seconds < 5
+    assert len(before) == 1
+    assert after == []
+    assert (done["state"], done["result"]["added"]) == ("done", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("encoder", "problem"),
+    [
+        (encoders.GreedyEncoder, "the import needed more than 1.0 GB of memory while it read gout.md"),
+        (encoders.EndlessEncoder, "the import took more than 2 s of processor time without progress while it read"),
+        (encoders.CrashingEncoder, "the import crashed (SIGSEGV) or ran out of memory while it read gout.md"),
+    ],
+)
+def test_import_that_reaches_a_limit_or_crashes_is_stopped_with_cure_and_the_server_goes_on(
+    tmp_path: Path, offer: Offer, encoder: type[HashingEncoder], problem: str
+) -> None:
+    offer(encoder)
+    limits = UploadLimits(free_bytes=0, memory_bytes=1024**3, processor_seconds=2)
+
+    async def run() -> tuple[dict[str, Any], dict[str, Any]]:
+        async with connect(make_app(tmp_path, limits)) as client:
+            stopped = await send(client, ("a.jsonl", TRIAL.encode()), ("gout.md", MARKED))
+            return stopped, await send(client, ("iron.html", HTML))
+
+    stopped, done = asyncio.run(run())
+    assert stopped["state"] == "stopped"
+    assert problem in stopped["problem"]
+    assert "delete the upload, split gout.md or save it as text, and send the files again" in stopped["problem"]
+    assert (done["state"], done["result"]["added"]) == ("done", 1)
+
+
+@pytest.mark.slow
+def test_import_that_works_long_may_take_more_processor_time_than_its_limit(tmp_path: Path) -> None:
+    """The limit is of the time without progress."""
+    limits = UploadLimits(free_bytes=0, processor_seconds=2)
+    status = upload(tmp_path, *((f"{number}.jsonl", many(4_000, number)) for number in range(4)), limits=limits)
+    assert (status["state"], status["result"]["added"]) == ("done", 16_000)
+
+
+@pytest.mark.slow
+def test_fault_of_import_is_logged_by_its_place_without_text(
+    tmp_path: Path, offer: Offer, caplog: pytest.LogCaptureFixture
+) -> None:
+    offer(encoders.FaultyEncoder)
+    status = upload(tmp_path, ("gout.md", MARKED))
+    assert status["state"] == "stopped"
+    assert "its place is in the log of the server. Resume the upload, or delete it" in status["problem"]
+    assert "fault ZeroDivisionError at" in caplog.text
+    assert encoders.MARK not in caplog.text + status["problem"]
 
 
 @pytest.mark.slow
@@ -510,19 +590,13 @@ def test_busy_library_stops_import_with_cure_and_resume_finishes_it(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_deleted_upload_leaves_no_pdf_of_its_own_and_keeps_those_of_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read_and_fail(_: object, items: Iterable[object], *__: object, **___: object) -> None:
-        list(items)
-        raise StorageError("the disk is full: free some space")
-
+def test_deleted_upload_leaves_no_pdf_of_its_own_and_keeps_those_of_the_library(tmp_path: Path, offer: Offer) -> None:
     async def run() -> tuple[str, list[str], list[str]]:
         async with connect(make_app(tmp_path)) as client:
             await send(client, ("added.pdf", made_pdf([["Zinc shortened colds by two days in adults."]])))
             before = stored_files(tmp_path)
-            monkeypatch.setattr("epicrisis.server.upload_import.add_documents", read_and_fail)
-            stopped = await send(client, ("stopped.pdf", made_pdf([["Iron raised haemoglobin in women."]])))
+            offer(encoders.FullDiskEncoder)
+            stopped = await send(client, ("stopped.pdf", made_pdf([[f"Iron and {encoders.MARK} raised haemoglobin."]])))
             during = stored_files(tmp_path)
             await client.delete(f"/api/v1/uploads/{stopped['id']}")
             return stopped["state"], before, during
@@ -590,31 +664,24 @@ def test_upload_cancelled_while_its_state_is_stored_stays_cancelled(
     assert (done["state"], done["result"]["added"]) == ("done", 1)
 
 
-def test_upload_that_ran_before_a_restart_can_be_cancelled_while_it_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running = threading.Event()
-
-    def import_until_cancelled(_: UploadImport, cancelled: threading.Event, __: object) -> ImportResult:
-        running.set()
-        assert cancelled.wait(30)
-        raise ImportCancelled
-
+def test_upload_that_ran_before_a_restart_can_be_cancelled_while_it_waits(tmp_path: Path, offer: Offer) -> None:
     def place(id_: str, created: str, state: UploadState) -> None:
-        description = UploadFile(id=id_, library="lib", owner="local", created=created, files=(), state=state)
+        files = (ReceivedFile("gout.md", "0123.md", len(MARKED)),)
+        description = UploadFile(id=id_, library="lib", owner="local", created=created, files=files, state=state)
         folder = tmp_path / "server" / "uploads" / id_
         folder.mkdir(parents=True)
+        (folder / "0123.md").write_bytes(MARKED)
         (folder / "upload.json").write_text(description.model_dump_json(), encoding="utf-8")
 
     async def run() -> tuple[dict[str, Any], dict[str, Any]]:
         app = make_app(tmp_path)
         async with app.router.lifespan_context(app), connect(app) as client:
-            assert await asyncio.to_thread(running.wait, 30)
+            await wait_for_sign(sign)
             async with asyncio.timeout(30):
                 cancelled = (await client.post(f"/api/v1/uploads/{later}/cancel")).json()
             return (await client.get(f"/api/v1/uploads/{earlier}")).json(), cancelled
 
-    monkeypatch.setattr(UploadImport, "run", import_until_cancelled)
+    sign = offer(encoders.WaitingEncoder)
     earlier, later = "a" * 32, "b" * 32
     place(earlier, "2026-01-01T00:00:00+00:00", "waiting")
     place(later, "2026-01-02T00:00:00+00:00", "running")

@@ -46,6 +46,8 @@ VIEW_MEMORY = 1024**3
 MAX_REPLY_BYTES = 512 * 1024**2
 OUT_OF_MEMORY = 3
 """The exit code of a child that reached its memory limit."""
+PROCESS_GROUP: int | None = 0
+"""The process group of the children. 0: one of their own, as Ctrl-C is for the parent. None: the parent's."""
 
 _ROOT = Path(__file__).parents[2]
 _START = "import sys; sys.path.append(sys.argv[1]); from epicrisis.corpus.sandbox_worker import main; main()"
@@ -210,7 +212,7 @@ class _Child:
         """Send the request and return True, or False if the child has ended since the last one."""
         if self._process is None:
             environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-            # -P: no module of the working folder is imported. Own process group: Ctrl-C is for the parent.
+            # -P: no module of the working folder is imported.
             try:
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", "-c", _START, str(_ROOT)],
@@ -218,7 +220,7 @@ class _Child:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     env=environment,
-                    process_group=0,
+                    process_group=PROCESS_GROUP,
                     creationflags=_NEW_GROUP,
                 )
             except OSError as error:

@@ -29,6 +29,7 @@ from epicrisis.corpus.reader_base import (
 )
 from epicrisis.corpus.reference_entries import parse_references
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
+from epicrisis.process_limits import disable_core_dumps, set_soft_limit
 from epicrisis.types import Document
 
 _Reply = TypeVar("_Reply")
@@ -58,13 +59,7 @@ def main() -> None:
         data = requests.read(request["bytes"])
         _limit_life(request["seconds"], request["clock"])
         try:
-            with suppress(ImportError, OSError, ValueError):
-                import resource
-
-                hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-                size = request["memory"]
-                soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
-                resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+            set_soft_limit("RLIMIT_AS", request["memory"])
             items = _reply(request, data)
             is_last = _peak_memory() > replace_above
             reply = json.dumps({"items": items, "is_last": is_last}).encode()
@@ -190,10 +185,9 @@ def _prepare() -> None:
         for number in (signal.SIGALRM, signal.SIGPROF):
             signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    disable_core_dumps()
+    # The process of an import has a limit that its parser, which reads file after file, must not inherit.
+    set_soft_limit("RLIMIT_CPU", None)
 
 
 def _peak_memory() -> int:

@@ -408,7 +408,7 @@ class BatchWriter:
         if isinstance(self._encoder, ParallelEncoder):
             wait = self._encoder.start_passages(texts)
         else:
-            wait = partial(_encode, self._encoder, texts)
+            wait = partial(_encode, self._encoder, texts, self.report_progress)
 
         def collect() -> list[Vectors]:
             if rows:
@@ -443,11 +443,12 @@ class BatchWriter:
         return dataclasses.replace(report, reasons=self.counts.skipped_items.by_reason(), joined=joined)
 
 
-def _encode(encoder: Encoder, texts: Sequence[tuple[str, str]]) -> Vectors:
-    """Return the vectors `(n, d)` of these texts."""
+def _encode(encoder: Encoder, texts: Sequence[tuple[str, str]], report_progress: Callable[[], None]) -> Vectors:
+    """Return the vectors `(n, d)` of these texts. One document may be the work of hours, so progress is reported."""
     blocks = []
     for first in range(0, len(texts), _ENCODER_BATCH):
         blocks.append(encoder.encode_passages(texts[first : first + _ENCODER_BATCH]))
+        report_progress()
     return np.concatenate(blocks)
 
 

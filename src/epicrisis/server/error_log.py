@@ -60,8 +60,18 @@ def log_error(kind: str, status: int, error: BaseException | None = None) -> Non
 
 def log_fault(error: BaseException) -> None:
     """Log and count a fault of the program: its class, and the line of the package where it happened."""
+    log_described_fault(describe_fault(error))
+
+
+def log_described_fault(fault: str) -> None:
+    """Log and count a fault of this process or of one that it started, as `describe_fault` returns it."""
     ERRORS["fault"] += 1
-    LOGGER.error("fault %s at %s", type(error).__name__, find_place(error))
+    LOGGER.error("fault %s", fault)
+
+
+def describe_fault(error: BaseException) -> str:
+    """Return the class of a fault, and the line of the package where it happened."""
+    return f"{type(error).__name__} at {find_place(error)}"
 
 
 def find_place(error: BaseException) -> str:

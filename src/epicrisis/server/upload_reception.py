@@ -26,6 +26,7 @@ from epicrisis.errors import StorageError
 from epicrisis.printable import printable
 from epicrisis.privacy import open_private
 from epicrisis.server.errors import BodyTooLarge, UploadRefused
+from epicrisis.server.import_messages import ReceivedFile
 from epicrisis.server.streaming import ClientGone
 
 MAX_NAME = 150
@@ -46,19 +47,12 @@ class UploadLimits:
     files: int = 200
     free_bytes: int = 1_000_000_000
     """Free disk that an upload must leave."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReceivedFile:
-    """A file of an upload."""
-
-    name: str
-    """As the sender calls it, printable."""
-    stored: str
-    """The random name under which it is stored. Empty for a file that was not stored."""
-    bytes: int
-    refusal: str = ""
-    """Why the file was not stored, and what to do. Empty for a stored one."""
+    memory_bytes: int = 8 * 1024**3
+    """Memory of an import, with encoder and library. The replies of parsers, up to 512 MB of JSON, and the longest
+    texts take 3 GB; encoders that run on torch take the most besides."""
+    processor_seconds: int = 3_600
+    """Processor time of an import without a sign of progress: a file, a commit, or 256 passages encoded. The slowest
+    encoders take minutes for these, and an hour is no limit for a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ import asyncio
 import os
 import secrets
 import shutil
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -24,22 +23,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epicrisis.access_log import AccessLog
 from epicrisis.errors import EpicrisisError, StorageError
+from epicrisis.models.hardware import measure_available_memory
 from epicrisis.printable import printable
-from epicrisis.privacy import open_private
+from epicrisis.privacy import is_local_only, open_private
+from epicrisis.remote_libraries import find_address
 from epicrisis.server.access import AccessControl
 from epicrisis.server.concurrency import finish_in_thread
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, NotFound, ServerBusy, ShuttingDown
+from epicrisis.server.import_messages import ImportProgress, ImportResult, ImportTask, ReceivedFile
+from epicrisis.server.import_process import ImportFailed, run_import
 from epicrisis.server.resources import OpenLibrary, Resources
 from epicrisis.server.shelves import find_store, require_maintainer
-from epicrisis.server.upload_import import (
-    ImportCancelled,
-    ImportProgress,
-    ImportResult,
-    UploadImport,
-    delete_unused_originals,
-)
-from epicrisis.server.upload_reception import ReceivedFile, UploadLimits, receive_upload
+from epicrisis.server.upload_import import delete_unused_originals
+from epicrisis.server.upload_reception import UploadLimits, receive_upload
 from epicrisis.server.users import Caller
 
 UPLOADS_FOLDER, ORIGINALS_FOLDER = "uploads", "originals"
@@ -49,6 +46,8 @@ MAX_KEPT = 200
 """Uploads that are listed. The oldest finished one is forgotten first."""
 MAX_KILLS = 2
 """Imports during which the server was killed so often are not continued unasked."""
+_SHARE_OF_MEMORY = 0.75
+"""The largest share of the available memory that an import may use. The rest is for the server."""
 _DESCRIPTION = "upload.json"
 _KILLED = (
     f"the server ended {MAX_KILLS} times while it imported these files: one may need too much memory. Resume the "
@@ -108,7 +107,6 @@ class Uploads:
         self._uploads: dict[str, UploadFile] = {}
         self._progress: dict[str, ImportProgress] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._cancelled: dict[str, threading.Event] = {}
         self._turn = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._receiving = 0
@@ -244,6 +242,8 @@ class Uploads:
         self._is_stopping = True
         for id_ in list(self._tasks):
             await self._end_task(id_)
+            if self._uploads[id_].state == "running":
+                await self._change(id_, state="waiting")
 
     def _check_disk(self, request: Request) -> None:
         length = int(request.headers.get("content-length") or 0)
@@ -263,36 +263,24 @@ class Uploads:
         return upload
 
     def _launch(self, upload: UploadFile) -> None:
-        self._cancelled[upload.id] = threading.Event()
         self._tasks[upload.id] = asyncio.create_task(self._run(upload.id))
 
     async def _end_task(self, id_: str) -> None:
         task = self._tasks.pop(id_, None)
-        if task is None:
-            return
-        self._cancelled[id_].set()
-        if self._uploads[id_].state == "waiting":
+        if task is not None:
             task.cancel()
-        # A running import ends after its current commit.
-        await asyncio.wait([task])
+            await asyncio.wait([task])
 
     async def _run(self, id_: str) -> None:
-        """Import an upload when it is its turn, and record how it ended."""
+        """Import an upload when it is its turn, and record how it ended. The caller of a cancellation records it."""
         async with self._turn:
             try:
                 upload = await self._change(id_, state="running")
-                library = self.resources.find(upload.library)
-                work = UploadImport(
-                    library, upload.files, self._folder / id_, self._originals, replace_others=upload.replace
-                )
-                self._progress[id_] = work.progress
-                result = await asyncio.to_thread(
-                    work.run, self._cancelled[id_], lambda progress: self._progress.__setitem__(id_, progress)
-                )
-            except ImportCancelled:
-                # The caller of `cancel` records it. After `stop` the next start continues.
-                if self._is_stopping:
-                    await self._change(id_, state="waiting")
+                task = await asyncio.to_thread(self._make_task, upload)
+                self._progress[id_] = ImportProgress(files=len(upload.files))
+                result = await run_import(task, lambda progress: self._progress.__setitem__(id_, progress))
+            except ImportFailed as error:
+                await self._change(id_, state="stopped", problem=error.message)
             except EpicrisisError as error:
                 problem = f"{self.resources.hide_paths(error.message)}. Resume the upload, or delete it"
                 await self._change(id_, state="stopped", problem=printable(problem))
@@ -300,13 +288,33 @@ class Uploads:
                 log_fault(error)
                 await self._change(id_, state="stopped", problem=_FAULT)
             else:
-                await self._finish(id_, result)
+                await finish_in_thread(self._finish, id_, result)
 
-    async def _finish(self, id_: str, result: ImportResult) -> None:
+    def _make_task(self, upload: UploadFile) -> ImportTask:
+        """Return what the process of the import needs to know. Raises NotFound for a library that is not served."""
+        library = self.resources.find(upload.library)
+        settings, path = library.pipeline.settings, find_store(library).path
+        address = find_address(path)
+        available = measure_available_memory() * _SHARE_OF_MEMORY
+        return ImportTask(
+            library=str(path) if address is None else address.url,
+            files=upload.files,
+            folder=self._folder / upload.id,
+            originals=self._originals,
+            replace_others=upload.replace,
+            encoder=settings.encoder,
+            home=settings.home,
+            threads=settings.threads,
+            local_only=is_local_only(),
+            memory_bytes=int(min(self.limits.memory_bytes, available)),
+            processor_seconds=self.limits.processor_seconds,
+        )
+
+    def _finish(self, id_: str, result: ImportResult) -> None:
         """Record that an upload is imported, then delete its files. Others see it as done after that."""
         finished = self._uploads[id_].model_copy(update={"state": "done", "result": result, "problem": None})
-        await asyncio.to_thread(self._store, finished)
-        await asyncio.to_thread(self._delete_files, id_)
+        self._store(finished)
+        self._delete_files(id_)
         self._uploads[id_] = finished
 
     def _remove_files(self, upload: UploadFile) -> None:

@@ -1,0 +1,28 @@
+"""Limits of this process that the system enforces, where it can. Processes that this one starts inherit them.
+
+set_soft_limit("RLIMIT_DATA", 4 * 1024**3)
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+
+def set_soft_limit(name: str, value: int | None) -> None:
+    """Set a soft limit of this process, such as `RLIMIT_CPU`, at most to the hard one; None: to the hard one.
+
+    A system without this limit is left as it is.
+    """
+    with suppress(ImportError, AttributeError, OSError, ValueError):
+        import resource
+
+        kind: int = getattr(resource, name)
+        hard = resource.getrlimit(kind)[1]
+        if value is None or (hard != resource.RLIM_INFINITY and hard < value):
+            value = hard
+        resource.setrlimit(kind, (value, hard))
+
+
+def disable_core_dumps() -> None:
+    """Let this process leave no core dump, which would hold the text that it reads."""
+    set_soft_limit("RLIMIT_CORE", 0)
