@@ -1,4 +1,4 @@
-"""How long the server's status takes to answer while it imports one very long text, and its memory.
+"""How long the server's status takes to answer while one very long text is imported, and the memory of both.
 
     python benchmarks/long_uploads.py
 
@@ -28,9 +28,10 @@ def main() -> None:
     sentences = (f"Aspirin lowered the risk of stroke in {number:,} older adults. " for number in range(280_000))
     texts = {"words": "".join(sentences), "marks without a space": "!?#;" * 3_000_000, "one word": "x" * 12_000_000}
     print(
-        "| text | MB | status p50, slowest (ms) | asked | memory before, at most (MB) | seconds | cancelled after (s) |"
+        "| text | MB | status p50, slowest (ms) | asked | memory of the server before, at most (MB) "
+        "| memory of the import, at most (MB) | first progress after (s) | seconds | cancelled after (s) |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, text in texts.items():
         folder = Path(tempfile.mkdtemp())
         try:
@@ -61,12 +62,14 @@ def ask_status(client: httpx2.Client, server: int, text: str) -> str:
     sent = client.post("/api/v1/libraries/lib/documents", files=[("files", ("long.txt", text.encode()))])
     sent.raise_for_status()
     address = f"/api/v1/uploads/{sent.json()['id']}"
-    waits, peak, started = [], before, time.monotonic()
+    waits, peak, imports, begun, started = [], before, 0, 0.0, time.monotonic()
     while time.monotonic() - started < SECONDS:
         asked = time.monotonic()
         status = client.get(address).json()
         waits.append(1000 * (time.monotonic() - asked))
-        peak = max(peak, read_memory(server))
+        peak, imports = max(peak, read_memory(server)), max(imports, read_import_memory(server))
+        if not begun and (status["progress"] or {}).get("file"):
+            begun = time.monotonic() - started
         if status["state"] not in ("waiting", "running"):
             break
         time.sleep(0.02)
@@ -76,7 +79,8 @@ def ask_status(client: httpx2.Client, server: int, text: str) -> str:
     cancelled = f"{time.monotonic() - asked:.1f}" if ended == "cancelled" else f"- ({ended})"
     waits.sort()
     return (
-        f"{waits[len(waits) // 2]:.0f}, {waits[-1]:.0f} | {len(waits)} | {before}, {peak} | {seconds:.0f} | {cancelled}"
+        f"{waits[len(waits) // 2]:.0f}, {waits[-1]:.0f} | {len(waits)} | {before}, {peak} | {imports} | {begun:.1f} "
+        f"| {seconds:.0f} | {cancelled}"
     )
 
 
@@ -93,10 +97,18 @@ def wait_for(client: httpx2.Client) -> None:
 
 
 def read_memory(process: int) -> int:
-    """Return the resident megabytes of a process."""
-    lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
-    (line,) = (line for line in lines if line.startswith("VmRSS"))
-    return int(line.split()[1]) // 1000
+    """Return the resident megabytes of a process, or 0 once it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) // 1000
+
+
+def read_import_memory(server: int) -> int:
+    """Return the resident megabytes of the processes that the server started."""
+    children = Path(f"/proc/{server}/task/{server}/children").read_text(encoding="ascii").split()
+    return sum(read_memory(int(child)) for child in children)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import pytest
 from epicrisis.corpus import html, pdf, sandbox
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.readers import read_sources
+from epicrisis.process_limits import set_soft_limit
 from epicrisis.types import Document
 from tests.corpus.test_pages import _file, made_pdf
 
@@ -224,6 +225,21 @@ def test_interrupt_ends_reading_and_child_process(tmp_path: Path, slow_pdf: byte
     assert b"KeyboardInterrupt" in complaint
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="needs /proc")
+def test_child_process_does_not_inherit_the_limit_of_processor_time() -> None:
+    """It reads file after file, and the limit of an import is one of the time for a file."""
+    set_soft_limit("RLIMIT_CPU", 100_000)
+    try:
+        assert sandbox.page_text(b"<p>x") == "x"
+    finally:
+        set_soft_limit("RLIMIT_CPU", None)
+    assert sandbox._CHILD._process is not None
+    lines = Path(f"/proc/{sandbox._CHILD._process.pid}/limits").read_text(encoding="ascii").splitlines()
+    (line,) = (line for line in lines if line.startswith("Max cpu time"))
+    assert "100000" not in line
 
 
 @pytest.mark.slow
