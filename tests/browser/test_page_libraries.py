@@ -13,6 +13,7 @@ from tests.browser.test_page import find_violations
 from tests.corpus.test_pages import made_pdf
 from tests.server.test_page_comparison import PAIR, make_pair
 from tests.support.browser import Visit, browse
+from tests.support.import_encoders import PlainEncoder, offer_encoder
 from tests.support.pages import demo_documents
 from tests.support.servers import open_library, open_resources
 
@@ -25,7 +26,9 @@ def make_app(folder: Path) -> FastAPI:
     return create_app(open_resources(open_library(folder / "lib", None, demo_documents())), options)
 
 
-def test_library_is_searched_checked_and_filled(tmp_path: Path) -> None:
+def test_library_is_searched_checked_and_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer_encoder(tmp_path / "packages", monkeypatch, PlainEncoder)
+
     async def steps(visit: Visit) -> None:
         page = await visit.open("/libraries/lib")
         await page.fill("#words", "aspirin")

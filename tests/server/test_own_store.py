@@ -25,6 +25,7 @@ from epicrisis.testing.stores import MemoryStore, build_stored_document
 from epicrisis.types import Passage, Scope
 from tests.server.test_process import wait_until_ready
 from tests.server.test_uploads import list_ids, upload
+from tests.support.import_encoders import PlainEncoder, offer_encoder
 from tests.test_python_page import MODULE, PAGE, SECTIONS, install_metadata
 
 SECTION = "Your own encoder, chat model, reranker, file format or store"
@@ -101,7 +102,9 @@ def test_commands_of_python_page_use_own_components_in_library_and_server(place:
 
 
 @pytest.mark.slow
-def test_upload_is_read_by_own_reader(place: Path) -> None:
+def test_upload_is_read_by_own_reader(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(place / "site"), os.environ.get("PYTHONPATH", "")]))
+    offer_encoder(place / "packages", monkeypatch, PlainEncoder)
     status = upload(place, ("pain.our", b"Colchicine lowers the pain of gout."), ("pain.their", b"Nothing."))
     assert (status["state"], status["result"]["added"], status["result"]["skipped"]) == ("done", 1, 1)
     assert "file:pain.our" in list_ids(place)
