@@ -338,9 +338,9 @@ def test_library_telemetry_is_disabled() -> None:
 @pytest.mark.long
 def test_modules_with_processes_and_loggers_are_listed() -> None:
     """Children do not pass the guard: pip, asked for its settings or refused, git, asked of the checkout, NVIDIA's
-    driver, asked for its cards, readers of files, and an import, which turns the guard on itself. A second logger would not pass the list of what may be logged:
-    that of the server states the type and place of a fault alone, that of telemetry the host of the collector, and the
-    MCP server keeps its package from the root logger."""
+    driver, asked for its cards, readers of files, and an import, which turns the guard on itself. A second logger would
+    not pass the list of what may be logged: that of the server states the type and place of a fault alone, that of
+    telemetry the host of the collector, and the MCP server keeps its package from the root logger."""
     imported: dict[str, set[str]] = {"subprocess": set(), "logging": set(), "multiprocessing": set()}
     source = Path(epicrisis.__file__).parent
     for path in source.rglob("*.py"):

@@ -25,6 +25,7 @@ from fastapi import FastAPI
 
 from epicrisis.library.document_list import DocumentFilter, list_documents
 from epicrisis.library.library import LibraryStore
+from epicrisis.privacy import set_local_only
 from epicrisis.server import import_process
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.import_messages import ReceivedFile
@@ -553,6 +554,7 @@ def test_signal_of_a_service_manager_to_all_processes_leaves_the_import_to_the_s
     ("encoder", "problem"),
     [
         (encoders.GreedyEncoder, "the import needed more than 1.0 GB of memory while it read gout.md"),
+        (encoders.MisledEncoder, "the import needed more than 1.0 GB of memory while it read gout.md"),
         (encoders.EndlessEncoder, "the import took more than 2 s of processor time without progress while it read"),
         (encoders.CrashingEncoder, "the import crashed (SIGSEGV) or ran out of memory while it read gout.md"),
     ],
@@ -581,6 +583,19 @@ def test_import_that_works_long_may_take_more_processor_time_than_its_limit(tmp_
     limits = UploadLimits(free_bytes=0, processor_seconds=2)
     status = upload(tmp_path, *((f"{number}.jsonl", many(4_000, number)) for number in range(4)), limits=limits)
     assert (status["state"], status["result"]["added"]) == ("done", 16_000)
+
+
+@pytest.mark.slow
+def test_import_of_a_server_that_is_local_only_contacts_no_other_machine(tmp_path: Path, offer: Offer) -> None:
+    offer(encoders.CallingEncoder)
+    set_local_only(True)
+    try:
+        status = upload(tmp_path, ("gout.md", MARKED))
+    finally:
+        set_local_only(False)
+    assert status["state"] == "stopped"
+    assert "encoder.example" in status["problem"]
+    assert "local" in status["problem"]
 
 
 @pytest.mark.slow

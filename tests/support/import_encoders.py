@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.corpus import sandbox
-from epicrisis.errors import StorageError
+from epicrisis.errors import ModelFileInvalid, StorageError
 from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder
 
@@ -57,6 +58,14 @@ class GreedyEncoder(MarkedEncoder):
         bytearray(8 * 1024**3)
 
 
+class MisledEncoder(MarkedEncoder):
+    """Says that its file is damaged, as native code does to which memory is refused."""
+
+    def meet_mark(self) -> None:
+        self.pieces = [bytearray(16 * 1024**2) for _ in range(50)]
+        raise ModelFileInvalid("the model is damaged")
+
+
 class EndlessEncoder(MarkedEncoder):
     """Does not come back, and says nothing meanwhile."""
 
@@ -77,6 +86,13 @@ class FaultyEncoder(MarkedEncoder):
 
     def meet_mark(self) -> None:
         raise ZeroDivisionError(MARK)
+
+
+class CallingEncoder(MarkedEncoder):
+    """Looks up another machine."""
+
+    def meet_mark(self) -> None:
+        socket.getaddrinfo("encoder.example", 443)
 
 
 class FullDiskEncoder(MarkedEncoder):

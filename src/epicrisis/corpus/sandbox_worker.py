@@ -29,7 +29,7 @@ from epicrisis.corpus.reader_base import (
 )
 from epicrisis.corpus.reference_entries import parse_references
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
-from epicrisis.process_limits import disable_core_dumps, set_soft_limit
+from epicrisis.process_limits import disable_core_dumps, read_memory, set_soft_limit
 from epicrisis.types import Document
 
 _Reply = TypeVar("_Reply")
@@ -192,11 +192,9 @@ def _prepare() -> None:
 
 def _peak_memory() -> int:
     """Return the peak memory use in bytes; 0 if the system does not provide it."""
-    with suppress(OSError):
-        # Of this program alone: getrusage includes the parent's, up to the start of this process.
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) * 1024
+    # Of this program alone: getrusage includes the parent's, up to the start of this process.
+    if peak := read_memory("VmHWM"):
+        return peak
     with suppress(ImportError):
         import resource
 

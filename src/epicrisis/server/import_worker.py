@@ -15,7 +15,7 @@ from epicrisis import telemetry
 from epicrisis.corpus import sandbox
 from epicrisis.errors import EpicrisisError
 from epicrisis.privacy import set_local_only
-from epicrisis.process_limits import disable_core_dumps, set_soft_limit
+from epicrisis.process_limits import disable_core_dumps, read_memory, set_soft_limit
 from epicrisis.server.error_log import describe_fault
 from epicrisis.server.import_messages import ImportMessage, ImportProgress, ImportTask
 from epicrisis.server.import_process import OUT_OF_MEMORY
@@ -23,6 +23,9 @@ from epicrisis.server.upload_import import UploadImport
 
 _LAST_CHOICE = "1000"
 """The highest score of Linux's out-of-memory killer: it ends this process, and never the server for its sake."""
+
+_NEARLY_ALL = 0.75
+"""The share of the limit from which on an error is one of memory: what was refused is not counted."""
 
 
 def main() -> None:
@@ -47,12 +50,13 @@ def main() -> None:
         set_local_only(task.local_only)
         telemetry.start(local_only=task.local_only)
         message = ImportMessage(result=UploadImport(task, show).run())
-    except EpicrisisError as error:
-        message = ImportMessage(error=error.message)
     except Exception as error:  # noqa: BLE001 - the message of a fault may hold text of a document
-        if _lacks_memory(error):
+        if _lacks_memory(error, task.memory_bytes):
             os._exit(OUT_OF_MEMORY)
-        message = ImportMessage(fault=describe_fault(error))
+        if isinstance(error, EpicrisisError):
+            message = ImportMessage(error=error.message)
+        else:
+            message = ImportMessage(fault=describe_fault(error))
     send(message)
 
 
@@ -85,8 +89,13 @@ def _limit_memory(task: ImportTask) -> None:
         Path("/proc/self/oom_score_adj").write_text(_LAST_CHOICE, encoding="ascii")
 
 
-def _lacks_memory(error: BaseException | None) -> bool:
-    """Return whether an error, or one behind it, says that no memory was left."""
+def _lacks_memory(error: BaseException | None, limit: int) -> bool:
+    """Return whether an error says that no memory was left, or came when little was.
+
+    Native code then says that a model or a library is damaged.
+    """
+    if read_memory("VmData") > _NEARLY_ALL * limit:
+        return True
     while error is not None:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
             return True

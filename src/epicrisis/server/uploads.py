@@ -48,6 +48,8 @@ MAX_KILLS = 2
 """Imports during which the server was killed so often are not continued unasked."""
 _SHARE_OF_MEMORY = 0.75
 """The largest share of the available memory that an import may use. The rest is for the server."""
+_LEAST_MEMORY = 1024**3
+"""What an import may use of a small machine: encoder and library take 0.5 GB."""
 _DESCRIPTION = "upload.json"
 _KILLED = (
     f"the server ended {MAX_KILLS} times while it imported these files: one may need too much memory. Resume the "
@@ -295,7 +297,7 @@ class Uploads:
         library = self.resources.find(upload.library)
         settings, path = library.pipeline.settings, find_store(library).path
         address = find_address(path)
-        available = measure_available_memory() * _SHARE_OF_MEMORY
+        available = max(_LEAST_MEMORY, measure_available_memory() * _SHARE_OF_MEMORY)
         return ImportTask(
             library=str(path) if address is None else address.url,
             files=upload.files,
