@@ -22,7 +22,7 @@ FLOORS = {
     name: floor
     for floor, names in enumerate(
         [
-            ["dates", "notebook_display", "printable", "process_limits", "question_options", "ucum"],
+            ["dates", "notebook_display", "printable", "process_limits", "question_options", "reading", "ucum"],
             ["types", "quantities"],
             ["clinical_facts", "computed_values", "study_types", "partitioning"],
             ["references"],

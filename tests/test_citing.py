@@ -90,24 +90,24 @@ def test_answer_cites_selected_sentence(settings: dict[str, Any], by: str) -> No
     assert notices_of(answer) == []
 
 
-def test_answer_without_encoder_cites_sentence_selected_by_words() -> None:
+def test_answer_without_encoder_cites_sentence_selected_by_ranker() -> None:
     answer = answer_of(pipeline_of(None, by="bm25"))
     assert answer.citations[0].quotation == SENTENCES[1]
     assert notices_of(answer) == []
     (started,) = [event for event in answer.trace if isinstance(event, AnswerStarted)]
-    assert (started.sentences, started.selected_by) == (3, "words")
+    assert (started.sentences, started.selected_by) == (3, "ranker")
 
 
 def test_trace_of_rotated_prompts_says_once_what_selected_the_sentences() -> None:
     answer = answer_of(pipeline_of(rotations=2))
     (started,) = [event for event in answer.trace if isinstance(event, AnswerStarted)]
-    assert (started.documents, started.sentences, started.selected_by) == (2, 6, "encoder")
+    assert (started.documents, started.sentences, started.selected_by) == (2, 6, "ranker")
 
 
-def test_trace_says_that_encoder_selected_sentences_of_each_part() -> None:
+def test_trace_says_what_selected_sentences_of_each_part() -> None:
     answer = answer_of(pipeline_of(strategy="brief-context", partition=1))
     parts = [event for event in answer.trace if isinstance(event, MapStarted)]
-    assert [(part.sentences, part.selected_by) for part in parts] == [(3, "encoder"), (3, "encoder")]
+    assert [(part.sentences, part.selected_by) for part in parts] == [(3, "ranker"), (3, "ranker")]
     (started,) = [event for event in answer.trace if isinstance(event, AnswerStarted)]
     assert (started.stage, started.sentences, started.selected_by) == ("reduce", 1, None)
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
-from epicrisis.reading.articles import Article, find_headings
+from epicrisis.reading.articles import ArticleText, find_headings
 from epicrisis.reading.features import Found, ReadArticle, read_article
 from epicrisis.retrieval.sentence_ranking import is_statement
 
@@ -76,7 +76,7 @@ def read_text(id_: str, text: str, title: str = "", spans: Sequence[tuple[int, i
     headings = find_headings((text[start:end], "") for start, end in places)
     kept = [index for index, (start, end) in enumerate(places) if spans is not None or is_statement(text[start:end])]
     sentences = [text[places[index][0] : places[index][1]] for index in kept]
-    article = Article(sentences, [headings[index] for index in kept])
+    article = ArticleText(sentences, [headings[index] for index in kept])
     return Text(id_, read_article(article, analyze_words, title), [places[index] for index in kept], sentences)
 
 

@@ -251,7 +251,7 @@ def test_encoder_selects_candidates_of_long_document() -> None:
     assert sum(text.startswith("Aspirin does prevent stroke.") for _, text in shown) == 1
 
 
-def test_words_select_candidates_without_encoder() -> None:
+def test_ranker_selects_candidates_without_encoder() -> None:
     lines = [f"Filler number {word} says nothing of use." for word in range(30)]
     lines[17] = "Aspirin does prevent stroke."
     model = says(claims((FIRST, [1])))
@@ -260,7 +260,7 @@ def test_words_select_candidates_without_encoder() -> None:
     shown = labels_of(model.requests[0].messages[-1].content)
     assert len(shown) == CANDIDATES
     assert sum(text.startswith("Aspirin does prevent stroke.") for _, text in shown) == 1
-    assert asked.of(AnswerStarted) == [AnswerStarted("rag", 1, CANDIDATES, "words")]
+    assert asked.of(AnswerStarted) == [AnswerStarted("rag", 1, CANDIDATES, "ranker")]
 
 
 @pytest.mark.parametrize(("lines", "candidates"), [(100, CANDIDATES), (800, 24), (4000, MAX_CANDIDATES)])

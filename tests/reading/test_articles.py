@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.reading.articles import find_headings, is_heading
+from epicrisis.reading.articles import ArticleText, find_headings, is_heading
+from epicrisis.reading.features import OWN_FEATURES, read_article
 
 
 def test_labels_lines_and_sections_are_headings() -> None:
@@ -35,3 +36,7 @@ def test_heading_of_the_file_ends_with_its_section() -> None:
 )
 def test_headings_are_told_from_sentences(text: str, expected: bool) -> None:
     assert is_heading(text) is expected
+
+
+def test_document_without_statements_has_no_features() -> None:
+    assert read_article(ArticleText([], []), str.split).own.shape == (0, len(OWN_FEATURES))

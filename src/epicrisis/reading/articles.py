@@ -23,7 +23,7 @@ _LABEL = re.compile(rf"((?i:{_NAMES})|[A-Z][A-Z ,/&'-]{{3,60}})(?::\s+|\s+[-\u20
 
 
 @dataclass(frozen=True, slots=True)
-class Article:
+class ArticleText:
     """The sentences of a document in order, and the heading above each, empty for none."""
 
     sentences: Sequence[str]

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.reading.articles import Article
+from epicrisis.reading.articles import ArticleText
 from epicrisis.reading.comparisons import read_comparison
 from epicrisis.reading.opposites import count_opposites, list_opposites
 
@@ -159,7 +159,7 @@ class Found:
     """The place of the passage of each sentence, None for one that was not found. None: all are of the first."""
 
 
-def read_article(article: Article, analyze: WordAnalyzer, title: str = "") -> ReadArticle:
+def read_article(article: ArticleText, analyze: WordAnalyzer, title: str = "") -> ReadArticle:
     """Return what a document has for any question."""
     words = [analyze(sentence) for sentence in article.sentences]
     heading_words = {heading: frozenset(analyze(heading)) for heading in dict.fromkeys(article.headings)}
@@ -175,7 +175,7 @@ def read_article(article: Article, analyze: WordAnalyzer, title: str = "") -> Re
     )
 
 
-def describe_sentences(article: Article) -> Matrix:
+def describe_sentences(article: ArticleText) -> Matrix:
     """Return the features of each sentence by itself `(n, len(OWN_FEATURES))`."""
     count = len(article.sentences)
     columns: dict[str, npt.ArrayLike] = {}
@@ -191,8 +191,8 @@ def describe_sentences(article: Article) -> Matrix:
         columns[name] = marks = np.array(
             [pattern.search(sentence) is not None for sentence in article.sentences], dtype=np.float32
         )
-        columns[f"next {name}"] = np.append(marks[1:], 0)
-        columns[f"previous {name}"] = np.append([0], marks[:-1])
+        columns[f"next {name}"] = np.append(marks, 0)[1:]
+        columns[f"previous {name}"] = np.append([0], marks)[:-1]
     starts: list[int] = []
     for index, heading in enumerate(article.headings):
         starts.append(index if not index or heading != article.headings[index - 1] else starts[-1])

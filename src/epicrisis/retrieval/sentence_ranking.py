@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.protocols import Encoder, Reranker
-from epicrisis.reading.articles import Article, find_headings
+from epicrisis.reading.articles import ArticleText, find_headings
 from epicrisis.references import STARTS
 from epicrisis.retrieval.long_questions import SentenceSplitter
 from epicrisis.types import CharacterSpan, Passage, Sentence, SentenceHit, SentenceRanking
@@ -117,7 +117,7 @@ def _read_document(
         repeats_title = len(texts) > 1 and _WORD.findall(text.casefold()) == title_words
         if index not in fragments and is_statement(text) and not repeats_title:
             kept.append(index)
-    article = Article([texts[index][0] for index in kept], [headings[index] for index in kept])
+    article = ArticleText([texts[index][0] for index in kept], [headings[index] for index in kept])
     return ReadDocument([places[index] for index in kept], read_article(article, analyze, title))
 
 
