@@ -1,8 +1,8 @@
 """Fictional notes with identifiers in forms that are unusual, from lists and sentences that no recognizer has seen.
 
-Names, streets, towns, companies and sentences are divided into two halves. The recognizers were written while looking
-at `development` only, so that `held-out` shows what they do with texts that nobody looked at. The forms of a kind are
-the same in both. No real person is described.
+Words and sentences are divided into two halves. The recognizers were written while looking at `development` only, so
+that `held-out` shows what they do with texts that nobody looked at. The forms of a kind are the same in both. No real
+person is described.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 from importlib import resources
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from epicrisis.deidentification.deidentifier import PatientIdentifiers
 from epicrisis.deidentification.name_lists import read_name_lists
@@ -29,15 +29,6 @@ from epicrisis.evaluation.synthesis.identified_notes import (
     read_marks,
 )
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
-from epicrisis.evaluation.synthesis.unusual_words import (
-    CLINICAL_SENTENCES,
-    COMPANIES,
-    FIRST_NAMES,
-    LAST_NAMES,
-    NAMES_OF_WORDS,
-    STREETS,
-    TOWNS,
-)
 
 Half: TypeAlias = Literal["development", "held-out"]
 T = TypeVar("T")
@@ -58,20 +49,30 @@ class UnusualKind:
     sentences: tuple[str, ...]
 
 
-def _read_kinds() -> Mapping[str, UnusualKind]:
+def _read_tables() -> Mapping[str, Any]:
     text = resources.files("epicrisis.evaluation.synthesis").joinpath("unusual_identifiers.toml").read_text("utf-8")
-    tables = tomllib.loads(text)
+    return tomllib.loads(text)
+
+
+def _read_kinds() -> Mapping[str, UnusualKind]:
     kinds = {}
-    for table in tables["kinds"]:
-        sentences = table["sentences"]
-        if isinstance(sentences, str):
-            sentences = tables["sentences"][sentences]
+    for table in _TABLES["kinds"]:
+        sentences: list[str] = []
+        shared = table["sentences"]
+        for sentence in [shared] if isinstance(shared, str) else shared:
+            sentences += _TABLES["sentences"].get(sentence, [sentence])
         kind = UnusualKind(table["name"], table["identifier"], tuple(table["forms"]), tuple(sentences))
         kinds[kind.name] = kind
     return kinds
 
 
+def _read_words() -> Mapping[str, tuple[str, ...]]:
+    return {name: tuple(" ".join(words.split()).split(", ")) for name, words in _TABLES["words"].items()}
+
+
+_TABLES = _read_tables()
 KINDS = _read_kinds()
+_WORDS = _read_words()
 _ORDINAL_WORDS = """
 first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
 sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth twenty-fifth
@@ -89,16 +90,6 @@ _YEAR_WORDS = {
     2021: "twenty twenty-one",
     2022: "two thousand twenty-two",
 }
-_HOLIDAYS = (
-    "Christmas Day",
-    "Thanksgiving",
-    "New Year's Eve",
-    "Easter Sunday",
-    "the Fourth of July",
-    "Labor Day",
-    "Christmas Eve",
-    "Halloween",
-)
 _TRANSLITERATED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "ø": "oe", "å": "aa"})
 
 
@@ -120,7 +111,7 @@ def fold_accents(name: str) -> str:
 
 def draw_clinical_sentences(half: Half) -> Sequence[str]:
     """Return sentences without an identifier: drugs, eponyms, scores, measurements."""
-    return take_half(CLINICAL_SENTENCES, half)
+    return take_half(tuple(_TABLES["sentences"]["clinical"]), half)
 
 
 @cache
@@ -142,7 +133,7 @@ class _UnusualWriter:
     def __init__(self, draws: Draws, half: Half) -> None:
         self._draws = draws
         self._half: Half = half
-        self._firsts, self._lasts = take_half(FIRST_NAMES, half), take_half(LAST_NAMES, half)
+        self._words = {name: take_half(words, half) for name, words in _WORDS.items()}
         self.patient = self._draw_person(None)
         self.number = str(draws.integer(10_000_000, 99_999_999))
 
@@ -153,7 +144,7 @@ class _UnusualWriter:
         before, identifier, after = filled.split("|") if "|" in filled else ("", filled, "")
         sentence = draws.pick(take_half(kind.sentences, self._half))
         form = f"{before}{mark_identifier(kind.identifier, kind.name, identifier)}{after}"
-        middle = sentence.replace("{x}", form)
+        middle = sentence.replace("{x}", form).replace("{Device}", draws.pick(self._words["devices"]))
         before, after = draws.sample(draw_clinical_sentences(self._half), 2)
         return read_marks(draws.pick(("\n", " ")).join((before, middle, after)))
 
@@ -167,8 +158,8 @@ class _UnusualWriter:
         """Return a person. True: both names are in a list of the recognizer; False: none; None: any."""
         lists = read_name_lists()
         listed = lists.first | lists.last
-        firsts = [name for name in self._firsts if is_listed in (None, name.casefold() in listed)]
-        lasts = [name for name in self._lasts if is_listed in (None, name.casefold() in listed)]
+        firsts = [name for name in self._words["first_names"] if is_listed in (None, name.casefold() in listed)]
+        lasts = [name for name in self._words["last_names"] if is_listed in (None, name.casefold() in listed)]
         return _UnusualPerson(self._draws.pick(firsts), self._draws.pick(lasts))
 
     def _fill(self, form: str, person: _UnusualPerson) -> str:
@@ -201,7 +192,7 @@ class _UnusualWriter:
             "F2": other.first,
             "L2": other.last,
             "LL3": last[:3].upper(),
-            "W": self._draws.pick(take_half(NAMES_OF_WORDS, self._half)),
+            "W": self._draws.pick(self._words["names_of_words"]),
             "plain": plain,
             "plain_lower": plain.lower(),
             "german": german,
@@ -236,16 +227,22 @@ class _UnusualWriter:
             "ordinal": _ORDINALS[day.day - 1],
             "w": str(week.week),
             "ww": f"{week.week:02d}",
-            "Holiday": draws.pick(_HOLIDAYS),
+            "Holiday": draws.pick(self._words["holidays"]),
         }
 
     def _list_place_parts(self) -> dict[str, str]:
-        draws, half = self._draws, self._half
-        streets = draws.sample(take_half(STREETS, half), 2)
+        draws = self._draws
+        streets = draws.sample(self._words["streets"], 2)
+        host = draws.pick(self._words["hosts"])
         return {
             "Street": streets[0],
             "Street2": streets[1],
-            "Town": draws.pick(take_half(TOWNS, half)),
-            "Company": draws.pick(take_half(COMPANIES, half)),
+            "Town": draws.pick(self._words["towns"]),
+            "Company": draws.pick(self._words["companies"]),
+            "Hospital": draws.pick(self._words["hospitals"]),
+            "Host": host,
+            "HOST": host.title(),
+            "hostname": host.partition(".")[0],
+            "tld": host.rpartition(".")[2],
             "UK": draws.pick(("SW1 4QT", "NE7 2AB", "B3 9XD", "LS6 1AB", "SW9 8XD", "NE2 5QT")),
         }
