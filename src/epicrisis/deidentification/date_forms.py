@@ -62,7 +62,7 @@ _NO_DATE = (
 _DENOMINATORS = frozenset((2, 3, 4, 5, 6, 8, 10, 12))
 """What scores and shares are counted by, such as strength 4/5 and pain 3/10."""
 _RATIO_CUE = re.compile(
-    r"(?:(?<![^\W_])(?:bipap|cpap|peep|psv?|support|settings?|apgars?|insulin)(?![^\W_])[^.;\n]{0,20}"
+    r"(?:(?<![^\W_])(?:bipap|cpap|peep|psv?|support|settings?|apgars?|insulin|vision|acuity)(?![^\W_])[^.;\n]{0,20}"
     r"|(?:ratio|scores?|scored|scale|pain|gcs|moca|mmse|phq|h/h|hgb|hct|i/os?|pupils?|perrla?|strength|power|motor"
     r"|reflex(?:es)?|pulses?|murmur|pressure|bp|vision|acuity|rated?)(?:\s(?:of|is|was|at|to|as))?[\s:=]{1,2})\Z",
     re.IGNORECASE,
@@ -93,8 +93,8 @@ _SEPARATED = (
     rf"(?<![\w./-]){_YEAR}[-/](?P<days>[0-2]\d\d|3[0-5]\d|36[0-6])(?![\w/-]|\.\d)",
     rf"(?<![^\W_])day[ ](?P<days>[0-2]?\d?\d|3[0-5]\d|36[0-6])[ ](?:of|in)[ ]{_YEAR}(?!\d)",
     # March the fourth, 2019; the fourth day of March, two thousand nineteen
-    rf"(?<![^\W\d_]){_MONTH}\.?,?\s(?:the\s)?{_ORDINAL}{_WRITTEN_YEAR}",
     rf"(?<![^\W_]){_ORDINAL}\s(?:day\s)?of\s{_MONTH}(?![^\W\d_]){_WRITTEN_YEAR}",
+    rf"(?<![^\W\d_]){_MONTH}\.?,?\s(?:the\s)?{_ORDINAL}{_WRITTEN_YEAR}",
     # Mar/4/2019, Mar_04_2019, Mar-4-2019; 2019 Mar 4, 2019Mar04, 2019-Mar-04
     rf"(?<![^\W\d_]){_MONTH}(?P<sep>[/_.-]){_DAY}(?P=sep){_YEAR}(?!\d)",
     rf"(?<![\w./-]){_YEAR}[ _./-]{{0,2}}{_MONTH}[ _./-]{{0,2}}(?P<day>3[01]|[12]\d|0?[1-9])(?!\d)",

@@ -21,8 +21,9 @@ from epicrisis.deidentification.patterns import find_patterns
 from epicrisis.deidentification.presidio import find_with_presidio
 from epicrisis.deidentification.spans import Identifier, IdentifierKind, merge_identifiers
 from epicrisis.deidentification.surrogates import Surrogates, match_case
+from epicrisis.deidentification.unlisted_places import find_unlisted_places
 
-RECOGNIZER_VERSION = "3"
+RECOGNIZER_VERSION = "4"
 """Changes whenever the recognizers do: a measurement is valid for one version only."""
 _MIN_NUMBER = 4
 """Characters of a record number that is looked for without a label."""
@@ -149,6 +150,8 @@ class Deidentifier:
             yield Identifier(*_extend_to_word(text, *match.span()), "record-number")
         for start, end in self._finder.find(text):
             yield Identifier(start, end, "name")
+        for start, end in find_unlisted_places(text):
+            yield Identifier(start, end, "place")
         yield from find_patterns(text)
         yield from find_with_presidio(text)
 

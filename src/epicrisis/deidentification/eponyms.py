@@ -22,6 +22,9 @@ Spurling Stanford Starling Steri Sternberg Stevens Stokes Strauss Sturge Swan Ga
 Tinel Todd Toupet Tourette Trendelenburg Trousseau Turner Valsalva Vincent Virchow Waldenstrom Wallenberg Wartenberg
 Weber Wegener Weil Weiss Wells Wenckebach Wernicke West Westergren Whipple White Whitmore Wilms Wilson Wolff Wood
 Yankauer Zenker Ziehl Ziprin Zollinger Ellison
+Angeles Ashworth Beck Berg Billroth Binet Bosniak Boston Brugada Caprini Clavien Danis Dindo Fisher Fontaine Frykman
+Garden Geneva Gustilo Hess Hurley Ishak Kellgren Lauge Lawrence Lown Lugano Lyon Milan Montreal Nottingham Paris Prague
+Rankin Rome Rutherford Seattle Sokolow Sydney Tokyo Vienna Wagner Candida Serratia Nocardia Listeria Borrelia Brucella
 """
 EPONYMS = frozenset(word.casefold() for word in _EPONYMS.split())
 """Names of diseases, signs, tests and devices. Behind a title or before a credential they name a person."""
@@ -39,7 +42,7 @@ block rhythm tachycardia fistula pouch loop limb gastrectomy fundoplication viru
 foot deformity malformation effect angina vasculitis granulomatosis arteritis purpura nephritis hamartoma protein
 proteins contractions exercise exercises chart hallpike harris pratt ganz barre barr weiss ellison pugh stokes johnson
 hicks vascular curve kidney levels antigen vaccine type protocol regimen trial risk neuropathy neuroma paralysis
-aphasia encephalopathy psychosis heart
+aphasia encephalopathy psychosis heart variant consensus guideline guidelines diverticulum attack attacks
 """
 CLINICAL_NOUNS = frozenset(_CLINICAL_NOUNS.split())
 """Words behind an eponym."""
@@ -78,3 +81,14 @@ resident intern fellow service history vomiting consulted reports states among h
 """
 ORDINARY_WORDS = frozenset(_WORDS.split())
 """Words that lists of names have too, and words that begin sentences and headings."""
+
+_WARD_WORDS = """
+clinic radiology medicine surgery emergency oncology recovery triage rehab english spanish may day week bed room dr mr
+mrs ms january february march april june july august september october november december monday tuesday wednesday
+thursday friday saturday sunday his her the floor ward unit icu telemetry hospice dialysis nursing obstetrics intensive
+critical care general internal physical occupational speech respiratory infectious disease pulmonary cardiac vascular
+trauma burn stepdown observation bedside goal inpatient outpatient department service medical surgical cancer stroke
+sepsis atrial renal hepatic gastric pain wound sleep palliative primary urgent acute family adult child
+"""
+WARDS = frozenset(_WARD_WORDS.split())
+"""Words with a capital behind `in`, `to` or `with` that are no towns and no companies, if all are such words."""

@@ -10,6 +10,10 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
+_LATIN = [chr(code) for code in (*range(0xC0, 0x250), *range(0x1E00, 0x1F00))]
+UPPER = f"A-Z{''.join(letter for letter in _LATIN if letter.isupper())}"
+LOWER = f"a-z{''.join(letter for letter in _LATIN if letter.islower())}"
+"""The Latin letters of all languages, for a set of a regular expression."""
 WORD = re.compile(r"[^\W\d_]++(?:['\u2019-][^\W\d_]++)*+")
 """A word of a name, with its apostrophes and hyphens. The apostrophe U+02BC is a letter."""
 

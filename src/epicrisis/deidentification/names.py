@@ -311,7 +311,13 @@ class NameFinder:
         is_match = folded in self.registered or any(part in self.registered for part in parts)
         if is_match:
             if is_common(word.plain) or word.plain in ORDINARY_WORDS or len(folded) < _MIN_LOWER:
-                return word.text[0].isupper() or self._is_neighbour(following) or self._ends_name(previous, word)
+                is_beside = self._is_beside(previous, word) or self._is_beside(word, following)
+                return (
+                    word.text[0].isupper()
+                    or self._is_neighbour(following)
+                    or self._ends_name(previous, word)
+                    or is_beside
+                )
             return not (word.plain in EPONYMS and following is not None and following.text.casefold() in CLINICAL_NOUNS)
         if len(folded) >= _MIN_MISSPELLED and word.text[0].isupper() and word.plain not in ORDINARY_WORDS:
             return any(_is_one_edit(folded, name) for name in self._patient)
@@ -321,6 +327,12 @@ class NameFinder:
         """Return whether a common word in lower case is the last name behind a first name (`anna strong`)."""
         is_next = previous is not None and word.start - previous.end == 1
         return is_next and self._is_neighbour(previous) and word.plain not in _VERBS
+
+    def _is_beside(self, first: TextWord | None, second: TextWord | None) -> bool:
+        """Return whether two different registered names follow each other, though both are words (`april strong`)."""
+        if first is None or second is None or second.start - first.end != 1:
+            return False
+        return first.plain != second.plain and {fold(first.plain), fold(second.plain)} <= self.registered
 
     def _is_neighbour(self, word: TextWord | None) -> bool:
         return word is not None and fold(word.plain) in self.registered and not is_common(word.plain)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from epicrisis.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS
+from epicrisis.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS, WARDS
+from epicrisis.deidentification.name_lists import LOWER, UPPER
 from epicrisis.deidentification.spans import Identifier, IdentifierKind
 
 # A number or code behind its label: at least one digit, at most a few groups.
@@ -64,11 +65,11 @@ _FREE_LABELS: Mapping[IdentifierKind, str] = {
     "device": r"s/n|sn|serial|ser\.?|udi|imei|lot|implant|device|pump|ventilator|model|pacemaker|icd|sensor|stimulator",
     "ssn": r"ssn?|social(?:\s+security)?|soc\.?\s*sec\.?",
     "other-id": r"study|trial|badge|employee|specimen|order|ticket|barcode|bar\s+code|protocol|reference|ref"
-    r"|pager|beeper",
+    r"|pager|beeper|page|paged|paging|(?-i:ID)",
 }
-_FREE_LABEL_END = (
-    r"(?:\s{0,2}(?:number|numbers|no|nr|num|id|code|serial|s/n|sn|is|was|acct|[.:=\#(]|(?-i:\b)-)){0,5}\s{0,3}\(?"
-)
+_LABEL_WORDS = r"(?:\s{0,2}(?:number|numbers|no|nr|num|id|code|serial|s/n|sn|is|was|acct|[.:=\#(]|(?-i:\b)-)){0,5}"
+_LABEL_OF = r"(?:\s(?:of|for)(?:\s[\w-]{1,20}){1,4}(?=\s?[:=]|\s(?:is|was)\s))?"
+_FREE_LABEL_END = rf"{_LABEL_WORDS}{_LABEL_OF}{_LABEL_WORDS}\s{{0,3}}\(?"
 FREE_LABELS = {
     kind: re.compile(rf"(?<![^\W_])(?i:(?:{labels})(?![^\W_]){_FREE_LABEL_END}){_FREE_CODE}(?![^\W_])")
     for kind, labels in _FREE_LABELS.items()
@@ -96,7 +97,7 @@ PLATE = re.compile(
     r"(?![^\W_])"
 )
 CHASSIS = re.compile(
-    r"(?<![^\W_])(?:vin|chassis|vehicle identification)"
+    r"(?<![^\W_])(?:vin|chassis|vehicle id(?:entification)?)"
     r"(?:\s?(?:number|no|nr|is|was|ending(?: in)?|[.:=\#])){0,4}\s{0,2}"
     r"(?P<value>(?=[A-Z ]{0,8}\d)[A-Z0-9]{3,17}(?:[- ](?=[A-Z]{0,3}\d)[A-Z0-9]{1,8}){0,4})(?![^\W_])",
     re.IGNORECASE | re.ASCII,
@@ -107,11 +108,13 @@ _EXTENSIONS = (
     r"|hl7|eml|msg|mp3|mp4|wav|avi|mov|edf|ekg|nii|bak"
 )
 FILE_NAME = re.compile(
-    r"(?<![\w@.-])(?P<value>(?:[A-Z][\w'\u2019-]{0,30},?[ ](?:[-_][ ])?(?:consent[ ])?){0,4}"
+    rf"(?<![\w@.-])(?P<value>(?:[{UPPER}][\w'\u2019-]{{0,30}},?[ ](?:[-_][ ])?(?:consent[ ])?){{0,4}}"
     r"(?=[\w(])[\w.,'\u2019^&()+\u2010-\u2013-]{1,100})"
     rf"\.(?i:{_EXTENSIONS})(?![^\W_])"
 )
 """The name of a file, without its extension. Words with a capital before it belong to it."""
+FILE_WORD = re.compile(r"[^\W\d_]{3,}")
+"""A word in the name of a file. Beside a date it is too short for `merge_identifiers`: `20190304_Ypma`."""
 PATH = re.compile(
     r"(?<![\w/.:<])(?P<value>(?:~|\.{1,2})?(?:/[\w.^+@%'\u2019-]{1,60}){2,10})(?![\w/])"
     r"|(?<![\w/.:])(?P<share>(?:[A-Z]:\\(?![nrt][A-Z\\])|\\\\)"
@@ -133,11 +136,23 @@ _HOLIDAYS = (
     r"|valentine'?s day|mother'?s day|father'?s day|columbus day|presidents'? day|martin luther king day|juneteenth"
     r"|st\.? patrick'?s day|all saints'? day|ash wednesday|palm sunday|whit ?sun(?:day)?|pentecost"
     r"|rosh hashanah|yom kippur"
-    r"|hanukkah|passover|eid(?: al-(?:fitr|adha))?|diwali|chinese new year|lunar new year|nowruz"
+    r"|hanukkah|passover|eid(?: (?:al|ul)-(?:fitr|adha))?|diwali|chinese new year|lunar new year|nowruz"
+    r"|(?:whit|low|clean|shrove|maundy|holy|easter|palm|rose|black|cyber|trinity|advent|laetare)"
+    r" (?:mon|tues|wednes|thurs|fri|satur|sun)day|holy week|mardi gras|shrovetide|michaelmas|candlemas"
+    r"|martinmas|lammas|all hallows'? eve|purim|sukkot|shavuot|simchat torah|tisha b'av|ramadan|ashura|mawlid|holi"
+    r"|navaratri|dussehra|onam|pongal|vesak|songkran|obon|chuseok|kwanzaa|cinco de mayo|d[i\u00ed]a de (?:los )?muertos"
+    r"|corpus christi(?! (?:hospital|clinic))|twelfth night|(?-i:Epiphany|Pesach|T\u1ebft)"
 )
 HOLIDAY = re.compile(
     rf"(?<![^\W_])(?:{_HOLIDAYS})(?![^\W_])(?:,?\s(?:of\s)?(?:19|20)\d\d(?!\d))?(?!\s(?:disease|factor))", re.IGNORECASE
 )
+NAMED_DAY = re.compile(
+    r"(?<![^\W_])(?!(?:Hospital|Operative|Postoperative|Post|Each|Every|Same|Next|This|Last|Late|One|All|Per|Rest|Work"
+    r"|Sick|Cycle|Treatment|Week|Any|Another|First|Second|Third|The|That|Mid|Good|To|By|A|Dose|Days?|Half|Whole|Previous)\b)"
+    rf"[{UPPER}][{LOWER}'\u2019]{{2,20}}(?:[ ][{UPPER}][{LOWER}'\u2019.]{{1,20}}){{0,2}}[ ](?:Day|Eve|Night)(?![^\W_])"
+    r"(?![ ]\d{1,2}(?!\d)|[ ](?:Shift|Care|Center|Centre|Surgery|Clinic|Unit))(?:(?:,|[ ]of)?[ ](?:19|20)\d\d(?!\d))?"
+)
+"""A day that is called something: `Anzac Day 2019`. `Hospital Day 3` is none."""
 PHONE_LABEL = re.compile(
     r"(?<![^\W_])(?P<label>fax|facsimile|tel(?:ephone)?|phone|ph|cell|mobile|home|work|pager|beeper|call(?:ed)?"
     r"|contact"
@@ -165,7 +180,7 @@ EMAIL = re.compile(
     r"|\(dot\))\s?)[\w-]{1,63}){1,4}"
     r"|(?<![\w.+'-])[\w.+'\u2019-]{1,64}\sat\s[\w-]{1,63}(?:\s(?:dot)\s[\w-]{1,63}){1,4}"
     r"|(?<![\w.+'-])[\w.+'\u2019-]{1,64}\s?@\s?[\w-]{1,63}\s?\.\s?(?:com|org|net|edu|de|ch|uk)(?!\w)"
-    r"|(?<![\w.+'-])(?=[\w.+-]{0,20}[^\W\d_]{3})[\w.+'\u2019-]{3,64}@(?=[^\W\d_]{4})[\w-]{4,63}(?![\w.]*@)",
+    r"|(?<![\w.+'-])(?=[\w.+-]{0,20}[^\W\d_]{3})[\w.+'\u2019-]{3,64}@(?=[\w-]{0,20}[^\W\d_]{4})[\w-]{4,63}(?![\w.]*@)",
     re.IGNORECASE,
 )
 _TOP_DOMAINS = (
@@ -238,8 +253,9 @@ _STATE_NAMES = (
     "|Pennsylvania|Rhode Island"
     "|South Carolina|South Dakota|Tennessee|Texas|Utah|Vermont|Virginia|Washington|West Virginia|Wisconsin|Wyoming"
 )
-_TOWN_PART = r"[A-Z\u00c0-\u00de][A-Za-z\u00c0-\u024f'-]{1,20}"
-_TOWN = rf"(?:(?:St|Mt|Ft)\. )?{_TOWN_PART}(?:[ \n]{_TOWN_PART}){{0,2}}"
+STATES = frozenset(_STATE_NAMES.casefold().split("|"))
+_TOWN_PART = rf"[{UPPER}][{UPPER}{LOWER}'-]{{1,20}}"
+_TOWN = rf"(?:(?:St|Mt|Ft)\. )?{_TOWN_PART}(?:[ \n](?:(?:Ste?\.|or|of|on|du|de|la|am|St) )?{_TOWN_PART}){{0,2}}"
 STREET = re.compile(
     rf"(?<![\w/.-])\d{{1,5}}[A-Z]?(?:-\d{{1,4}})?,?\s{{1,2}}"
     r"(?!(?:mg|mcg|ml|by|seen|and|at|of|to|with|on|per|for|years?|days?|hours?|weeks?|months?)\b)"
@@ -248,7 +264,7 @@ STREET = re.compile(
     rf"(?:\s[^\W\d_][\w'-]{{1,20}}){{0,2}}?\s(?:{_STREETS})(?![^\W_])\.?{_UNIT}",
     re.IGNORECASE,
 )
-_STREET_WORD = r"[A-Z\u00c0-\u00de][\w'\u2019-]{1,24}"
+_STREET_WORD = rf"[{UPPER}][\w'\u2019-]{{1,24}}"
 _SURE_STREETS = (
     r"Street|St|Avenue|Ave|Road|Rd|Drive|Lane|Ln|Boulevard|Blvd|Terrace|Parkway|Pkwy|Highway|Hwy"
     r"|Crescent|Hollow|Mews|Loop"
@@ -257,7 +273,7 @@ _SURE_STREETS = (
 NAMED_STREET = re.compile(
     rf"(?<![^\W_])(?P<value>{_STREET_WORD}(?:\s{_STREET_WORD})?\s(?:{_SURE_STREETS})(?![^\W_])\.?(?:\s\d{{1,4}}[A-Za-z]?(?!\w))?"
     rf"(?:\s(?:and|&|/)\s{_STREET_WORD}(?:\s{_STREET_WORD})?\s(?:{_SURE_STREETS})(?![^\W_]))?)"
-    rf"|(?<![^\W_])(?P<german>[A-Z\u00c0-\u00de][\w-]{{1,24}}?(?:stra(?:ss|ß)e|str\.|weg|platz|gasse|allee|ring|damm|gata|gatan|straat|laan)\s\d{{1,4}}[a-z]?)(?!\w)"
+    rf"|(?<![^\W_])(?P<german>[{UPPER}][\w-]{{1,24}}?(?:stra(?:ss|ß)e|str\.|weg|platz|gasse|allee|ring|damm|gata|gatan|straat|laan)\s\d{{1,4}}[a-z]?)(?!\w)"
     rf"|(?<![^\W_])(?P<french>(?:\d{{1,4}}(?:\s?bis)?,?\s)?(?:[Rr]ue|[Aa]venue|[Bb]oulevard|[Pp]lace|[Vv]ia|[Cc]alle|[Pp]laza|[Rr]ua|[Vv]iale)\s"
     rf"(?:(?:de|du|des|la|le|les|del|della|di|los|las|do|da|l')\s){{0,2}}{_STREET_WORD}(?:\s{_STREET_WORD})?(?:,?\s\d{{1,4}}[A-Za-z]?(?!\w))?)"
 )
@@ -278,12 +294,12 @@ LOOSE_ZIP_CODE = re.compile(
     rf"(?<![\w.#-])(?P<plus>\d{{5}}(?:-\d{{4}}|-(?![\w-])))(?!\w)"
     rf"|(?<![^\W_])(?i:mail|address|ends?|pharmacy|area|moved|now|registered|resident|delivery|of|to|at|in|near|lives)\b[^\w\n]{{1,3}}"
     rf"(?:(?:in|of|to|at|with|near|on)\s)?(?P<code>\d{{5}}){_NO_COUNT}"
-    rf"|(?<![^\W_])(?P<town>(?!(?i:ticket|pager|badge|code|order|case|unit|number|member|mrn|id|no|of|than|with)\b){_TOWN},?\s{{1,2}}\d{{5}})"
+    rf"|(?<![^\W_])(?P<town>(?!(?i:ticket|pager|page|badge|employee|code|order|case|unit|number|member|mrn|id|no|of|than|with)\b){_TOWN},?\s{{1,2}}\d{{5}})"
     rf"{_NO_COUNT}"
     r"|(?<![\w.#-])(?P<country>\d{5}),?\s(?:USA|U\.S\.A|United States|Germany|France)(?!\w)"
     r"|(?<![^\W_])(?P<british>(?:GIR ?0AA|[A-Z]{1,2}\d[A-Z\d]? ?\d[ABD-HJLNP-UW-Z]{2}))(?![^\W_])"
 )
-_TOWN_WORD = r"[A-Z\u00c0-\u00de][a-z\u00df-\u024f][\w'\u2019]{0,20}(?:-[\w'\u2019]{1,20}){0,2}"
+_TOWN_WORD = rf"[{UPPER}][{LOWER}][\w'\u2019]{{0,20}}(?:-[\w'\u2019]{{1,20}}){{0,2}}"
 TOWN = re.compile(
     r"\b(?i:lives?|lived|living|resid(?:es|ing|ent)|moved|relocated|travell?(?:s|ed|ing)?|born|raised|grew up"
     r"|originally|native|visit(?:s|ed|ing)?|home|works?|worked|farms?|farmed|hik(?:es|ed|ing)|drove"
@@ -292,6 +308,7 @@ TOWN = re.compile(
     r"|ambulance|bus|train|clinic|doctor"
     r"|dentist|hospital|house|flat|apartment|farm|family|follow-up|school|church|shop|store|bees|sheep|cattle|cabin"
     r"|cottage|boat"
+    r"|diagnosed|operated|implanted|placed|inserted|put in|vaccinated|bites?|stung|soldier|posted|holidays|semester"
     r"|settled|camp(?:s|ed|ing)|fish(?:ed|ing)|hunt(?:ed|ing)|fell|found|crash(?:ed)?|accident"
     r"|injured|bitten|exposed|immigrated"
     r"|emigrated|studied|studies|married|deployed|stationed|jail|prison|shelter|market|festival"
@@ -309,40 +326,47 @@ OUTSIDE = re.compile(
     rf"\b(?:outside|near|close to|outskirts of|suburb of|city of|town of|village of)\s"
     rf"(?P<value>{_TOWN_WORD})(?![^\W_])"
 )
-_NO_PLACES = """
-clinic radiology medicine surgery emergency oncology recovery triage rehab english spanish may day week bed room dr mr
-mrs ms january february march april june july august september october november december monday tuesday wednesday
-thursday friday saturday sunday his her the floor ward unit icu telemetry hospice dialysis nursing obstetrics intensive
-critical care general internal physical occupational speech respiratory infectious disease pulmonary cardiac vascular
-trauma burn stepdown observation bedside goal inpatient outpatient department service medical surgical cancer stroke
-sepsis atrial renal hepatic gastric pain wound sleep palliative primary urgent acute family adult child
-"""
-_WARDS = frozenset(_NO_PLACES.split())
-"""Words with a capital behind `in`, `to` or `with` that are no towns and no companies, if all are such words."""
 _CLINICAL_END = re.compile(
     r"(?:logy|iatrics?|iatry|scopy|therapy|surgery|ectomy|otomy|plasty|itis|osis|emia|pathy|p(?:a?e)dics?|metry|graphy"
     r"|ation|esthesia|ema|oma)\Z"
 )
-_EMPLOYER_WORD = r"[A-Z\u00c0-\u00de][a-z\u00df-\u024f][\w'\u2019-]{0,24}"
-_COMPANY_END = r"(?:Inc|LLC|LLP|Ltd|GmbH|AG|SA|AB|NV|BV|SE|KG|Corp|Corporation|Co|PLC|plc|Company|Group|& Sons)"
+_EMPLOYER_WORD = rf"[{UPPER}][{LOWER}][\w'\u2019-]{{0,24}}"
+_COMPANY_END = (
+    r"(?:Inc|LLC|LLP|Ltd|GmbH|AG|SA|SAS|SARL|AB|AS|ASA|ApS|Oyj?|NV|BV|SE|KG|SpA|Srl|Kft|Lda|Pty|Bhd|Corp|Corporation|Co|PLC|plc"
+    r"|Company|Group|& Sons)"
+)
 _EMPLOYER = rf"{_EMPLOYER_WORD}(?:[ ](?:(?:&|and|of)[ ])?{_EMPLOYER_WORD}){{0,3}}(?:,?[ ]{_COMPANY_END}(?![^\W_]))?"
 EMPLOYER = re.compile(
     r"\b(?i:employed|employers?|employment|works?|worked|working|job|retired|retiring|fired|laid off|hired|occupation"
-    r"|drives?|welder|accountant|manager|clerk|guard|nurse|driver|exposed|shift|shifts|contract|internship|apprentice)"
-    r"(?:,|:)?\s(?:[\w-]{1,15},?\s){0,5}?(?:(?:by|at|for|from|with|job)\s)"
+    r"|drives?|welder|accountant|manager|clerk|guard|nurse|driver|exposed|shift|shifts|contract|internship|apprentice"
+    r"|redundant|dismissed|furloughed|sick leave|insured|insurance|commut(?:es?|ed|ing)|foreman|supervisor|trainee"
+    r"|career|technician|engineer|mechanic|cashier|cleaner|porter|cook|secretary|consultant|volunteers?|delivers|owns|founded)"
+    r"(?:,|:)?\s(?:[\w-]{1,15},?\s){0,5}?(?:(?:by|at|for|from|with|through|to|job)\s)"
     rf"(?P<value>{_EMPLOYER})"
-    rf"|\b(?i:employer|occupation)(?:\s(?:is|was))?[:,]?\s(?:[a-z]{{2,15}},?\s){{0,3}}(?P<employer>{_EMPLOYER})"
+    rf"|\b(?i:employer|occupation|profession|trade|job)(?:\s(?:is|was))?[:,]?\s(?:[a-z]{{2,15}},?\s){{0,3}}(?P<employer>{_EMPLOYER})"
     rf"|(?<![^\W_])(?P<company>{_EMPLOYER_WORD}(?:[ ](?:(?:&|and|of)[ ])?{_EMPLOYER_WORD}){{0,3}}"
     rf",?[ ]{_COMPANY_END})(?![^\W_])"
 )
+_INSTITUTION_WORD = rf"[{UPPER}][\w'\u2019-]{{1,24}}"
+_CARE = (
+    r"Hospital|Hospice|Clinic|Infirmary|Pharmacy|Sanatorium|Sanitarium|Polyclinic|Asylum"
+    r"|(?:Medical|Health|Healthcare|Surgical|Surgery|Cancer|Heart|Eye|Dialysis|Trauma|Birth|Imaging|Rehab(?:ilitation)?"
+    r"|Wellness|Day|Treatment|Recovery|Care) (?:Cent(?:er|re)|Institute|Facility|Group|Campus)|Urgent Care"
+    r"|Health System|Rehab(?:ilitation)?|Healthcare"
+    r"|(?:Nursing|Care|Residential|Rest|Retirement) (?:Home|Facility|Community|Village)"
+    r"|(?:Assisted|Senior|Independent) Living|(?:High|Elementary|Primary|Middle|Grammar) School|Church|University"
+    r"|College"
+)
 INSTITUTION = re.compile(
-    r"(?<![^\W_])(?P<value>(?:St\.?\s|Saint\s|Mount\s|Mt\.?\s)?[A-Z][\w'-]{2,20}(?:\s(?:of\s"
-    r"|the\s)?[A-Z][\w'-]{2,20}){0,3})\s"
-    r"(?:General\s|Memorial\s|Community\s|Regional\s|University\s|County\s|Medical\s|Children's\s|Veterans\s){0,3}"
-    r"(?:Hospital|Hospice|Medical Center|Clinic|Infirmary|Nursing (?:Home|Facility)"
-    r"|Rehab(?:ilitation)?(?: Center| Facility)?|Pharmacy"
-    r"|Health System|Healthcare|High School|Elementary School|Assisted Living|Senior Living"
-    r"|Retirement Community|Church|University|College)\b"
+    rf"(?<![^\W_])(?P<value>(?:(?:St|Mt)\.?\s)?{_INSTITUTION_WORD}(?:\s(?:of\s|the\s)?{_INSTITUTION_WORD}){{0,4}}?)\s"
+    r"(?:General\s|Memorial\s|Community\s|Regional\s|University\s|County\s|Medical\s|Children's\s|Veterans\s"
+    r"|Psychiatric\s|Maternity\s|Cottage\s|District\s|Teaching\s){0,3}"
+    rf"(?:{_CARE})(?![^\W_])"
+    r"|(?<![^\W_])(?:(?:Universit\u00e4ts|Kreis|Stadt|Landes)?(?:[Kk]linikum|[Kk]linik|[Kk]rankenhaus|[Ss]pital)"
+    r"|H\u00f4pital|Hospital|Centre Hospitalier|Clinique|Cl\u00ednica|Ospedale|Policlinico|Sanatorio|Ziekenhuis"
+    r"|Sjukhus(?:et)?|Sykehus(?:et)?|Sygehus|Szpital|Nemocnice|K\u00f3rh\u00e1z|Hastanesi)\s"
+    r"(?:(?:de|del|della|du|des|la|le|di|da|do|dos|van|von|der|am|an|im|in|Our|Santa|San|Saint|Cl\u00ednicas)\s){0,3}"
+    rf"(?P<foreign>(?!(?:Day|Course|Number|No|Admission|Discharge|Stay|Medicine)\b){_INSTITUTION_WORD}(?:\s{_INSTITUTION_WORD})?)"
 )
 _VALUE_PATTERNS: tuple[tuple[IdentifierKind, re.Pattern[str]], ...] = (
     *LABEL_PATTERNS.items(),
@@ -380,6 +404,7 @@ _WHOLE_PATTERNS: tuple[tuple[IdentifierKind, re.Pattern[str]], ...] = (
     ("place", STREET),
     ("place", POST_BOX),
     ("date", HOLIDAY),
+    ("date", NAMED_DAY),
 )
 PATTERNS = (*_VALUE_PATTERNS, *_WHOLE_PATTERNS)
 _NUMBERED = frozenset(LABEL_PATTERNS.values()) | frozenset(FREE_LABELS.values()) | {NUMBER_SIGN}
@@ -400,6 +425,14 @@ def find_patterns(text: str) -> Iterator[Identifier]:
             start, end = match.span(match.lastgroup or 0)
             if pattern not in _NUMBERED or _is_code(text[start:end]):
                 yield Identifier(start, end, kind)
+    for match in FILE_NAME.finditer(text):
+        for word in FILE_WORD.finditer(match["value"]):
+            yield Identifier(match.start("value") + word.start(), match.start("value") + word.end(), "name")
+    yield from _find_labelled(text)
+
+
+def _find_labelled(text: str) -> Iterator[Identifier]:
+    """Yield record and telephone numbers behind their labels."""
     for match in SURE_LABELS.finditer(text):
         label = match[0][:3].casefold()
         yield Identifier(*match.span("value"), _SURE_KINDS.get(label, "record-number"))
@@ -417,8 +450,8 @@ def _is_no_place(text: str, match: re.Match[str]) -> bool:
     following = re.match(r"[ ]([^\W\d_]{2,20})", text[end : end + 22])
     if words[-1] in EPONYMS and following is not None and following[1].casefold() in CLINICAL_NOUNS:
         return True
-    is_before_care = following is not None and following[1].casefold() in _WARDS
-    return all(word in _WARDS or _CLINICAL_END.search(word) for word in words) or (is_before_care and len(words) == 1)
+    is_before_care = following is not None and following[1].casefold() in WARDS
+    return all(word in WARDS or _CLINICAL_END.search(word) for word in words) or (is_before_care and len(words) == 1)
 
 
 def _is_code(value: str) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 from epicrisis.deidentification.common_words import COMMON_WORDS
 from epicrisis.deidentification.eponyms import EPONYMS, ORDINARY_WORDS
+from epicrisis.deidentification.name_lists import LOWER, UPPER
+from epicrisis.deidentification.unlisted_names import CLINICAL_ENDING, read_english_words
 from epicrisis.library.person_names import fold, is_common, name_words
 
 TOKEN = re.compile(r"[^\W_]++(?:['\u2019\u02bc-][^\W_]++)*+")
@@ -28,6 +31,8 @@ class RegisteredNames:
         parts = words | {part for word in words for part in word.split("-")} | {_SIGNS.sub("", word) for word in words}
         self._initials = {part[0] for part in parts}
         ordered = sorted((part for part in parts if len(part) >= _MIN_PART), key=len, reverse=True)
+        pairs = [pair for name in names for pair in permutations(name_words(name), 2)]
+        self._joined = frozenset(map("".join, pairs)) - read_english_words()
         # Spelled as registered: beside other letters the same letters may be folded in another way (`ptZwingenberg`).
         spellings = {part for name in names for part in re.findall(r"[^\W\d_]+", name.casefold())}
         self._spellings = tuple(part for part in spellings if len(part) >= _SURE and not is_common(fold(part)))
@@ -35,9 +40,9 @@ class RegisteredNames:
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield start and end of each word that contains a registered name."""
-        for match in TOKEN.finditer(text) if self._parts else ():
+        for match in TOKEN.finditer(text) if self._parts or self._joined else ():
             word = _POSSESSIVE.sub("", match[0])
-            if self._contains_name(word):
+            if _NO_LETTER.sub("", fold(word)) in self._joined or self._contains_name(word):
                 yield match.start(), match.start() + len(word)
 
     def _contains_name(self, token: str) -> bool:
@@ -63,7 +68,9 @@ class RegisteredNames:
         if len(names[0]) >= _SURE or self._is_hump(token, names[0]):
             return True
         if len(names[0]) > _MIN_PART:
-            return len(letters) <= _MOST_REST
+            word = token.casefold()
+            is_word = word in read_english_words() or CLINICAL_ENDING.search(word)
+            return len(letters) <= _MOST_REST or not is_word
         return not letters or (self._is_initial(letters) and plain not in ORDINARY_WORDS | COMMON_WORDS)
 
     def _is_initial(self, letters: str) -> bool:
@@ -72,5 +79,5 @@ class RegisteredNames:
     @staticmethod
     def _is_hump(token: str, name: str) -> bool:
         """Return whether the name is a part of the token that begins with a capital, or is beside digits."""
-        humps = re.findall(r"[A-Z\u00c0-\u00de]?[a-z\u00df-\u024f]+|[A-Z\u00c0-\u00de]+", token)
+        humps = re.findall(rf"[{UPPER}]?[{LOWER}]+|[{UPPER}]+", token)
         return len(humps) > 1 and name in map(fold, humps)

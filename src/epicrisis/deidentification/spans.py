@@ -61,9 +61,8 @@ def merge_identifiers(identifiers: Iterable[Identifier]) -> list[Identifier]:
             if has_date and identifier.kind == "other-id" and end - start < _MIN_REST:
                 continue
             chosen.append(Identifier(start, end, identifier.kind))
-        mark = _BY_DATE if identifier.kind == "date" else _BY_OTHER
-        for place in range(identifier.start, identifier.end):
-            marks[place] = marks[place] or mark
+            mark = _BY_DATE if identifier.kind == "date" else _BY_OTHER
+            marks[start:end] = bytes([mark]) * (end - start)
     return sorted(chosen, key=attrgetter("start"))
 
 

@@ -225,8 +225,8 @@ class _UnusualWriter:
             "yy": f"{day:%y}",
             "yearwords": _YEAR_WORDS[day.year],
             "ordinal": _ORDINALS[day.day - 1],
-            "w": str(week.week),
-            "ww": f"{week.week:02d}",
+            "w": str(min(week.week, 52)),
+            "ww": f"{min(week.week, 52):02d}",
             "Holiday": draws.pick(self._words["holidays"]),
         }
 
