@@ -183,6 +183,10 @@ def test_words_of_care_stay(text: str) -> None:
         ("Typed Kwabirov/Duvalier into the field.", "Kwabirov/Duvalier"),
         ("Crutches were left in Umbra's car.", "Umbra"),
         ("The cause of Kwabirov's fever is unclear.", "Kwabirov"),
+        ("Showed a driver's licence, Q07X12771.", "Q07X12771"),
+        ("He asked for the VIN, 1hgcm82663a004606.", "1hgcm82663a004606"),
+        ("Evacuated from Tarnowskie because of smoke.", "Tarnowskie"),
+        ("Staff of Whitmore Plastics and Eastgate Elevators came.", "Whitmore Plastics Eastgate Elevators"),
         ("She brought 20180114_Ypma.pdf here.", "Ypma"),
     ],
 )

@@ -67,7 +67,7 @@ _FREE_LABELS: Mapping[IdentifierKind, str] = {
     "other-id": r"study|trial|badge|employee|specimen|order|ticket|barcode|bar\s+code|protocol|reference|ref"
     r"|pager|beeper|page|paged|paging|(?-i:ID)",
 }
-_LABEL_WORDS = r"(?:\s{0,2}(?:number|numbers|no|nr|num|id|code|serial|s/n|sn|is|was|acct|[.:=\#(]|(?-i:\b)-)){0,5}"
+_LABEL_WORDS = r"(?:\s{0,2}(?:number|numbers|no|nr|num|id|code|serial|s/n|sn|is|was|acct|[.:=\#(,]|(?-i:\b)-)){0,5}"
 _LABEL_OF = r"(?:\s(?:of|for)(?:\s[\w-]{1,20}){1,4}(?=\s?[:=]|\s(?:is|was)\s))?"
 _FREE_LABEL_END = rf"{_LABEL_WORDS}{_LABEL_OF}{_LABEL_WORDS}\s{{0,3}}\(?"
 FREE_LABELS = {
@@ -98,7 +98,7 @@ PLATE = re.compile(
 )
 CHASSIS = re.compile(
     r"(?<![^\W_])(?:vin|chassis|vehicle id(?:entification)?)"
-    r"(?:\s?(?:number|no|nr|is|was|ending(?: in)?|[.:=\#])){0,4}\s{0,2}"
+    r"(?:\s?(?:number|no|nr|is|was|ending(?: in)?|\(?vin\)|[.:=\#,(])){0,5}\s{0,2}"
     r"(?P<value>(?=[A-Z ]{0,8}\d)[A-Z0-9]{3,17}(?:[- ](?=[A-Z]{0,3}\d)[A-Z0-9]{1,8}){0,4})(?![^\W_])",
     re.IGNORECASE | re.ASCII,
 )
@@ -308,7 +308,9 @@ TOWN = re.compile(
     r"|ambulance|bus|train|clinic|doctor"
     r"|dentist|hospital|house|flat|apartment|farm|family|follow-up|school|church|shop|store|bees|sheep|cattle|cabin"
     r"|cottage|boat"
-    r"|diagnosed|operated|implanted|placed|inserted|put in|vaccinated|bites?|stung|soldier|posted|holidays|semester"
+    r"|evacuated|fled|deported|displaced|expelled|arrived|rescued"
+    r"|diagnosed|operated|implanted|placed|inserted|put in|vaccinated"
+    r"|bites?|stung|soldier|posted|holidays|semester"
     r"|settled|camp(?:s|ed|ing)|fish(?:ed|ing)|hunt(?:ed|ing)|fell|found|crash(?:ed)?|accident"
     r"|injured|bitten|exposed|immigrated"
     r"|emigrated|studied|studies|married|deployed|stationed|jail|prison|shelter|market|festival"

@@ -7,7 +7,7 @@ ordinary. None may be a ward, a disease or a treatment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from epicrisis.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS, ORDINARY_WORDS, WARDS
 from epicrisis.deidentification.name_lists import LOWER, UPPER
@@ -22,7 +22,7 @@ PLACE = re.compile(
 )
 _CAPITAL = re.compile(_WORD)
 _IN_PLACE = frozenset(("in", "at", "near", "outside", "around"))
-_OF_EMPLOYERS = frozenset(("at", "by", "for", "from", "near", "through", "in", "to"))
+_OF_EMPLOYERS = frozenset(("at", "by", "for", "from", "near", "through", "in", "to", "of"))
 
 _NO_PLACES = frozenset(
     "group groups table figure phase stage step cohort arm panel chapter section appendix grade level type english "  # noqa: SIM905
@@ -35,7 +35,7 @@ def find_unlisted_places(text: str) -> Iterator[tuple[int, int]]:
     for match in PLACE.finditer(text):
         words = [word.casefold() for word in _CAPITAL.findall(match["place"])]
         is_before_noun = (match["next"] or "").casefold() in CLINICAL_NOUNS
-        if is_before_noun or DOSE.match(text, match.end("place")) or any(map(_is_clinical, words)):
+        if is_before_noun or DOSE.match(text, match.end("place")) or _are_clinical(words):
             continue
         if len(words) == 1:
             is_place = match["preposition"] in _IN_PLACE and words[0] not in ORDINARY_WORDS | _NO_PLACES | STATES
@@ -45,7 +45,8 @@ def find_unlisted_places(text: str) -> Iterator[tuple[int, int]]:
             yield match.span("place")
 
 
-def _is_clinical(word: str) -> bool:
-    if word in WARDS or word in CLINICAL_NOUNS or word in EPONYMS:
+def _are_clinical(words: Sequence[str]) -> bool:
+    """Return whether one of the words is a ward or the like, all are eponyms, or the last one ends as a drug does."""
+    if any(word in WARDS or word in CLINICAL_NOUNS for word in words) or EPONYMS.issuperset(words):
         return True
-    return not is_frequent(word) and CLINICAL_ENDING.search(word) is not None
+    return not is_frequent(words[-1]) and CLINICAL_ENDING.search(words[-1]) is not None
