@@ -185,6 +185,9 @@ def test_words_of_care_stay(text: str) -> None:
         ("The cause of Kwabirov's fever is unclear.", "Kwabirov"),
         ("Showed a driver's licence, Q07X12771.", "Q07X12771"),
         ("He asked for the VIN, 1hgcm82663a004606.", "1hgcm82663a004606"),
+        ("VIN of the ambulance: 1hgcm82663a004606", "1hgcm82663a004606"),
+        ("Missed the turn to Tarnowskie again.", "Tarnowskie"),
+        ("He joined Copper Kettle Yards as a clerk.", "Copper Kettle Yards"),
         ("Evacuated from Tarnowskie because of smoke.", "Tarnowskie"),
         ("Staff of Whitmore Plastics and Eastgate Elevators came.", "Whitmore Plastics Eastgate Elevators"),
         ("She brought 20180114_Ypma.pdf here.", "Ypma"),
@@ -200,6 +203,7 @@ def test_name_or_place_that_no_list_has_is_found(text: str, found: str) -> None:
     [
         "Candida albicans in the urine.",
         "Geneva score low, Los Angeles grade B, Miller Fisher variant.",
+        "Changed from Lasix to Bumex, then to Xarelto.",
         "Patients in Group B, and pain in Stage II.",
         "Visual acuity 6/12 right, 6/9 left.",
         "Referred to the Medical Intensive Care Unit on Hospital Day 3.",

@@ -148,10 +148,14 @@ class Deidentifier:
             yield Identifier(source_date.start, source_date.end, "date")
         for match in self._numbers.finditer(text) if self._numbers else ():
             yield Identifier(*_extend_to_word(text, *match.span()), "record-number")
+        is_name = bytearray(len(text))
         for start, end in self._finder.find(text):
+            is_name[start:end] = b"\1" * (end - start)
             yield Identifier(start, end, "name")
         for start, end in find_unlisted_places(text):
-            yield Identifier(start, end, "place")
+            # A full name is no place, so that its words have the same surrogates as elsewhere.
+            if any(text[place].isalpha() and not is_name[place] for place in range(start, end)):
+                yield Identifier(start, end, "place")
         yield from find_patterns(text)
         yield from find_with_presidio(text)
 

@@ -92,3 +92,25 @@ sepsis atrial renal hepatic gastric pain wound sleep palliative primary urgent a
 """
 WARDS = frozenset(_WARD_WORDS.split())
 """Words with a capital behind `in`, `to` or `with` that are no towns and no companies, if all are such words."""
+
+_BRANDS = """
+abilify actos adderall advair advil aggrenox albuterol aldactone aleve allegra ambien apidra aricept arixtra asacol
+ativan atrovent augmentin avandia avelox azopt bactrim basaglar benadryl benicar betadine botox breo brilinta bumex
+buspar bystrol calan carafate cardizem cardura catapres celebrex celexa chantix cialis cipro claritin cleocin clozaril
+colace combivent compazine concerta coreg cosopt coumadin cozaar crestor cymbalta decadron demadex demerol depakote
+detrol diamox diflucan dilantin dilaudid diovan diskus ditropan duoneb duragesic dulera ecotrin effexor elavil eliquis
+ellipta enbrel ensure entresto epogen eucerin farxiga fentanyl flagyl flexeril flomax flonase flovent florastor forteo
+fosamax geodon gleevec glucophage glucotrol glucerna haldol harvoni humalog humira humulin hytrin imdur imitrex imodium
+inderal invanz isordil januvia jardiance kayexalate keflex keppra ketek klonopin klor-con lamictal lanoxin lantus lasix
+levaquin levemir levophed levothroid lexapro librium lidoderm lipitor lomotil lopressor lortab lotensin lovenox lunesta
+lupron lyrica macrobid maalox metamucil micardis miralax mirapex mobic motrin mucinex namenda narcan naprosyn neurontin
+nexium norco norvasc novolin novolog nuvigil ozempic oxycontin pamelor paxil pepcid percocet phenergan plaquenil plavix
+pletal pradaxa premarin prevacid prilosec prinivil procardia procrit prograf prolia prozac pulmicort reglan relafen
+remeron remicade renvela requip respimat restoril rilutek risperdal ritalin rituxan robaxin robitussin rocephin senokot
+sensipar seroquel sinemet singulair solostar soma spiriva stelara strattera suboxone symbicort synthroid tamiflu
+tegretol tenormin thorazine topamax toprol toradol tradjenta trazodone trelegy tricor trileptal trulicity tums tylenol
+ultram unasyn valium valtrex vasotec ventolin viagra vicodin victoza vytorin vyvanse wellbutrin xalatan xanax xarelto
+xopenex yervoy zantac zaroxolyn zestril zetia zithromax zocor zofran zoloft zosyn zyloprim zyprexa zyrtec zyvox
+"""
+BRANDS = frozenset(_BRANDS.split())
+"""Names of drugs in the shops that do not end as drugs do."""

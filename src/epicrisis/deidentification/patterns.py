@@ -98,7 +98,8 @@ PLATE = re.compile(
 )
 CHASSIS = re.compile(
     r"(?<![^\W_])(?:vin|chassis|vehicle id(?:entification)?)"
-    r"(?:\s?(?:number|no|nr|is|was|ending(?: in)?|\(?vin\)|[.:=\#,(])){0,5}\s{0,2}"
+    r"(?:\s?(?:number|no|nr|is|was|ending(?: in)?|\(?vin\)|[.:=\#,(])){0,5}"
+    r"(?:\s(?:of|for)(?:\s[\w-]{1,20}){1,4}\s?[:=])?\s{0,2}"
     r"(?P<value>(?=[A-Z ]{0,8}\d)[A-Z0-9]{3,17}(?:[- ](?=[A-Z]{0,3}\d)[A-Z0-9]{1,8}){0,4})(?![^\W_])",
     re.IGNORECASE | re.ASCII,
 )
@@ -334,7 +335,7 @@ _CLINICAL_END = re.compile(
 )
 _EMPLOYER_WORD = rf"[{UPPER}][{LOWER}][\w'\u2019-]{{0,24}}"
 _COMPANY_END = (
-    r"(?:Inc|LLC|LLP|Ltd|GmbH|AG|SA|SAS|SARL|AB|AS|ASA|ApS|Oyj?|NV|BV|SE|KG|SpA|Srl|Kft|Lda|Pty|Bhd|Corp|Corporation|Co|PLC|plc"
+    r"(?:Inc|LLC|LLP|Ltd|GmbH|AG|SA|SAS|SARL|AB|AS|A/S|ASA|ApS|Oyj?|NV|BV|SE|KG|SpA|Srl|Kft|Lda|Pty|Bhd|Corp|Corporation|Co|PLC|plc"
     r"|Company|Group|& Sons)"
 )
 _EMPLOYER = rf"{_EMPLOYER_WORD}(?:[ ](?:(?:&|and|of)[ ])?{_EMPLOYER_WORD}){{0,3}}(?:,?[ ]{_COMPANY_END}(?![^\W_]))?"
