@@ -8,7 +8,7 @@
     python benchmarks/deidentification.py spacy 100 development EN_CORE_WEB_SM_FOLDER
 
 The generated notes have identifiers at known places: `generated` in usual forms, from the lists of the recognizers;
-`unusual` in unusual forms, from lists and sentences that no recognizer has, of which one half was never looked at.
+`unusual` in unusual forms, from lists and sentences that no recognizer has; nobody read the misses of `held-out`.
 The visits (ACI-Bench) have no labels: their metadata name the patient and the doctor, so the recall of these names is
 known, and other replacements are only counted. Abstracts identify nobody: nearly all that is replaced there is an
 error. `spacy` adds the names and places of spaCy's model to those of the recognizers.

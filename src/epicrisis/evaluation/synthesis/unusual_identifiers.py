@@ -1,8 +1,8 @@
 """Fictional notes with identifiers in forms that are unusual, from lists and sentences that no recognizer has seen.
 
 Words and sentences are divided into two halves. The recognizers were written while looking at `development` only, so
-that `held-out` shows what they do with texts that nobody looked at. The forms of a kind are the same in both. No real
-person is described.
+that `held-out`, whose misses nobody read, shows what they do with new texts. The forms of a kind are the same in both.
+No real person is described.
 """
 
 from __future__ import annotations
