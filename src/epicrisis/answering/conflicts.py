@@ -179,13 +179,19 @@ def _compare_parts(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[
 
 
 def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[Conflict]:
-    """Yield the conflict of the directions of quoted sentences. A document counts by its first readable sentence."""
+    """Yield the conflict of the directions of quoted sentences. A document counts by its first sentence alone."""
+    question = answer.question.text
     sides: dict[str, _Side] = {}
-    directions: dict[str, Effect] = {}
+    read: set[str] = set()
+
+    def add(document_id: str, quotation: str, title: str) -> _Side | None:
+        """Return the side of a document's first sentence; None for the others, and without a direction."""
+        effect = find_effect(question, quotation, title) if document_id not in read else None
+        read.add(document_id)
+        return None if effect is None else sides.setdefault(effect.direction, _Side(describe_effect(effect)))
+
     for citation in answer.citations:
-        effect = find_effect(answer.question.text, citation.quotation, citation.title) if citation.verified else None
-        if effect is not None and directions.setdefault(citation.document_id, effect.direction) == effect.direction:
-            side = sides.setdefault(effect.direction, _Side(describe_effect(effect)))
+        if citation.verified and (side := add(citation.document_id, citation.quotation, citation.title)):
             side.citations.append(citation.number)
             side.sources[citation.document_id] = _source_of_citation(citation, passages)
     for partial in answer.partials:
@@ -193,15 +199,12 @@ def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Itera
             passage = passages.get(quotation.passage_id)
             if passage is None or not quotation.verified:
                 continue
-            effect = find_effect(answer.question.text, quotation.text, passage.title)
-            if effect is not None and directions.setdefault(passage.document_id, effect.direction) == effect.direction:
-                side = sides.setdefault(effect.direction, _Side(describe_effect(effect)))
-                side.sources.setdefault(passage.document_id, _source_of_passage(passage, passages))
-                if partial.partition not in side.partitions:
-                    side.partitions.append(partial.partition)
+            if side := add(passage.document_id, quotation.text, passage.title):
+                side.sources[passage.document_id] = _source_of_passage(passage, passages)
+                side.partitions.append(partial.partition)
     if len([side for side in sides.values() if side.count]) > 1:
         is_written = answer.state == "answered" and answer.strategy != "evidence"
-        stated = find_effect(answer.question.text, answer.text, answer.text) if is_written else None
+        stated = find_effect(question, answer.text, answer.text) if is_written else None
         chosen = None if stated is None else stated.direction
         yield _build_conflict("sentences", sides, chosen, _name_rule(answer, Counter(), None))
 

@@ -51,9 +51,7 @@ _CONFIDENCE_COMPONENTS = {
     "probability": "probability of the letter",
     "claims": "share of supported claims",
 }
-_READ_BY_RULES = (
-    "Rules read these directions from single sentences, and are often wrong: read the sentences of both sides."
-)
+_READ_BY_RULES = "Directions are read from single sentences by a program: read the sentences of both sides."
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 
 

@@ -83,11 +83,9 @@ def build_study_table(answer: Answer, passages: Iterable[Passage]) -> tuple[Stud
 def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[Passage]) -> StudyRow:
     # The sentence is the first verified one: an unverified one is no sentence of the document.
     first = next((citation for citation in citations if citation.verified), citations[0])
-    direction = ""
-    for citation in citations:
-        effect = find_effect(question, citation.quotation, citation.title) if citation.verified else None
-        if effect is not None and not direction:
-            direction = describe_effect(effect)
+    # Other sentences of a document are often about other outcomes.
+    effect = find_effect(question, first.quotation, first.title) if first.verified else None
+    direction = "" if effect is None else describe_effect(effect)
     numbers = [citation.number for citation in citations]
     reference = first.reference
     is_note = bool(reference.note_type)
