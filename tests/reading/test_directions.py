@@ -71,3 +71,18 @@ def test_sentence_on_something_else_has_no_direction(sentence: str, title: str) 
 )
 def test_opposites_are_counted(question: str, sentence: str, count: int) -> None:
     assert count_opposites(list_opposites(question), sentence) == count
+
+
+EARLIER = "Mortality was significantly lower with deferred than with early antiretroviral therapy (p = 0.01)."
+EARLY = "Mortality was 45 % with early antiretroviral therapy and 30 % with deferred antiretroviral therapy, ratio 1.5."
+TIMES = "The risk of mortality was almost 3 times as great in the early ART group versus the delayed ART group."
+
+
+@pytest.mark.parametrize(
+    ("timing", "direction"), [("early", "increased"), ("deferred", "decreased"), ("delayed", "decreased")]
+)
+@pytest.mark.parametrize("sentence", [EARLIER, EARLY, TIMES])
+def test_early_and_deferred_treatment_are_not_confused(timing: str, direction: str, sentence: str) -> None:
+    question = f"Does {timing} antiretroviral therapy reduce mortality?"
+    effect = find_effect(question, sentence, "Timing of antiretroviral therapy in cryptococcal meningitis")
+    assert effect is None or effect.direction == direction

@@ -313,7 +313,9 @@ def _list_withheld(clause: str, comparison: Comparison) -> Iterator[re.Match[str
     for match in _WITHHOLDS.finditer(clause):
         if match[0].lower()[:_STEM_CHARACTERS] in intervention:
             continue
-        following = _WORD.findall(clause[match.end() :].lower())[:_OBJECT_WORDS]
+        # What follows `than` is the other side: `lower with deferred than with early X`.
+        object_ = _THAN.split(clause[match.end() :], maxsplit=1)[0]
+        following = _WORD.findall(object_.lower())[:_OBJECT_WORDS]
         preceding = _WORD.findall(clause[: match.start()].lower())[-_OBJECT_WORDS:]
         is_passive = match[0].lower().endswith(("ed", "held", "drawn")) and _PASSIVE.search(clause, 0, match.start())
         stems = frozenset(word[:_STEM_CHARACTERS] for word in (preceding if is_passive else following))

@@ -20,7 +20,7 @@ _PAIRS = tuple(
         (r"low(?:er)?[ -]dose", r"high(?:er)?[ -]dose"),
         (r"type 1|type i", r"type 2|type ii"),
         (r"acute", r"chronic"),
-        (r"short[ -]term|early", r"long[ -]term|late"),
+        (r"short[ -]term|early", r"long[ -]term|late|delayed|deferred"),
         (r"left", r"right"),
         (r"upper", r"lower(?= (?:limb|extremit|leg|back|gastro|resp|tract|body))"),
         (r"in-?patients?", r"out-?patients?"),
