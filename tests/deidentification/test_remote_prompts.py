@@ -64,6 +64,9 @@ def ward(tmp_path: Path) -> Path:
     ]
     with library(tmp_path / "ward", [identity, *documents]) as store:
         write_measurement(store.path, measurement(0.99))
+        # With a random key a surrogate may be called Oneill by chance.
+        (store.path / KEY).write_bytes(bytes(range(32)))
+        (store.path / KEY).chmod(0o600)
         return store.path
 
 
