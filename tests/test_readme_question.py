@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis import Library
-from epicrisis.answering.conflicts import describe_effect, find_effect
+from epicrisis.reading.directions import describe_effect, find_effect
 
 ROOT = Path(__file__).parents[1]
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"

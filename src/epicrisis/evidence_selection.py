@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +20,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences, prefer_studies
 from epicrisis.settings import Settings
-from epicrisis.types import Passage, Preflight, Question, Ranking, Scope, SentenceHit, SentenceRanking
+from epicrisis.types import Passage, Preflight, Question, Ranking, Scope, SentenceRanking
 
 if TYPE_CHECKING:
     from epicrisis.answering.strategy_context import Context
@@ -118,23 +117,6 @@ def date_copied_citations(answer: Answer, record: Sequence[Passage]) -> Answer:
     return replace(answer, citations=tuple(citations))
 
 
-def select_shown(ranking: SentenceRanking, k: int) -> SentenceRanking:
-    """Return the best `k` sentences for a reader. Those of notes are all kept.
-
-    Of one document of literature at most SENTENCES_PER_DOCUMENT are shown.
-    """
-    if "ranker" not in ranking.parameters:
-        return replace(ranking, hits=ranking.hits[:k])
-    counts = Counter[str]()
-    hits: list[SentenceHit] = []
-    for hit in ranking.hits:
-        document = hit.sentence.passage.document_id
-        if len(hits) < k and counts[document] < SENTENCES_PER_DOCUMENT:
-            counts[document] += 1
-            hits.append(replace(hit, rank=len(hits)))
-    return replace(ranking, hits=tuple(hits), parameters={**ranking.parameters, "k": k})
-
-
 def describe_missing(words: Sequence[str], documents: int) -> Failure:
     """Return why a question is not answered whose subject is in none of the documents."""
     names = " or ".join(f"“{word}”" for word in words)
@@ -155,16 +137,34 @@ def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Sc
 
 
 def rank_sentences(
-    settings: Settings, ranker: SentenceRanker, text: str, ranking: Ranking, k: int, passages: Sequence[Passage] = ()
+    settings: Settings,
+    ranker: SentenceRanker,
+    text: str,
+    ranking: Ranking,
+    k: int,
+    passages: Sequence[Passage] | None = None,
+    per_document: int | None = None,
 ) -> SentenceRanking:
-    """Return the best `k` sentences of the passages of a ranking in any order, or of `passages`, if there are any."""
-    passages = passages or ranking.passages
+    """Return the best `k` sentences of the passages of a ranking in any order, or of these passages."""
+    passages = ranking.passages if passages is None else passages
     if not settings.prefer:
-        sentences = ranker.rank(text, passages, k, ranking.ranks)
+        sentences = ranker.rank(text, passages, k, ranking.ranks, per_document)
     else:
-        pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks)
+        pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks, per_document)
         sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
     return replace(sentences, tops=ranking.tops)
+
+
+def list_evidence(
+    settings: Settings, retriever: Retriever, text: str, ranking: Ranking, k: int, scope: Scope
+) -> SentenceRanking:
+    """Return the best `k` sentences of the whole documents that a ranking has first, and of its passages.
+
+    At most SENTENCES_PER_DOCUMENT are of one document of literature.
+    """
+    passages = retriever.read_whole(ranking.passages, scope)
+    ranker = retriever.sentence_ranker
+    return rank_sentences(settings, ranker, text, ranking, k, passages, SENTENCES_PER_DOCUMENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,15 +187,9 @@ class EvidenceSearch:
         """Return the best `k` sentences of the passages of a ranking in any order."""
         return rank_sentences(self.settings, self._sentence_ranker, text, ranking, k)
 
-    def rank_document_sentences(self, text: str, ranking: Ranking, k: int, scope: Scope) -> SentenceRanking:
-        """Return the best `k` sentences of the whole documents that are first in a ranking, and of its passages."""
-        retriever = self._require_retriever()
-        passages = retriever.read_whole(ranking.passages, scope)
-        return rank_sentences(self.settings, retriever.sentence_ranker, text, ranking, k, passages)
-
     def list_evidence(self, text: str, ranking: Ranking, k: int, scope: Scope) -> SentenceRanking:
-        """Return up to `k` sentences to show: see `select_shown`."""
-        return select_shown(self.rank_document_sentences(text, ranking, POOL_TIMES * k, scope), k)
+        """Return the best `k` sentences of a library for a reader, as `list_evidence` does."""
+        return list_evidence(self.settings, self._require_retriever(), text, ranking, k, scope)
 
     def find_missing_words(self, text: str, scope: Scope) -> tuple[tuple[str, ...], int]:
         """Return the words of the question's subject that no document has, and the number of documents."""

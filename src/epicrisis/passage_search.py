@@ -17,8 +17,8 @@ from epicrisis.evidence_selection import (
     SENTENCE_PASSAGES,
     TimeRestriction,
     find_evidence,
+    list_evidence,
     order_evidence,
-    rank_sentences,
     resolve_time_restriction,
 )
 from epicrisis.library.patient_check import check_patient, describe_strangers, find_strangers, resolve_patient
@@ -70,14 +70,15 @@ def search_sentences(
     The arguments are those of `search_passages`, as are the treatment of time expressions and the errors.
     """
     scope, time, remarks = _restrict(settings, search, query, patient, access, readable)
-    retriever, k = search.retriever, settings.sentences
+    retriever = search.retriever
     narrowed = replace(scope, hidden=scope.hidden | time.hidden)
     ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, narrowed)
     notes = (*ranking.notes, *time.messages, *time.unresolved_messages, *remarks)
     if time.hidden and not ranking.hits:
-        ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, scope)
+        narrowed = scope
+        ranking = retriever.rank(query, SENTENCE_PASSAGES, settings.by, narrowed)
         notes = (*notes, EMPTY_MESSAGE, *ranking.notes)
-    sentences = rank_sentences(settings, retriever.sentence_ranker, query, ranking, k)
+    sentences = list_evidence(settings, retriever, query, ranking, settings.sentences, narrowed)
     if access is not None and scope.patient is not None:
         access.record("evidence", scope.patient, [sentence.passage.document_id for sentence in sentences.sentences])
     return replace(sentences, notes=(*notes, *sentences.notes))

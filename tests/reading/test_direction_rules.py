@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.reading.comparisons import Comparison, read_comparison
-from epicrisis.reading.direction_rules import Direction, find_direction, shows_effect
+from epicrisis.reading.direction_rules import Direction, find_direction
 
 PAIN = Comparison("pain", "ketamine", "placebo")
 SURVIVAL = Comparison("survival", "ketamine", "placebo")
@@ -103,13 +103,6 @@ def test_better_wanted_outcome_is_increase() -> None:
 )
 def test_comparison_of_question(question: str, comparison: Comparison) -> None:
     assert read_comparison(question) == comparison
-
-
-def test_effect_is_shown_unless_denied() -> None:
-    assert shows_effect("The drug was associated with falls.")
-    assert not shows_effect("The drug was not associated with falls.")
-    assert not shows_effect("The drug is a tablet.")
-    assert not shows_effect("We aimed to find out whether the drug is effective.")
 
 
 def test_effective_in_reducing_unlisted_outcome_is_decrease() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.answering.conflicts import describe_effect, find_effect
 from epicrisis.reading.comparisons import Comparison, read_comparison
 from epicrisis.reading.direction_rules import read_rates
-from epicrisis.reading.directions import read_effect
+from epicrisis.reading.directions import describe_effect, find_effect, read_effect
 from epicrisis.reading.opposites import count_opposites, list_opposites
 
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from epicrisis import Document, Library
+from epicrisis.evidence_selection import SENTENCES_PER_DOCUMENT
 from epicrisis.protocols import StoredDocument
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import REACH, WHOLE_DOCUMENTS, Retriever
@@ -61,3 +65,23 @@ def test_notes_of_a_patient_are_not_read_whole() -> None:
         Retriever(fill(document), None).read_whole(document.passages[:1], Scope(patient="anna"))
         == document.passages[:1]
     )
+
+
+SENTENCES = 400
+
+
+def test_evidence_is_of_whole_documents_and_three_sentences_of_one(tmp_path: Path) -> None:
+    """The result stands far from every passage that the search finds."""
+    filler = " ".join(f"Zinc and diarrhoea were discussed in chapter {number}." for number in range(SENTENCES))
+    result = "Recovery took 3.1 days with the supplement and 4.2 days with placebo (p = 0.01)."
+    with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as library:
+        library.add(
+            Document("trial", f"{result} {filler}", "Zinc for diarrhoea"), Document("other", "Zinc is a metal.")
+        )
+        question = "What is the effect of zinc on diarrhoea and recovery with the supplement?"
+        listed = library.evidence(question, sentences=8).sentences
+        asked = library.ask(question, strategy="evidence", sentences=8).citations
+    for documents in ([hit.passage.document_id for hit in listed], [citation.document_id for citation in asked]):
+        assert documents.count("trial") == SENTENCES_PER_DOCUMENT
+    assert result in [sentence.text for sentence in listed]
+    assert result in [citation.quotation for citation in asked]

@@ -24,19 +24,11 @@ from epicrisis.answers import (
     Retrieved,
 )
 from epicrisis.question_options import first_same_option
-from epicrisis.reading.comparisons import read_comparison
-from epicrisis.reading.direction_rules import list_stems
-from epicrisis.reading.directions import Effect, EffectReading, read_effect
-from epicrisis.reading.opposites import count_opposites, list_opposites
+from epicrisis.reading.directions import describe_effect, find_effect
 from epicrisis.references import find_document_study, find_passage_study
 from epicrisis.study_types import StudyType
 from epicrisis.types import ArticleMark, Passage
 
-_EFFECTS: Mapping[Effect, str] = {
-    "increased": "an increase",
-    "decreased": "a decrease",
-    "no-difference": "no difference",
-}
 _STUDY_NAMES: Mapping[StudyType, tuple[str, str]] = {
     "guideline": ("guideline", "guidelines"),
     "systematic-review": ("systematic review or meta-analysis", "systematic reviews or meta-analyses"),
@@ -61,22 +53,6 @@ _ASKS_FOR_EFFECT = re.compile(
     r"protect\w*|differ\w*|alter\w*|lead|safe\w*|useful|compar\w*)\b",
     re.IGNORECASE,
 )
-
-
-_AIM = re.compile(
-    r"\b(?:aim(?:s|ed)?|objectives?|purpose|hypothes\w+|whether|sought to|we investigated|"
-    r"(?:is|are|remains?) (?:unclear|unknown))\b",
-    re.IGNORECASE,
-)
-_ASSIGNS = re.compile(
-    r"\b(?:was|were|are|is) (?:\w{1,20} )?(?:randomi[sz]ed|assigned|allocated|screened|enrolled|recruited)\b|"
-    r"\b(?:randomi[sz]ed|enrolled|recruited|compared) \d",
-    re.IGNORECASE,
-)
-_STATES_RESULT = re.compile(
-    r"%|\bp ?[=<>]|\bratio\b|significan|differ|\b(?:reduc|increas|decreas|lower|improv)\w*ed\b", re.IGNORECASE
-)
-"""A sentence that assigns patients and states no result has no direction, whatever its words: `at high risk`."""
 
 
 @dataclass(slots=True)
@@ -129,32 +105,6 @@ def find_conflicts(answer: Answer, passages: Mapping[str, Passage], *, is_record
         conflicts += _compare_sentences(answer, passages)
     conflicts += _compare_votes(answer)
     return tuple(conflicts)
-
-
-def find_effect(question: str, sentence: str, title: str = "") -> EffectReading | None:
-    """Return which way the outcome of the question went in a sentence of a document with this title, if it is sure.
-
-    None if the question compares nothing, if the sentence states no result on the outcome, if neither sentence nor
-    title names the intervention, and if the probability is too low. A sentence that names the opposite of a word of the
-    question (at term, preterm) is about something else.
-    """
-    comparison = read_comparison(question)
-    outcome, intervention = list_stems(comparison.outcome), list_stems(comparison.intervention)
-    named = list_stems(sentence)
-    states_methods = _ASSIGNS.search(sentence) or _AIM.search(sentence)
-    if states_methods and not _STATES_RESULT.search(sentence):
-        return None
-    if not intervention & (named | list_stems(title)) or 2 * len(outcome & named) < len(outcome) or not outcome:
-        return None
-    if count_opposites(list_opposites(question), sentence):
-        return None
-    effect = read_effect(sentence, comparison)
-    return effect if effect.is_sure else None
-
-
-def describe_effect(effect: EffectReading) -> str:
-    """Return the direction in words, such as `a decrease`."""
-    return _EFFECTS[effect.direction]
 
 
 def _compare_parts(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[Conflict]:

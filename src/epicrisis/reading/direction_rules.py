@@ -21,7 +21,7 @@ Direction: TypeAlias = Literal["increased", "decreased", "no-difference", "none"
 
 SIGNIFICANT_P = 0.05
 """A p-value of this or more shows no difference."""
-_STEM_CHARACTERS = 5
+STEM_CHARACTERS = 5
 """Words with the same first letters, so many, count as one: `infection`, `infected`."""
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9'-]*")
@@ -157,7 +157,6 @@ _AIM = re.compile(
     re.IGNORECASE,
 )
 """Words of a clause about what a study asks, and not what it found."""
-_EFFECT = re.compile(r"\b(?:effective|associated|significant(?:ly)?|efficacious|correlat\w+|affects?)\b", re.IGNORECASE)
 
 
 def find_direction(text: str, comparison: Comparison) -> Direction:
@@ -177,13 +176,6 @@ def find_direction(text: str, comparison: Comparison) -> Direction:
         if direction != "none":
             return direction
     return _read_figures(clean, comparison)
-
-
-def shows_effect(text: str) -> bool:
-    """Return whether a text states an effect or association without a direction, and neither denies nor asks it."""
-    clean = _normalise(text)
-    denies = _NO_DIFFERENCE.search(clean) is not None or _AIM.search(clean) is not None
-    return _EFFECT.search(clean) is not None and not denies
 
 
 def denies_effect(text: str) -> bool:
@@ -207,7 +199,7 @@ def list_stems(text: str, without: Collection[str] = ()) -> frozenset[str]:
     stems: set[str] = set()
     for word in _WORD.findall(text.lower()):
         if word not in _FILLERS and len(word) > 1:
-            stems.add(word[:_STEM_CHARACTERS])
+            stems.add(word[:STEM_CHARACTERS])
     return frozenset(stems).difference(without)
 
 
@@ -264,13 +256,13 @@ def _list_p_values(clause: str) -> Iterator[float]:
 def _read_words(clause: str, comparison: Comparison) -> int:
     """Return 1 for an increase under the intervention, -1 for a decrease, 0 without a direction."""
     outcome = _normalise(comparison.outcome).lower()
-    names_of_outcome = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(outcome))
+    names_of_outcome = frozenset(word[:STEM_CHARACTERS] for word in _WORD.findall(outcome))
     unwanted = is_unwanted(outcome)
     places_of_names = _find_names(clause, comparison)
     words: list[_DirectionWord] = []
     for pattern, sign in ((_UP, 1), (_DOWN, -1), (_BETTER, -1 if unwanted else 1), (_WORSE, 1 if unwanted else -1)):
         for match in pattern.finditer(clause):
-            is_name = match[0].lower()[:_STEM_CHARACTERS] in names_of_outcome or match.start() in places_of_names
+            is_name = match[0].lower()[:STEM_CHARACTERS] in names_of_outcome or match.start() in places_of_names
             if not is_name and not _NO_COMPARISON.match(clause, match.start()):
                 words.append((match.start(), match.end(), sign, match[0]))
     if not words:
@@ -311,14 +303,14 @@ def _list_withheld(clause: str, comparison: Comparison) -> Iterator[re.Match[str
     """Yield the words of a clause for an intervention not given, or given later."""
     intervention = _distinct_words(comparison.intervention, comparison.comparator)
     for match in _WITHHOLDS.finditer(clause):
-        if match[0].lower()[:_STEM_CHARACTERS] in intervention:
+        if match[0].lower()[:STEM_CHARACTERS] in intervention:
             continue
         # What follows `than` is the other side: `lower with deferred than with early X`.
         object_ = _THAN.split(clause[match.end() :], maxsplit=1)[0]
         following = _WORD.findall(object_.lower())[:_OBJECT_WORDS]
         preceding = _WORD.findall(clause[: match.start()].lower())[-_OBJECT_WORDS:]
         is_passive = match[0].lower().endswith(("ed", "held", "drawn")) and _PASSIVE.search(clause, 0, match.start())
-        stems = frozenset(word[:_STEM_CHARACTERS] for word in (preceding if is_passive else following))
+        stems = frozenset(word[:STEM_CHARACTERS] for word in (preceding if is_passive else following))
         if stems & intervention:
             yield match
 
@@ -363,7 +355,7 @@ def _is_about_comparator(clause: str, start: int, end: int, comparison: Comparis
 
 def _balance(text: str, intervention: frozenset[str], comparator: frozenset[str]) -> int:
     """Return how many more words of the intervention than of the comparator a text has."""
-    stems = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(text.lower()))
+    stems = frozenset(word[:STEM_CHARACTERS] for word in _WORD.findall(text.lower()))
     balance = len(stems & intervention) - len(stems & comparator)
     if balance == 0 and not stems & intervention and comparator and _CONTROL.search(text):
         return -1 if not any(_CONTROL.match(stem) for stem in intervention) else 0
@@ -372,9 +364,9 @@ def _balance(text: str, intervention: frozenset[str], comparator: frozenset[str]
 
 def _distinct_words(text: str, other: str) -> frozenset[str]:
     """Return the first letters of the words that one side has and the other has not."""
-    ours = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(text.lower()))
-    others = frozenset(word[:_STEM_CHARACTERS] for word in _WORD.findall(other.lower()))
-    return ours - others - frozenset(word[:_STEM_CHARACTERS] for word in _FILLERS)
+    ours = frozenset(word[:STEM_CHARACTERS] for word in _WORD.findall(text.lower()))
+    others = frozenset(word[:STEM_CHARACTERS] for word in _WORD.findall(other.lower()))
+    return ours - others - frozenset(word[:STEM_CHARACTERS] for word in _FILLERS)
 
 
 def _read_figures(text: str, comparison: Comparison) -> Direction:
@@ -402,7 +394,7 @@ def compare_figures(text: str, comparison: Comparison) -> int:
     comparator = _distinct_words(comparison.comparator, comparison.intervention)
     first_sign = 1 if float(pair[1]) > float(pair[2]) else -1
     for word in _WORD.findall(text.lower()):
-        stem = word[:_STEM_CHARACTERS]
+        stem = word[:STEM_CHARACTERS]
         if stem in intervention:
             return first_sign
         if stem in comparator or _CONTROL.match(word):

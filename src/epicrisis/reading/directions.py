@@ -16,9 +16,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, TypeAlias, cast, get_args
 
-from epicrisis.reading.comparisons import Comparison
+from epicrisis.reading.comparisons import Comparison, read_comparison
 from epicrisis.reading.direction_rules import (
     SIGNIFICANT_P,
+    STEM_CHARACTERS,
     Direction,
     compare_figures,
     find_direction,
@@ -27,6 +28,7 @@ from epicrisis.reading.direction_rules import (
     list_stems,
     read_rates,
 )
+from epicrisis.reading.opposites import count_opposites, list_opposites
 from epicrisis.reading.text_classifier import TextClassifier
 
 Effect: TypeAlias = Literal["increased", "decreased", "no-difference"]
@@ -34,8 +36,21 @@ THRESHOLDS: Mapping[Effect, float] = {"no-difference": 0.75, "increased": 0.93, 
 """A direction that the rules read too is said from this probability on (docs/design/conflicts.md)."""
 OF_RATES = 0.95
 """The probability of a direction that follows from two rates and their ratio; see docs/design/conflicts.md."""
+_EFFECTS: Mapping[Effect, str] = {
+    "increased": "an increase",
+    "decreased": "a decrease",
+    "no-difference": "no difference",
+}
+_ASSIGNS = re.compile(
+    r"\b(?:was|were|are|is) (?:\w{1,20} )?(?:randomi[sz]ed|assigned|allocated|screened|enrolled|recruited)\b|"
+    r"\b(?:randomi[sz]ed|enrolled|recruited|compared) \d",
+    re.IGNORECASE,
+)
+_STATES_RESULT = re.compile(
+    r"%|\bp ?[=<>]|\bratio\b|significan|differ|\b(?:reduc|increas|decreas|lower|improv)\w*ed\b", re.IGNORECASE
+)
+"""A sentence that assigns patients and states no result has no direction, whatever its words: `at high risk`."""
 _TOKEN = re.compile(r"[a-z]+|[<>=≤≥%±]|\d+(?:\.\d+)?")
-_STEM_CHARACTERS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,31 @@ class EffectReading:
     def is_sure(self) -> bool:
         """Whether the direction can be said: the rules read it, and the probability is high enough."""
         return self.by_rules and self.probability >= THRESHOLDS[self.direction]
+
+
+def find_effect(question: str, sentence: str, title: str = "") -> EffectReading | None:
+    """Return which way the outcome of the question went in a sentence of a document with this title, if it is sure.
+
+    None if the question compares nothing, if the sentence states no result on the outcome, if neither sentence nor
+    title names the intervention, and if the probability is too low. A sentence that names the opposite of a word of the
+    question (at term, preterm) is about something else.
+    """
+    comparison = read_comparison(question)
+    outcome, intervention = list_stems(comparison.outcome), list_stems(comparison.intervention)
+    names = list_stems(sentence)
+    if not outcome or 2 * len(outcome & names) < len(outcome) or not intervention & (names | list_stems(title)):
+        return None
+    if (_ASSIGNS.search(sentence) and not _STATES_RESULT.search(sentence)) or count_opposites(
+        list_opposites(question), sentence
+    ):
+        return None
+    effect = read_effect(sentence, comparison)
+    return effect if effect.is_sure else None
+
+
+def describe_effect(effect: EffectReading) -> str:
+    """Return the direction in words, such as `a decrease`."""
+    return _EFFECTS[effect.direction]
 
 
 def read_effect(sentence: str, comparison: Comparison) -> EffectReading:
@@ -76,7 +116,7 @@ def mask_words(sentence: str, comparison: Comparison) -> list[str]:
         if token[0].isdigit():
             word = "0.0" if token.startswith("0.0") else "0.1" if token.startswith("0.") else "1"
         for name, stems in names.items():
-            if token[:_STEM_CHARACTERS] in stems:
+            if token[:STEM_CHARACTERS] in stems:
                 word = name
         if not (words and words[-1] == word and word in names):
             words.append(word)

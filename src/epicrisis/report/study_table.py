@@ -13,10 +13,10 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from epicrisis.answering.conflicts import describe_effect, find_effect
 from epicrisis.answering.study_details import StudyDetail, find_population, find_sample_size
 from epicrisis.answers import Answer, Citation
 from epicrisis.printable import printable
+from epicrisis.reading.directions import describe_effect, find_effect
 from epicrisis.report.answer_content import describe_marks, describe_reference
 from epicrisis.report.computed_table import list_computed_numbers
 from epicrisis.types import CharacterSpan, Passage

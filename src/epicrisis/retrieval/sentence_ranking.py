@@ -141,13 +141,19 @@ class SentenceRanker:
     """A name and a reranker."""
 
     def rank(
-        self, question: str, passages: Sequence[Passage], k: int, ranks: Mapping[str, int] | None = None
+        self,
+        question: str,
+        passages: Sequence[Passage],
+        k: int,
+        ranks: Mapping[str, int] | None = None,
+        per_document: int | None = None,
     ) -> SentenceRanking:
         """Return the best `k` sentences of passages.
 
         `ranks` has the rank of each passage by the search, by its id. None: their order is the ranking. Passages that
         it does not have come after the others, with one rank. Near-duplicates, headings and titles of documents are
         left out. Sentences with equal scores keep the order of documents and text.
+        Of one document of literature there are at most `per_document`.
         """
         import numpy as np
 
@@ -189,13 +195,9 @@ class SentenceRanker:
             order = np.concatenate([best[np.argsort(-scores[best], kind="stable")], order[RERANK_DEPTH:]])
             parameters["reranker"] = name
             notes = model.notes(question, best_texts)
-        hits: list[SentenceHit] = []
-        for index in map(int, order):
-            if len(hits) == k:
-                break
-            if not any(is_near_duplicate(texts[index], hit.sentence.text) for hit in hits):
-                hits.append(SentenceHit(candidates[index], float(scores[index]), len(hits)))
-        return SentenceRanking(tuple(hits), parameters, notes)
+        limit = per_document if is_literature else None
+        hits = _select_hits([candidates[index] for index in order], scores[order].tolist(), k, limit)
+        return SentenceRanking(hits, parameters, notes)
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text; higher is more similar.
@@ -226,6 +228,24 @@ class SentenceRanker:
             cosines: npt.NDArray[np.float32] = vectors @ self.encoder.encode_queries([question])[0]
             scores = cosines + WORD_WEIGHT * scores
         return scores + bonus
+
+
+def _select_hits(
+    sentences: Sequence[Sentence], scores: Sequence[float], k: int, per_document: int | None
+) -> tuple[SentenceHit, ...]:
+    """Return the first `k` sentences without near-duplicates, at most so many of one document."""
+    hits: list[SentenceHit] = []
+    counts = Counter[str]()
+    for sentence, score in zip(sentences, scores, strict=True):
+        document = sentence.passage.document_id
+        if len(hits) == k:
+            break
+        if counts[document] == per_document:
+            continue
+        if not any(is_near_duplicate(sentence.text, hit.sentence.text) for hit in hits):
+            hits.append(SentenceHit(sentence, score, len(hits)))
+            counts[document] += 1
+    return tuple(hits)
 
 
 def rank_passages(passages: Sequence[Passage]) -> dict[str, int]:
