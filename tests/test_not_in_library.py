@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from epicrisis import Document, Library
+from epicrisis.answers import Answer
+from epicrisis.configuration import load_settings
+from epicrisis.model_pool import ModelPool
+from epicrisis.overrides import RunOverrides
+from epicrisis.pipeline import Pipeline
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Question
 
 OBESITY = Document("pubmed:1", "Dapagliflozin reduced cardiovascular events in people with obesity.", "Dapagliflozin")
-OEDEMA = Document("pubmed:2", "Bumetanide lowered oedema of the legs in a trial.", "Bumetanide")
+OEDEMA = Document("pubmed:2", "Bumetanide lowered oedema of the legs, and haematochezia was rare.", "Bumetanide")
 NOTE = Document("note:1", "Colchicine was started for gout.", patient="anna", date="2150-01")
 
 
@@ -45,7 +52,7 @@ def test_missing_subject_is_named_without_call(library: Library, model: Scripted
     "question",
     [
         "Does dapagliflozin reduce cardiovascular events in obesity?",
-        "Does bumetanide lower edema?",
+        "Does bumetanide cause hematochezia?",
         "Does it ameliorate mortality in older adults with hypertension?",
     ],
 )
@@ -64,3 +71,17 @@ def test_question_about_a_patient_is_asked(tmp_path: Path) -> None:
         made.add(NOTE)
         failure = made.ask("Was semaglutide started?", patient="anna", strategy="evidence").failure
     assert failure is None or failure.kind != "NotInLibrary"
+
+
+def test_given_evidence_is_read_whatever_the_library_has(library: Library, tmp_path: Path) -> None:
+    """Experiments give their own rankings, and count every question."""
+    ranking = library.search("Does dapagliflozin reduce cardiovascular events?", k=1)
+    pool = ModelPool()
+    pool.add("encoder", "hashing", HashingEncoder(64))
+    settings = load_settings({"strategy": "evidence", "encoder": "hashing"})
+
+    async def ask() -> Answer:
+        async with Pipeline.open(settings, tmp_path / "library", pool=pool) as pipeline:
+            return await pipeline.answer(Question("Does semaglutide help?"), overrides=RunOverrides(ranking=ranking))
+
+    assert asyncio.run(ask()).state == "answered"

@@ -60,8 +60,10 @@ def test_library_is_searched_checked_and_filled(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280, 2560])
 def test_no_page_of_libraries_and_runs_violates_accessibility(
-    tmp_path: Path, axe: str, width: int, scheme: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, axe: str, width: int, scheme: str
 ) -> None:
+    offer_encoder(tmp_path / "packages", monkeypatch, PlainEncoder)
+
     async def steps(visit: Visit) -> None:
         page = await visit.open("/libraries/lib", width=width, scheme=scheme)
         await page.click("text=Check every passage")

@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
+from epicrisis.reading.ranker import FEATURES, load_ranker
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.types import Passage
 
@@ -30,6 +31,10 @@ def test_shipped_files_are_those_of_the_card() -> None:
     }
     assert stated == shipped
     assert sum(len(file.read_bytes()) for file in WEIGHTS.iterdir()) < 1_500_000
+
+
+def test_shipped_ranker_was_trained_with_the_features_of_this_version() -> None:
+    assert load_ranker().forest.features == FEATURES
 
 
 def test_result_comes_before_aim_and_method() -> None:

@@ -41,15 +41,6 @@ _EFFECTS: Mapping[Effect, str] = {
     "decreased": "a decrease",
     "no-difference": "no difference",
 }
-_ASSIGNS = re.compile(
-    r"\b(?:was|were|are|is) (?:\w{1,20} )?(?:randomi[sz]ed|assigned|allocated|screened|enrolled|recruited)\b|"
-    r"\b(?:randomi[sz]ed|enrolled|recruited|compared) \d",
-    re.IGNORECASE,
-)
-_STATES_RESULT = re.compile(
-    r"%|\bp ?[=<>]|\bratio\b|significan|differ|\b(?:reduc|increas|decreas|lower|improv)\w*ed\b", re.IGNORECASE
-)
-"""A sentence that assigns patients and states no result has no direction, whatever its words: `at high risk`."""
 _TOKEN = re.compile(r"[a-z]+|[<>=≤≥%±]|\d+(?:\.\d+)?")
 
 
@@ -80,9 +71,7 @@ def find_effect(question: str, sentence: str, title: str = "") -> EffectReading 
     names = list_stems(sentence)
     if not outcome or 2 * len(outcome & names) < len(outcome) or not intervention & (names | list_stems(title)):
         return None
-    if (_ASSIGNS.search(sentence) and not _STATES_RESULT.search(sentence)) or count_opposites(
-        list_opposites(question), sentence
-    ):
+    if count_opposites(list_opposites(question), sentence):
         return None
     effect = read_effect(sentence, comparison)
     return effect if effect.is_sure else None

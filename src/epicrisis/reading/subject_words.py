@@ -27,12 +27,13 @@ def list_subject_words(question: str, analyze: Callable[[str], Sequence[str]]) -
 
 
 def list_spellings(word: str) -> list[str]:
-    """Return a word with its British and American spellings."""
+    """Return a word with the British and American spellings of each of its places."""
+    lower = word.lower()
     spellings = dict.fromkeys((word,))
-    for british, american in _SPELLINGS:
-        for one, other in ((british, american), (american, british)):
-            if one in word.lower():
-                spellings[word.lower().replace(one, other)] = None
+    for pair in _SPELLINGS:
+        for one, other in (pair, pair[::-1]):
+            for match in re.finditer(one, lower):
+                spellings[lower[: match.start()] + other + lower[match.end() :]] = None
     return list(spellings)
 
 
