@@ -7,11 +7,10 @@
 marked, against their label. The rules were written on the train split only; the default split is validation. A prompt
 whose spans the rules cannot read counts as wrong.
 
-`med-evidence`: no chat model. Each relevant source takes the direction of its first readable sentence, either of the
-three sentences that MiniLM ranks best, or of its abstract in the order of the words shared with the outcome. The
-majority is the conclusion; a tie is `uncertain effect`, and no direction at all `insufficient data`. A question is
-flagged as a conflict by the share of its sources outside the largest group, which is compared with the published
-`source_concordance`. Nothing was tuned on this set. Intervals: bootstrap over articles or reviews.
+`med-evidence`: no chat model. Each relevant source takes the direction of its best sentence, where it is sure, or the
+likeliest. The majority is the conclusion; a tie is `uncertain effect`, and no direction at all `insufficient data`. A
+question is flagged as a conflict by the share of its sources outside the largest group, which is compared with the
+published `source_concordance`. Nothing was tuned on this set. Intervals: bootstrap over articles or reviews.
 """
 
 from __future__ import annotations
@@ -28,18 +27,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.configuration import load_settings
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.analysis.statistics import estimate_mean, paired_difference
 from epicrisis.library.word_index import analyze_words
-from epicrisis.models.encoders import load_encoder
 from epicrisis.reading.comparisons import Comparison, read_comparison
-from epicrisis.reading.direction_rules import Direction, find_direction, mentions_outcome
+from epicrisis.reading.direction_rules import Direction, find_direction
+from epicrisis.reading.directions import find_effect, read_effect
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.types import Passage
 
 RESAMPLES = 10_000
-BEST_SENTENCES = 3
 LABELS: dict[str, Direction] = {
     "significantly increased": "increased",
     "significantly decreased": "decreased",
@@ -96,30 +93,29 @@ def measure_conclusions(path: Path) -> None:
     concordance = np.array([row["source_concordance"] for row in rows], dtype=float)
     majority = Counter(golds).most_common(1)[0][0]
     print_accuracy("majority class", golds, [majority] * len(golds), clusters)
-    encoder = load_encoder("minilm", load_settings({}).home)
-    ranker = SentenceRanker(encoder, find_sentences, analyze_words)
+    ranker = SentenceRanker(None, find_sentences, analyze_words)
 
-    def read_best(question: str, passage: Passage, comparison: Comparison) -> Direction:
-        ranking = ranker.rank(question, [passage], BEST_SENTENCES)
-        directions = [find_direction(sentence.text, comparison) for sentence in ranking.sentences]
-        return next((direction for direction in directions if direction != "none"), "none")
+    def read_said(question: str, passage: Passage) -> Direction:
+        (best,) = ranker.rank(question, [passage], 1).sentences
+        effect = find_effect(question, best.text, passage.title)
+        return "none" if effect is None else effect.direction
 
-    def read_abstract(question: str, passage: Passage, comparison: Comparison) -> Direction:
-        return find_direction(passage.text, comparison) if mentions_outcome(passage.text, comparison) else "none"
+    def read_likeliest(question: str, passage: Passage) -> Direction:
+        (best,) = ranker.rank(question, [passage], 1).sentences
+        return read_effect(best.text, read_comparison(question)).direction
 
-    readers: dict[str, Callable[[str, Passage, Comparison], Direction]] = {
-        "three best sentences": read_best,
-        "whole abstract": read_abstract,
+    readers: dict[str, Callable[[str, Passage], Direction]] = {
+        "said of the best sentence, as epicrisis shows it": read_said,
+        "likeliest of the best sentence, sure or not": read_likeliest,
     }
     for name, reader in readers.items():
         conclusions: list[str] = []
         scores: list[float] = []
         for row in rows:
-            comparison = read_comparison(row["question"])
             directions: list[Direction] = []
             for source in row["relevant_sources"]:
                 if source in row["sources"]:
-                    directions.append(reader(row["question"], make_passage(row["sources"][source]), comparison))
+                    directions.append(reader(row["question"], make_passage(row["sources"][source])))
             conclusions.append(conclude(directions))
             scores.append(disagreement(directions))
         print(f"\n{name}")

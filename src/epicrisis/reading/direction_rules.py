@@ -183,12 +183,6 @@ def denies_effect(text: str) -> bool:
     return _NO_DIFFERENCE.search(_normalise(text)) is not None
 
 
-def mentions_outcome(text: str, comparison: Comparison) -> bool:
-    """Return whether a text shares a content word with the outcome. True for an outcome without content words."""
-    outcome_stems = list_stems(comparison.outcome)
-    return not outcome_stems or bool(outcome_stems & list_stems(text))
-
-
 def is_unwanted(outcome: str) -> bool:
     """Return whether less of an outcome is better, as of pain."""
     return _UNWANTED.search(outcome) is not None and _BETTER.search(outcome) is None
@@ -231,7 +225,7 @@ def _read_clause(clause: str, comparison: Comparison) -> Direction:
 def _is_insignificant(clause: str) -> bool:
     """Return whether words, the p-values or the interval of a ratio show no difference."""
     denial = _NO_DIFFERENCE.search(clause)
-    values = list(_list_p_values(clause))
+    values = list_p_values(clause)
     if denial is not None and not (values and max(values) < SIGNIFICANT_P and _is_weak(denial[0])):
         return True
     if values:
@@ -245,12 +239,13 @@ def _is_weak(denial: str) -> bool:
     return denial.lower() in {"similarly", "as well as", "the same", "similar", "equal", "equally"}
 
 
-def _list_p_values(clause: str) -> Iterator[float]:
-    """Yield the p-values: 0.05 for `p > 0.05`, a little less for `p < 0.05`."""
-    for match in _P_VALUE.finditer(clause):
-        value = float(match[1].replace("·", "."))
+def list_p_values(text: str) -> list[float]:
+    """Return the p-values of a text: 0.05 for `p > 0.05`, a little less for `p < 0.05`."""
+    values: list[float] = []
+    for match in _P_VALUE.finditer(_normalise(text)):
         sign = _P_SIGN.search(match[0])
-        yield value - 1e-9 if sign is not None and sign[0] in "<≤" else value
+        values.append(float(match[1]) - (1e-9 if sign is not None and sign[0] in "<≤" else 0))
+    return values
 
 
 def _read_words(clause: str, comparison: Comparison) -> int:
@@ -377,7 +372,7 @@ def _read_figures(text: str, comparison: Comparison) -> Direction:
         if low <= 1 <= high:
             return "no-difference"
         return "increased" if value > 1 else "decreased"
-    values = list(_list_p_values(text))
+    values = list_p_values(text)
     sign = compare_figures(text, comparison)
     if not sign or not values or min(values) >= SIGNIFICANT_P:
         return "none"
@@ -424,8 +419,3 @@ def read_rates(text: str, comparison: Comparison) -> Direction:
     if not balance or (value > 1) != (first > second):
         return "none"
     return "increased" if (first > second) == (balance > 0) else "decreased"
-
-
-def list_p_values(text: str) -> list[float]:
-    """Return the p-values of a text: 0.05 for `p > 0.05`, a little less for `p < 0.05`."""
-    return list(_list_p_values(_normalise(text)))
