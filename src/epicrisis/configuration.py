@@ -51,7 +51,7 @@ _USERS_OWN = frozenset(
 """Keys that a file of the working folder may not name: where secrets, prompts and records go."""
 _DEFAULTS = Settings()
 NO_MODEL = (
-    "no chat model is named, so these are the best sentences of the library and no written answer; --model URL or "
+    "without a chat model no answer is written, only sentences of the library are shown; --model URL or "
     "--model FILE.gguf names one"
 )
 

@@ -39,7 +39,7 @@ def test_ask_without_model_shows_sentences_and_opens_no_chat_model(
     monkeypatch.setattr(loading, "load_chat", refuse)
     result = run("ask", encoder_only, QUESTION)
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.count("no chat model is named") == 1
+    assert result.stdout.count("without a chat model no answer is written") == 1
     assert "--model" in result.stdout
     assert "for demonstration" not in result.stdout
     assert SENTENCE in result.stdout
