@@ -23,7 +23,7 @@ from train_ranker import Ranked, rank_within
 import epicrisis
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.reading.directions import read_effect
-from epicrisis.reading.forest import Forest
+from epicrisis.reading.ranker import load_ranker
 
 FOLDER = Path(epicrisis.__file__).parent / "reading" / "weights"
 KS = (1, 3, 8)
@@ -33,15 +33,14 @@ def main() -> None:
     """Train, write the files, measure on other articles, and write the card."""
     data = Path(os.environ["EPICRISIS_DATA"])
     FOLDER.mkdir(exist_ok=True)
-    forest = train_ranker.train(list(train_ranker.list_training(data)))
-    forest.save(FOLDER / "evidence_ranker.npz")
+    train_ranker.train(list(train_ranker.list_training(data))).save(FOLDER / "evidence_ranker.npz")
     common = list_common_words(data, load_evidence_inference(data, "train", 7), load_scifact(data, "train"))
     (FOLDER / "common_words.txt").write_text("\n".join(common) + "\n", "utf-8")
     train_directions.train(train_directions.load_marked(data, "train")).save(FOLDER / "directions.npz")
-    write_card([*measure_ranker(data, forest), *measure_directions(data)])
+    write_card([*measure_ranker(data), *measure_directions(data)])
 
 
-def measure_ranker(data: Path, forest: Forest) -> Iterable[str]:
+def measure_ranker(data: Path) -> Iterable[str]:
     """Yield a row of the card for each set that did not train."""
     sets: dict[str, Set] = {}
     for template in TEMPLATES:
@@ -51,7 +50,7 @@ def measure_ranker(data: Path, forest: Forest) -> Iterable[str]:
     sets["COVID-QA, 38 articles, within the article"] = load_covid_qa(data)[1]
     for name, split in sets.items():
         ranked = list(rank_within(split))
-        places = [np.argsort(-forest.predict(question.rows), kind="stable") for question in ranked]
+        places = [np.argsort(-load_ranker().score_rows(question.rows), kind="stable") for question in ranked]
         hits = [float(question.shown[order[:3]].any()) for question, order in zip(ranked, places, strict=True)]
         cells = [name, str(len(ranked)), format_mean(hits, ranked)]
         for k in KS:

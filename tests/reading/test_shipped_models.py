@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from importlib.resources import files
+from pathlib import Path
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
@@ -43,3 +45,18 @@ def test_result_comes_before_aim_and_method() -> None:
     ranking = ranker.rank("What is the effect of zinc on the duration of diarrhoea?", [passage], 8)
     texts = [hit.sentence.text for hit in ranking.hits]
     assert texts[0].startswith("RESULTS: Diarrhoea lasted")
+
+
+def test_sentence_on_the_opposite_of_what_is_asked_comes_later() -> None:
+    lines = (Path(__file__).parents[2] / "demo" / "documents.jsonl").read_text("utf-8").splitlines()
+    (trial,) = (
+        document for document in map(json.loads, lines) if document["id"] == "demo:aspirin-preterm-preeclampsia"
+    )
+    passage = Passage("t#0", "t", 0, 0, len(trial["text"]), trial["text"], trial["title"])
+    ranker = SentenceRanker(None, find_sentences, analyze_words)
+    ranking = ranker.rank("Does aspirin lower the risk of preterm pre-eclampsia?", [passage], 9)
+    texts = [hit.sentence.text for hit in ranking.hits]
+    at_term, before = (
+        [text.startswith(f"Pre-eclampsia {words}") for text in texts] for words in ("at term", "leading")
+    )
+    assert before.index(True) < at_term.index(True)
