@@ -85,6 +85,7 @@ ONLY = {
         "ucum",
         "printable",
         "question_options",
+        "reading",
         "types",
         "study_types",
         "clinical_facts",

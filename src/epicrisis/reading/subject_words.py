@@ -32,8 +32,9 @@ def list_spellings(word: str) -> list[str]:
     spellings = dict.fromkeys((word,))
     for pair in _SPELLINGS:
         for one, other in (pair, pair[::-1]):
-            for match in re.finditer(one, lower):
-                spellings[lower[: match.start()] + other + lower[match.end() :]] = None
+            for place in range(len(lower)):
+                if lower.startswith(one, place):
+                    spellings[lower[:place] + other + lower[place + len(one) :]] = None
     return list(spellings)
 
 
