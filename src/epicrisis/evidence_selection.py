@@ -20,7 +20,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences, prefer_studies
 from epicrisis.settings import Settings
-from epicrisis.types import Passage, Preflight, Question, Ranking, Scope, SentenceRanking
+from epicrisis.types import Hit, Passage, Preflight, Question, Ranking, Scope, SentenceRanking
 
 if TYPE_CHECKING:
     from epicrisis.answering.strategy_context import Context
@@ -186,6 +186,14 @@ class EvidenceSearch:
     def rank_sentences(self, text: str, ranking: Ranking, k: int) -> SentenceRanking:
         """Return the best `k` sentences of the passages of a ranking in any order."""
         return rank_sentences(self.settings, self._sentence_ranker, text, ranking, k)
+
+    def read_whole(self, ranking: Ranking, scope: Scope) -> Ranking:
+        """Return the ranking with the other passages of its first documents behind it (`Retriever.read_whole`)."""
+        ranks = ranking.ranks
+        passages = self._require_retriever().read_whole(ranking.passages, scope)
+        others = (passage for passage in passages if passage.id not in ranks)
+        hits = (Hit(passage, 0.0, rank) for rank, passage in enumerate(others, len(ranking.hits)))
+        return replace(ranking, hits=(*ranking.hits, *hits))
 
     def list_evidence(self, text: str, ranking: Ranking, k: int, scope: Scope) -> SentenceRanking:
         """Return the best `k` sentences of a library for a reader, as `list_evidence` does."""

@@ -90,6 +90,7 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         retrieve=context.retrieve if ranking is None else _return_value(ranking),
         record=context.record if ranking is None else _return_value(ranking),
         select_sentences=_override_selection(context, overrides),
+        read_whole=context.read_whole if ranking is None else None,
         preflight=preflight,
         partition=overrides.partition or context.partition,
         count=overrides.count or context.count,

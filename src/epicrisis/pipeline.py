@@ -442,6 +442,9 @@ class Pipeline:
             retrieve=retrieve,
             record=record,
             select_sentences=partial(self._select_sentences, search_scope, emit),
+            read_whole=partial(self._read_whole, search_scope)
+            if self.search is not None and scope.patient is None
+            else None,
             split_sentences=find_sentences,
             **components.read_prompt_options(settings),
             citing=settings.citing,
@@ -478,6 +481,10 @@ class Pipeline:
             evidence_selection.emit_notes(ranking, emit)
             return await self._search(EvidenceSearch.list_evidence, question.text, ranking, k, scope)
         return await self._search(EvidenceSearch.rank_sentences, question.text, ranking, k)
+
+    async def _read_whole(self, scope: Scope, ranking: Ranking) -> Ranking:
+        """Return the ranking with the other passages of its first documents behind it."""
+        return await self._search(EvidenceSearch.read_whole, ranking, scope)
 
     async def _compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text, by the encoder or by words."""

@@ -9,6 +9,7 @@ from epicrisis.evidence_selection import SENTENCES_PER_DOCUMENT
 from epicrisis.protocols import StoredDocument
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import REACH, WHOLE_DOCUMENTS, Retriever
+from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore
 from epicrisis.types import Passage, Scope
@@ -69,20 +70,34 @@ def test_notes_of_a_patient_are_not_read_whole() -> None:
 
 CHAPTERS = 1200
 """More than the passages that a search gives, all nearer to the question than the result."""
+RESULT = "RESULTS: Its duration was significantly shorter than with placebo (3.1 versus 4.2 days, p = 0.01)."
+QUESTION = "What is the effect of zinc on the duration of diarrhoea in children?"
+
+
+def write_trial(chapters: int) -> Document:
+    """Return a document with the result at its end."""
+    filler = "\n".join(f"Zinc and diarrhoea of children are the subject of chapter {i}." for i in range(chapters))
+    return Document("trial", f"{filler}\n{'Nothing else follows. ' * 100}\n{RESULT}", "Zinc")
+
+
+def test_focused_reads_the_best_sentences_of_whole_documents(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda _: '{"sentences": [], "claims": []}')
+    with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as library:
+        library.add(write_trial(200))
+    with Library.open(tmp_path / "library", encoder=HashingEncoder(64), model=model, cache={"mode": "off"}) as library:
+        library.ask(QUESTION, strategy="rag", k=4)
+        assert not any(RESULT in message.content for request in model.requests for message in request.messages)
+        library.ask(QUESTION, strategy="focused", k=4)
+    assert any(RESULT in message.content for request in model.requests for message in request.messages)
 
 
 def test_evidence_is_of_whole_documents_and_three_sentences_of_one(tmp_path: Path) -> None:
-    filler = "\n".join(
-        f"Zinc and diarrhoea of children are the subject of chapter {number}." for number in range(CHAPTERS)
-    )
-    result = "RESULTS: Its duration was significantly shorter than with placebo (3.1 versus 4.2 days, p = 0.01)."
     with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as library:
-        library.add(Document("trial", f"{filler}\n{'Nothing else follows. ' * 100}\n{result}", "Zinc"))
-        question = "What is the effect of zinc on the duration of diarrhoea in children?"
-        listed = library.evidence(question, sentences=8).sentences
-        asked = library.ask(question, strategy="evidence", sentences=8).citations
-        found = library.search(question, k=16, by="hybrid").passages
-    assert not any(result in passage.text for passage in found), "the search must not find it"
+        library.add(write_trial(CHAPTERS))
+        listed = library.evidence(QUESTION, sentences=8).sentences
+        asked = library.ask(QUESTION, strategy="evidence", sentences=8).citations
+        found = library.search(QUESTION, k=16, by="hybrid").passages
+    assert not any(RESULT in passage.text for passage in found), "the search must not find it"
     for texts in ([sentence.text for sentence in listed], [citation.quotation for citation in asked]):
         assert len(texts) == SENTENCES_PER_DOCUMENT
-        assert texts[0] == result
+        assert texts[0] == RESULT

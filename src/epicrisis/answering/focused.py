@@ -1,7 +1,7 @@
 """Focused context: one prompt with the selected sentences, their neighbours, and nothing else.
 
-The sentences come from the passages of plain RAG, so a difference to RAG is due to the selection
-alone. A neighbour in a passage that the search did not return is not read.
+The sentences come from the documents of plain RAG, whole, so a difference to RAG is due to the selection alone. A
+neighbour in a passage that was not read is not read either: a given ranking and a patient's notes are not completed.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ async def focused(question: Question, context: Context) -> Answer:
     context = replace(context, ranks=everything.ranks)
     if not ranking.hits:
         return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
+    if context.read_whole is not None:
+        ranking = await context.read_whole(ranking)
     # Before the selection, because a reranker may be another machine.
     check_scope(ranking.passages, context.scope)
     is_limited = context.focus_tokens is not None or context.prompt_tokens is not None

@@ -124,6 +124,8 @@ class Context:
     reward: Rewarder | None = None
     select_sentences: SentenceSelection = _refuse_selection
     """Return the best sentences, at most so many, of the ranking, or of a search without a ranking."""
+    read_whole: Callable[[Ranking], Awaitable[Ranking]] | None = None
+    """Return the ranking with the other passages of its first documents behind it. None: only the ranking is read."""
     sentences: int = 8
     """How many sentences to select."""
     split_sentences: SentenceSplitting = _refuse_splitting
