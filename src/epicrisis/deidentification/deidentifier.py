@@ -13,8 +13,10 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 
 from epicrisis.deidentification.date_forms import find_dates, shift_date
+from epicrisis.deidentification.employers import find_employers
 from epicrisis.deidentification.name_lists import WORD
 from epicrisis.deidentification.names import NameFinder
 from epicrisis.deidentification.patterns import find_patterns
@@ -23,7 +25,7 @@ from epicrisis.deidentification.spans import Identifier, IdentifierKind, merge_i
 from epicrisis.deidentification.surrogates import Surrogates, match_case
 from epicrisis.deidentification.unlisted_places import find_unlisted_places
 
-RECOGNIZER_VERSION = "4"
+RECOGNIZER_VERSION = "5"
 """Changes whenever the recognizers do: a measurement is valid for one version only."""
 _MIN_NUMBER = 4
 """Characters of a record number that is looked for without a label."""
@@ -33,6 +35,7 @@ _START = r"(?:(?<![^\W_])|(?<=\\[nrt]))"
 """Where a word begins, also behind a line end in JSON."""
 _END = r"(?![^\W_])"
 _CAPITAL = re.compile(r"[A-Z]")
+_POSSESSIVE_END = re.compile(r"['\u2019]s\Z")
 _ALNUM = re.compile(r"[^\W_]+")
 _BLANKS = re.compile(r"-[ \t]*\n[ \t]*|[ \n]")
 
@@ -152,9 +155,10 @@ class Deidentifier:
         for start, end in self._finder.find(text):
             is_name[start:end] = b"\1" * (end - start)
             yield Identifier(start, end, "name")
-        for start, end in find_unlisted_places(text):
+        for start, end in chain(find_unlisted_places(text), find_employers(text)):
             # A full name is no place, so that its words have the same surrogates as elsewhere.
-            if any(text[place].isalpha() and not is_name[place] for place in range(start, end)):
+            stop = start + len(_POSSESSIVE_END.sub("", text[start:end]))
+            if any(text[place].isalpha() and not is_name[place] for place in range(start, stop)):
                 yield Identifier(start, end, "place")
         yield from find_patterns(text)
         yield from find_with_presidio(text)

@@ -333,23 +333,6 @@ _CLINICAL_END = re.compile(
     r"(?:logy|iatrics?|iatry|scopy|therapy|surgery|ectomy|otomy|plasty|itis|osis|emia|pathy|p(?:a?e)dics?|metry|graphy"
     r"|ation|esthesia|ema|oma)\Z"
 )
-_EMPLOYER_WORD = rf"[{UPPER}][{LOWER}][\w'\u2019-]{{0,24}}"
-_COMPANY_END = (
-    r"(?:Inc|LLC|LLP|Ltd|GmbH|AG|SA|SAS|SARL|AB|AS|A/S|ASA|ApS|Oyj?|NV|BV|SE|KG|SpA|Srl|Kft|Lda|Pty|Bhd|Corp|Corporation|Co|PLC|plc"
-    r"|Company|Group|& Sons)"
-)
-_EMPLOYER = rf"{_EMPLOYER_WORD}(?:[ ](?:(?:&|and|of)[ ])?{_EMPLOYER_WORD}){{0,3}}(?:,?[ ]{_COMPANY_END}(?![^\W_]))?"
-EMPLOYER = re.compile(
-    r"\b(?i:employed|employers?|employment|works?|worked|working|job|retired|retiring|fired|laid off|hired|occupation"
-    r"|drives?|welder|accountant|manager|clerk|guard|nurse|driver|exposed|shift|shifts|contract|internship|apprentice"
-    r"|redundant|dismissed|furloughed|sick leave|insured|insurance|commut(?:es?|ed|ing)|foreman|supervisor|trainee"
-    r"|career|technician|engineer|mechanic|cashier|cleaner|porter|cook|secretary|consultant|volunteers?|delivers|owns|founded)"
-    r"(?:,|:)?\s(?:[\w-]{1,15},?\s){0,5}?(?:(?:by|at|for|from|with|through|to|job)\s)"
-    rf"(?P<value>{_EMPLOYER})"
-    rf"|\b(?i:employer|occupation|profession|trade|job)(?:\s(?:is|was))?[:,]?\s(?:[a-z]{{2,15}},?\s){{0,3}}(?P<employer>{_EMPLOYER})"
-    rf"|(?<![^\W_])(?P<company>{_EMPLOYER_WORD}(?:[ ](?:(?:&|and|of)[ ])?{_EMPLOYER_WORD}){{0,3}}"
-    rf",?[ ]{_COMPANY_END})(?![^\W_])"
-)
 _INSTITUTION_WORD = rf"[{UPPER}][\w'\u2019-]{{1,24}}"
 _CARE = (
     r"Hospital|Hospice|Clinic|Infirmary|Pharmacy|Sanatorium|Sanitarium|Polyclinic|Asylum"
@@ -384,7 +367,6 @@ _VALUE_PATTERNS: tuple[tuple[IdentifierKind, re.Pattern[str]], ...] = (
     ("place", LOOSE_ZIP_CODE),
     ("place", TOWN),
     ("place", OUTSIDE),
-    ("place", EMPLOYER),
     ("place", NAMED_STREET),
     ("place", COORDINATES),
     ("place", INSTITUTION),
@@ -411,7 +393,7 @@ _WHOLE_PATTERNS: tuple[tuple[IdentifierKind, re.Pattern[str]], ...] = (
 )
 PATTERNS = (*_VALUE_PATTERNS, *_WHOLE_PATTERNS)
 _NUMBERED = frozenset(LABEL_PATTERNS.values()) | frozenset(FREE_LABELS.values()) | {NUMBER_SIGN}
-_PLACES = frozenset((TOWN, OUTSIDE, EMPLOYER))
+_PLACES = frozenset((TOWN, OUTSIDE))
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
