@@ -220,3 +220,47 @@ def test_eponym_species_and_ward_stay(text: str) -> None:
 def test_registered_name_of_short_or_common_words_is_found(name: str, text: str) -> None:
     written = Deidentifier(b"k" * 32, PatientIdentifiers("P-9", (name,))).replace([f"Note on {text} today."]).texts[0]
     assert text not in written
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Packs crates for DRV on weekends since his job changed.", "DRV"),
+        ("Laid off by Skarnix without notice.", "Skarnix"),
+        ("Skarnix let her go after the second fall.", "Skarnix"),
+        ("The Skarnix warehouse has no heating.", "Skarnix"),
+        ("A 6D Castings employee, right-handed.", "6D Castings"),
+        ("Her employer, W&T Trucking, called.", "W&T Trucking"),
+        ("Foreman at Rook-Tile for ten years.", "Rook-Tile"),
+        ("Occupation: packer, Lodestone.", "Lodestone"),
+        ("Drives a van for oRelay.", "oRelay"),
+        ("Quit Lodestone to care for her mother.", "Lodestone"),
+        ("She owns Marlowe Bros. Roofing with a cousin.", "Marlowe Bros Roofing"),
+        ("Was seen by the clinic of Quenby Police Department.", "Quenby Police Department"),
+        ("Workplace: Depot 17, night shift.", "Depot 17"),
+        ("Job: deckhand, Cobalt Trout A/S.", "Cobalt Trout"),
+    ],
+)
+def test_employer_of_any_form_is_found(text: str, found: str) -> None:
+    spans = Deidentifier(b"k" * 32, PatientIdentifiers()).find(text)
+    covered = "".join(text[span.start : span.end] for span in spans)
+    assert not set(re.findall(r"\w+", found)) - set(re.findall(r"\w+", covered)), covered
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Works as an RN in the ICU.",
+        "Back to work after CABG; takes Lisinopril 10 mg.",
+        "Retired, wheelchair bound with Parkinson disease.",
+        "Job stress, seen by Physical Therapy.",
+        "Unable to work because of COPD and CHF. Midline shift is 4 mm.",
+        "His job is stressful, PHQ-9 12, GAD-7 9.",
+        "Insurance denied Dupixent. Former IV drug user.",
+        "Work-up for Lyme and Whipple disease.",
+        "Temp at 7 AM 38.2. Lead V2 and lead aVF. Left MCA stroke.",
+        "Retired from work after a STEMI treated with Heparin.",
+    ],
+)
+def test_clinical_words_beside_words_of_work_stay(text: str) -> None:
+    assert replaced(text, PatientIdentifiers()) == []
