@@ -239,6 +239,19 @@ def test_registered_name_of_short_or_common_words_is_found(name: str, text: str)
         ("Was seen by the clinic of Quenby Police Department.", "Quenby Police Department"),
         ("Workplace: Depot 17, night shift.", "Depot 17"),
         ("Job: deckhand, Cobalt Trout A/S.", "Cobalt Trout"),
+        ("Son works for Fosta-Metal and visits daily.", "Fosta-Metal"),
+        ("Fell at work (Stoneline).", "Stoneline"),
+        ("Employment: iRotate, nights.", "iRotate"),
+        ("Cashier at Bramwell's, on her feet.", "Bramwell's"),
+        ("Retired from Dock 31 after a fall.", "Dock 31"),
+        ("Employed by Baker's Auto Body.", "Baker's Auto Body"),
+        ("Insurance through The Tin Whistle.", "Tin Whistle"),
+        ("Needs a note for OKQ today.", "OKQ"),
+        ("Cut his thumb at OKQ on Friday.", "OKQ"),
+        ("Was let go from OKQ in May.", "OKQ"),
+        ("He says Ombrix has no breaks for drivers.", "Ombrix"),
+        ("Lifts crates for Ombrix.", "Ombrix"),
+        ("Seen by a nurse of Tulare County Weed Department.", "Tulare County Weed Department"),
     ],
 )
 def test_employer_of_any_form_is_found(text: str, found: str) -> None:
@@ -260,6 +273,10 @@ def test_employer_of_any_form_is_found(text: str, found: str) -> None:
         "Work-up for Lyme and Whipple disease.",
         "Temp at 7 AM 38.2. Lead V2 and lead aVF. Left MCA stroke.",
         "Retired from work after a STEMI treated with Heparin.",
+        "He hurt his back at L4. Driving against advice at HbA1c 12.",
+        "He says Metformin upsets his stomach at work.",
+        "Worked up for Lyme and for COPD; working with PT.",
+        "Cannot lift his arm. Consent form for HIPAA signed.",
     ],
 )
 def test_clinical_words_beside_words_of_work_stay(text: str) -> None:

@@ -25,7 +25,7 @@ from epicrisis.deidentification.spans import Identifier, IdentifierKind, merge_i
 from epicrisis.deidentification.surrogates import Surrogates, match_case
 from epicrisis.deidentification.unlisted_places import find_unlisted_places
 
-RECOGNIZER_VERSION = "5"
+RECOGNIZER_VERSION = "6"
 """Changes whenever the recognizers do: a measurement is valid for one version only."""
 _MIN_NUMBER = 4
 """Characters of a record number that is looked for without a label."""
@@ -36,6 +36,11 @@ _START = r"(?:(?<![^\W_])|(?<=\\[nrt]))"
 _END = r"(?![^\W_])"
 _CAPITAL = re.compile(r"[A-Z]")
 _POSSESSIVE_END = re.compile(r"['\u2019]s\Z")
+_NO_OWNED = re.compile(
+    r"[ ]?(?:[^\w\s]|\Z|\n)|[ ](?:and|as|at|because|but|during|for|from|full|in|last|on|or|part|saying|since|so|the"
+    r"|then|today|until|when|where|while|who|with|yesterday)(?![^\W_])"
+)
+"""What follows a possessive that is a name itself, and not what somebody has: `works at Bellamy's and`."""
 _ALNUM = re.compile(r"[^\W_]+")
 _BLANKS = re.compile(r"-[ \t]*\n[ \t]*|[ \n]")
 
@@ -158,7 +163,8 @@ class Deidentifier:
         for start, end in chain(find_unlisted_places(text), find_employers(text)):
             # A full name is no place, so that its words have the same surrogates as elsewhere.
             stop = start + len(_POSSESSIVE_END.sub("", text[start:end]))
-            if any(text[place].isalpha() and not is_name[place] for place in range(start, stop)):
+            is_possessive_name = stop < end and _NO_OWNED.match(text, end) is not None
+            if is_possessive_name or any(text[i].isalnum() and not is_name[i] for i in range(start, stop)):
                 yield Identifier(start, end, "place")
         yield from find_patterns(text)
         yield from find_with_presidio(text)

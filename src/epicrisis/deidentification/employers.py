@@ -39,8 +39,10 @@ _PUBLIC_BODY = re.compile(
     r"(?:Department|Dept|Office|District|Authority|Service|Works)\Z|(?:Air Force|Army|Naval) (?:Base|Station)\Z"
     r"|[ ]Credit Union\Z"
     r"|(?:City|County|Port|Town|Village|State) of [^ ]{2,30}\Z"
+    r"|[ ](?:City|County|Town|State|Township|Borough|Parish)(?: [^ ]{2,20}){1,3} (?:Department|Office|Authority)\Z"
 )
 _SIGNED = re.compile(r"\b[A-Z]{1,2}[ ]?&[ ]?[A-Z]{1,2}\b")
+_CAMEL = re.compile(rf"[{LOWER}]{{1,2}}[{UPPER}][{LOWER}]{{2,30}}\Z")
 _NEXT = re.compile(r"[ ]([^\W\d_]{2,20})")
 _CLAUSE_START = re.compile(r"[.;!?][ ]|\n")
 _MOST_BESIDE = 90
@@ -86,7 +88,8 @@ lfts loc lpn lue lle ltd lvef ma md mdd mi mr mra mri mrsa ms msw mva mvc na ng 
 nstemi ob ocd od ok or orif osa osha ot otc pa pacu pca pcn pco pcp pcr pe ped pft pfts ph phd picc picu pm pmh pna po
 ppd ppe ppo prn psa psh pt ptsd ptt pvd qd qid qt ra rbc rehab rle rn rom ros rr rsv rta rue sah sbp sci sdh sh sle snf
 sob ssi ssdi ssn ssri std stemi sti stis svt sw tb tbi tee tha tia tid tka tpn tsh tte tv tx uk uri us usa uti va vbg vp
-vs vte wbc wc wnl xr ekgs phq pet moca mmse cage ncs abg vsd pfo avr mvr tavr lvad iabp ercp mrcp hida kub ccu sicu micu
+vs vte wbc wc wnl xr ekgs phq pet moca mmse cage ncs abg vsd pfo avr mvr tavr lvad iabp ercp mrcp hida hipaa kub ccu
+sicu micu
 osh pod pod1 pow cbt dbt aa ppi
 """
 _ABBREVIATIONS = frozenset(_SHORT_WORDS.split())
@@ -141,12 +144,27 @@ _BEFORE = re.compile(
     r"|(?:[Dd]elivers?|[Dd]elivered|[Hh]auls?|[Dd]rives?|[Ff]lies|[Ss]ells?|[Ss]old|[Cc]leans?|[Pp]acks?"
     r"|[Ll]oads?|[Uu]nloads?|[Ss]tocks"
     r"|[Ii]nterned|[Vv]olunteers?|[Aa]pplied|[Cc]ommutes?|[Rr]etired|[Ww]elds?|[Cc]ooks|[Tt]ends bar|[Cc]ontracts?)"
-    r"(?: [\w-]{1,12}){0,4} (?:at|for|from|with|to|by)))[ ](?:(?:the|a|an|another|his|her)[ ])?\Z"
+    r"(?: [\w-]{1,12}){0,4} (?:at|for|from|with|to|by)))[ ](?:(?i:the|an?|another|his|her)[ ])?\Z"
 )
 """Words directly before an employer, whatever the form of its name."""
+_HIRED = re.compile(
+    r"(?<![^\W_])(?i:works?|worked|working|jobs?|employed|employment|retired|retirement|career|supervisor|boss|hired"
+    r"|medical leave|on leave|off work|(?:laid|lay) off|let go|owner|manager|overtime)"
+    r"(?: (?!up|well|better|best|great)[\w-]{1,12}){0,3}"
+    r" (?:at|for|with|by|from)[ ](?:(?i:the|an?|another|his|her)[ ])?\Z"
+)
+"""Words before an employer that no drug and no disease follows."""
+_HURT = re.compile(
+    r"(?<![^\W_])(?i:hurt|injured|cut|burned|crushed|strained|twisted|sprained|smashed|fell|slipped|tripped|hit"
+    r"|lifting|loading|unloading|stacking|stocking|carrying|delivering|moving|pushing|pulling|climbing|driving)"
+    r"(?: [\w-]{1,12}){0,5} at[ ](?:(?i:the|an?)[ ])?\Z"
+)
+"""An accident or a task before the place where it was."""
+_VALUE = re.compile(r"[^\W\d_]{1,4}\d")
+"""Vertebrae and laboratory values: `L4`, `HbA1c`."""
 _PREPOSITION = re.compile(
     r"(?<![^\W_])(?i:at|by|for|from|through|to|of|between|via|under|the|an?|another|told|notified|called|and"
-    r"|yrs|years)[ ]\Z"
+    r"|says|said|thinks|believes|feels|yrs|years)[ ]\Z"
     r"|[:,(/][ ]?\Z"
 )
 """Words and signs before a name, in a clause about work."""
@@ -156,11 +174,16 @@ _WORK = re.compile(
     r"|workplace|workers?|co-?workers?"
     r"|jobs?|employ(?:s|er|ers|ed|ee|ees|ment)|occupation(?:al)?|occ hx|boss|supervisors?|foreman|hir(?:ed|ing)|fired"
     r"|laid off|lay-?offs?|retire[ds]?|retirement|career|factory|warehouse|payroll|pension|colleagues?"
-    r"|contractor|apprentice"
-    r"|machinist|welder|mechanic|cashier|clerk|night shift|shift lead|3rd shift|second shift|third shift|light duty"
+    r"|contractors?|apprentices?|trades(?:man|men)|foremen|plumbers?|carpenters?|electricians?|roofers?|painters?"
+    r"|drivers?|truckers?|cooks?|chefs?|waiters?|waitress(?:es)?|bartenders?|janitors?|custodians?|housekeepers?"
+    r"|secretar(?:y|ies)|receptionists?|accountants?|bookkeepers?|engineers?|programmers?|teachers?|guards?|miners?"
+    r"|farmers?|loggers?|salesm[ae]n|dispatchers?|machinists?|welders?|mechanics?|cashiers?|clerks?|night shift"
+    r"|shift lead|3rd shift|second shift|third shift|light duty"
     r"|break ?room|union rep|clocked|cdl|uniform|customers|company|fit-for-duty|fmla"
     r"|medical leave|sick leave|sick note|return-to-work|weeks off|days off|part[- ]time|full[- ]time"
-    r"|unemployed|forklift"
+    r"|unemployed|forklift|let go"
+    r"|(?:note|letter|excuse|paperwork|papers|forms?|clearance|release) (?:for|from|to)"
+    r"|lift(?:s|ed|ing)?|boxes|pallets|crates|deliveries|until cleared|until released|sent home from"
     r"|badge|assembly line|drug screen|audiogram|solvents|self-employed|business|salary|overtime"
     r"|workers'? comp(?:ensation)?)(?![^\W_])"
 )
@@ -214,7 +237,7 @@ def _is_employer(text: str, start: int, end: int) -> bool:
     phrase = text[start:end]
     words = [word.removesuffix("'s").removesuffix("\u2019s") for word in _WORD.findall(phrase)]
     plain = [word.casefold() for word in words]
-    if _is_clinical(words, plain):
+    if _is_clinical(words, plain) and not _has_trade(plain):
         return False
     if _names_company(phrase, plain):
         return True
@@ -226,8 +249,10 @@ def _is_employer(text: str, start: int, end: int) -> bool:
         return True
     if _BELONGING.match(text, end):
         return not (is_first and (is_word or _ends_as_drug(words[-1])))
-    if _BEFORE.search(before):
+    if _HIRED.search(before) or _BEFORE.search(before):
         return True
+    if _HURT.search(before):
+        return not (is_word or _VALUE.match(phrase) or _ends_as_drug(words[-1]))
     is_about_work = _WORK.search(before) is not None or _WORK.search(after) is not None
     is_weak = len(words) == 1 and (_TREATMENT.search(before) is not None or len(phrase) == 1)
     if is_weak or _ends_as_drug(words[-1]):
@@ -255,10 +280,22 @@ def _is_clinical(words: Sequence[str], plain: Sequence[str]) -> bool:
     return plain[-1] in CLINICAL_NOUNS or all(_is_clinical_word(word) for word in plain)
 
 
+def _has_trade(plain: Sequence[str]) -> bool:
+    """Return whether a trade is in the middle of a phrase, before a clinical noun: `Duke's Auto Body`."""
+    return plain[-1] in CLINICAL_NOUNS and not BRANDS.intersection(plain) and not _TRADES.isdisjoint(plain[1:-1])
+
+
 def _ends_as_drug(word: str) -> bool:
     """Return whether a rare word ends as drugs and diseases do. An employer may, if more than its clause tells it."""
     plain = word.casefold()
-    return not is_frequent(plain) and not word.isupper() and CLINICAL_ENDING.search(plain) is not None
+    if is_frequent(plain) or word.isupper() or _CAMEL.match(word) or _is_compound(plain):
+        return False
+    return CLINICAL_ENDING.search(plain) is not None
+
+
+def _is_compound(plain: str) -> bool:
+    """Return whether a word consists of two frequent words of four or more letters, as `silverline` does."""
+    return any(is_frequent(plain[:place]) and is_frequent(plain[place:]) for place in range(4, len(plain) - 3))
 
 
 def _is_clinical_word(word: str) -> bool:
