@@ -1,11 +1,15 @@
 """Do the rules of the conflict ledger read the right direction, and do they see where studies disagree?
 
     EPICRISIS_DATA=... python benchmarks/conflict_directions.py evidence-inference [--split train]
+    EPICRISIS_DATA=... python benchmarks/conflict_directions.py choices
     EPICRISIS_DATA=... python benchmarks/conflict_directions.py med-evidence
 
 `evidence-inference`: for each prompt (outcome, intervention, comparator) the direction read from the spans that experts
 marked, against their label. The rules were written on the train split only; the default split is validation. A prompt
 whose spans the rules cannot read counts as wrong.
+
+`choices`: the strategy `evidence` with a search by words over the validation articles, and the options increased,
+decreased and no difference. What it chooses, against the label.
 
 `med-evidence`: no chat model. Each relevant source takes the direction of its best sentence, where it is sure, or the
 likeliest. The majority is the conclusion; a tie is `uncertain effect`, and no direction at all `insufficient data`. A
@@ -22,11 +26,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from epicrisis import Library
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.analysis.statistics import estimate_mean, paired_difference
 from epicrisis.library.word_index import analyze_words
@@ -34,7 +40,8 @@ from epicrisis.reading.comparisons import Comparison, read_comparison
 from epicrisis.reading.direction_rules import Direction, find_direction
 from epicrisis.reading.directions import find_effect, read_effect
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
-from epicrisis.types import Passage
+from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Document, Passage
 
 RESAMPLES = 10_000
 LABELS: dict[str, Direction] = {
@@ -42,6 +49,8 @@ LABELS: dict[str, Direction] = {
     "significantly decreased": "decreased",
     "no significant difference": "no-difference",
 }
+FORMS = ("What is the effect of {i} compared with {c} on {o}?", "How does {i} change {o}?", "Does {i} reduce {o}?")
+OPTIONS = ("increased", "decreased", "no difference")
 CONCLUSIONS: dict[Direction, str] = {"increased": "higher", "decreased": "lower", "no-difference": "no difference"}
 
 Sampled = npt.NDArray[np.int64]
@@ -50,12 +59,14 @@ Sampled = npt.NDArray[np.int64]
 def main() -> None:
     """Print the figures of one set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("set", choices=("evidence-inference", "med-evidence"))
+    parser.add_argument("set", choices=("evidence-inference", "choices", "med-evidence"))
     parser.add_argument("--split", choices=("train", "validation"), default="validation")
     arguments = parser.parse_args()
     data = Path(os.environ["EPICRISIS_DATA"])
     if arguments.set == "evidence-inference":
         measure_directions(data / "evidence_inference" / f"{arguments.split}.jsonl.gz")
+    elif arguments.set == "choices":
+        measure_choices(data / "evidence_inference" / f"{arguments.split}.jsonl.gz")
     else:
         measure_conclusions(data / "med_evidence" / "development.jsonl.gz")
 
@@ -83,6 +94,30 @@ def measure_directions(path: Path) -> None:
     right = [float(golds[index] == guesses[index]) for index in readable]
     mean = estimate_mean(right, [clusters[index] for index in readable])
     print(f"where the rules read a direction, n = {mean.n}: accuracy {describe(mean.value, mean.interval)}")
+
+
+def measure_choices(path: Path) -> None:
+    """Print how often the evidence of a library chooses among the directions, and how often it is right."""
+    articles = list(read_lines(path))
+    letters = {"increased": "A", "decreased": "B", "no-difference": "C"}
+    with (
+        TemporaryDirectory() as folder,
+        Library.create(Path(folder) / "library", encoder=HashingEncoder(64)) as library,
+    ):
+        library.add(*(Document(article["pmcid"], article["text"]) for article in articles))
+        for form in FORMS:
+            right, clusters, n = [], [], 0
+            for article in articles:
+                for prompt in article["prompts"]:
+                    label = Counter(note["label"] for note in prompt["annotations"]).most_common(1)[0][0]
+                    question = form.format(i=prompt["intervention"], c=prompt["comparator"], o=prompt["outcome"])
+                    answer = library.ask(question, OPTIONS, strategy="evidence", by="bm25")
+                    n += 1
+                    if answer.choice is not None:
+                        right.append(float(answer.choice == letters[LABELS[label]]))
+                        clusters.append(article["pmcid"])
+            mean = estimate_mean(right, clusters)
+            print(f"{form}: {len(right)} of {n} chosen, right {describe(mean.value, mean.interval)}")
 
 
 def measure_conclusions(path: Path) -> None:

@@ -68,7 +68,14 @@ def asked(
 
     async def one() -> Answer:
         made = Settings.model_validate(
-            {"strategy": "rag", "preflight": {"enabled": False}, "unverified": "keep", "citing": "quotes", **settings}
+            {
+                "strategy": "rag",
+                "preflight": {"enabled": False},
+                "unverified": "keep",
+                "not_in_library": "ask",
+                "citing": "quotes",
+                **settings,
+            }
         )
         # Not closed with the pipeline: the library is the module's.
         pipeline = Pipeline(made, dict.fromkeys(ROLES, model), ward)

@@ -94,6 +94,41 @@ def test_question_with_options_abstains_with_claims(tmp_path: Path) -> None:
     assert set(texts_of(answer)[:2]) == set(SENTENCES)
 
 
+FEWER = "Stroke was significantly lower with aspirin than with placebo (p = 0.003)."
+NO_FEWER = "The rates of stroke did not differ significantly between aspirin and placebo (p = 0.71)."
+DIRECTIONS = {"A": "Higher", "B": "Lower", "C": "No significant difference", "D": "Insufficient data"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "choice"),
+    [
+        ([FEWER], "B"),
+        ([NO_FEWER], "C"),
+        ([FEWER, NO_FEWER], None),
+        (["Aspirin and stroke were studied."], None),
+    ],
+)
+def test_direction_of_the_sentences_chooses_among_directions(
+    tmp_path: Path, texts: Sequence[str], choice: str | None
+) -> None:
+    documents = [Document(str(number), text, title="Aspirin") for number, text in enumerate(texts)]
+    asked = Question("What is the effect of aspirin compared with placebo on stroke?", DIRECTIONS)
+    with search_of(tmp_path, documents) as search:
+        answer = ask(search, asked)
+    assert (answer.state, answer.choice) == ("answered" if choice else "abstained", choice)
+    assert (answer.decided_by, list(answer.distribution)) == (("direction", [choice]) if choice else ("", []))
+    if choice:
+        assert answer.confidence is not None
+        assert 0.9 < answer.confidence.value < 1
+
+
+def test_retracted_study_does_not_choose(tmp_path: Path) -> None:
+    retracted = Document("1", FEWER, title="Aspirin", metadata={"retracted": True})
+    asked = Question("What is the effect of aspirin compared with placebo on stroke?", DIRECTIONS)
+    with search_of(tmp_path, [retracted]) as search:
+        assert ask(search, asked).choice is None
+
+
 def test_empty_library_abstains_with_reason(tmp_path: Path) -> None:
     with search_of(tmp_path, []) as search:
         answer = ask(search)

@@ -48,13 +48,49 @@ def test_missing_subject_is_named_without_call(library: Library, model: Scripted
     )
 
 
+@pytest.mark.parametrize("strategy", ["rag", "focused", "brief-context", "evidence"])
 @pytest.mark.parametrize(
     "question",
     [
-        "Does dapagliflozin reduce cardiovascular events in obesity?",
-        "Does bumetanide cause hematochezia?",
         "Does it ameliorate mortality in older adults with hypertension?",
+        "What is the effect of early mobilisation on pain after hip surgery?",
     ],
+)
+def test_question_that_no_document_answers_is_not_asked(
+    library: Library, model: ScriptedModel, strategy: str, question: str
+) -> None:
+    answer = library.ask(question, strategy=strategy)
+    assert (answer.state, answer.citations, model.requests) == ("abstained", (), [])
+    assert answer.failure is not None
+    assert answer.failure.message == (
+        'nothing that answers it in 2 documents (not_in_library = "ask" asks all the same)'
+    )
+
+
+@pytest.mark.parametrize("strategy", ["rag", "evidence"])
+def test_setting_asks_all_the_same(library: Library, strategy: str) -> None:
+    question = "What is the effect of early mobilisation on pain after hip surgery?"
+    failure = library.ask(question, strategy=strategy, not_in_library="ask").failure
+    assert failure is None or failure.kind != "NotInLibrary"
+
+
+def test_search_shows_the_nearest_sentences_and_says_that_nothing_answers(library: Library) -> None:
+    found = library.evidence("What is the effect of early mobilisation on pain after hip surgery?")
+    assert found.hits
+    assert found.notes[0].startswith("nothing that answers it in 2 documents")
+    assert found.notes[0].endswith("the nearest sentences are shown")
+    found = library.evidence("Does dapagliflozin reduce cardiovascular events in obesity?")
+    assert not any("nothing" in note for note in found.notes)
+
+
+def test_sentences_of_a_document_on_something_else_are_not_listed(library: Library) -> None:
+    found = library.evidence("Does dapagliflozin reduce cardiovascular events in obesity?")
+    assert {hit.sentence.passage.document_id for hit in found.hits} == {OBESITY.id}
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Does dapagliflozin reduce cardiovascular events in obesity?", "Does bumetanide cause hematochezia?"],
 )
 def test_subject_in_the_library_is_asked(library: Library, question: str) -> None:
     answer = library.ask(question, strategy="evidence")

@@ -23,4 +23,4 @@ def test_question_of_the_readme_shows_the_result_and_its_direction(tmp_path: Pat
     assert first.quotation.startswith("Pre-eclampsia leading to delivery before 37 weeks occurred in 1.6 %")
     effect = find_effect(QUESTION, first.quotation, first.title)
     assert effect is not None
-    assert describe_effect(effect) == "a decrease"
+    assert describe_effect(effect.direction) == "a decrease"

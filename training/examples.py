@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import json
 import math
 import random
@@ -161,6 +162,22 @@ def load_covid_qa(data: Path) -> tuple[Set, Set]:
                 if shown.any():
                     examples.append(Example(entry["question"], id_, shown))
     return Set(*sets[0]), Set(*sets[1])
+
+
+def load_pubmedqa(data: Path) -> tuple[Set, Set]:
+    """Return the abstracts, without titles and conclusions, that train and those that measure, with their questions."""
+    sets: list[tuple[dict[str, Text], list[Example]]] = [({}, []), ({}, [])]
+    for id_, entry in json.loads((data / "pubmedqa" / "ori_pqal.json").read_text("utf-8")).items():
+        texts, examples = sets[not is_training_half(id_)]
+        texts[id_] = text = read_text(id_, " ".join(entry["CONTEXTS"]))
+        # Which of its sentences answer is not known.
+        examples.append(Example(entry["QUESTION"], id_, np.zeros((len(text.spans), 0), dtype=np.bool_)))
+    return Set(*sets[0]), Set(*sets[1])
+
+
+def is_training_half(id_: str) -> bool:
+    """Return whether a document of PubMedQA is of the half that trains. The other measures."""
+    return int(hashlib.sha256(id_.encode()).hexdigest(), 16) % 2 == 0
 
 
 class WordSearch:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
-from examples import Set
-
-from epicrisis.library.word_index import analyze_words
+from examples import load_covid_qa, load_evidence_inference, load_pubmedqa, load_scifact
 
 MIN_DOCUMENTS = 8
 
 
-def list_common_words(data: Path, *sets: Set) -> list[str]:
-    """Return the stems that are in MIN_DOCUMENTS documents of these sets and of PubMedQA, in alphabetical order."""
+def list_common_words(data: Path) -> list[str]:
+    """Return the number of the documents that train, and a line for each stem in MIN_DOCUMENTS of them.
+
+    A line has the stem and the number of documents with it. Stems are in alphabetical order.
+    """
+    sets = (
+        load_evidence_inference(data, "train", 7),
+        load_scifact(data, "train"),
+        load_covid_qa(data)[0],
+        load_pubmedqa(data)[0],
+    )
     frequencies = Counter[str]()
+    total = sum(len(split.texts) for split in sets)
     for split in sets:
         for text in split.texts.values():
             frequencies.update({word for words in text.read.words for word in words})
-    entries = json.loads((data / "pubmedqa" / "ori_pqal.json").read_text("utf-8")).values()
-    for entry in entries:
-        frequencies.update(set(analyze_words(" ".join((entry["QUESTION"], *entry["CONTEXTS"], entry["LONG_ANSWER"])))))
-    return sorted(word for word, count in frequencies.items() if count >= MIN_DOCUMENTS and word.isalpha())
+    common = sorted(word for word, count in frequencies.items() if count >= MIN_DOCUMENTS)
+    return [str(total), *(f"{word} {frequencies[word]}" for word in common)]

@@ -92,12 +92,12 @@ def train(questions: Sequence[tuple[Ranked, float]]) -> Forest:
     weights = np.concatenate([np.full(len(ranked.rows), weight) for ranked, weight in questions])
     groups = [len(ranked.rows) for ranked, _ in questions]
     model = lightgbm.train(PARAMETERS, lightgbm.Dataset(rows, labels, group=groups, weight=weights), TREES)
-    return Forest.from_trees(FEATURES, [_read_tree(tree["tree_structure"]) for tree in model.dump_model()["tree_info"]])
+    return Forest.from_trees(FEATURES, [read_tree(tree["tree_structure"]) for tree in model.dump_model()["tree_info"]])
 
 
-def _read_tree(node: dict[str, Any]) -> Split | Leaf:
+def read_tree(node: dict[str, Any]) -> Split | Leaf:
     """Return a tree of LightGBM."""
     if "leaf_value" in node:
         return Leaf(float(node["leaf_value"]))
-    left, right = _read_tree(node["left_child"]), _read_tree(node["right_child"])
+    left, right = read_tree(node["left_child"]), read_tree(node["right_child"])
     return Split(int(node["split_feature"]), float(node["threshold"]), left, right)

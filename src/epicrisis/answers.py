@@ -54,6 +54,10 @@ class Usage:
         return Usage(**sums)
 
 
+NOT_IN_LIBRARY = "NotInLibrary"
+"""The kind of the failure of a question that no document answers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """The reason for a failure, in words a user can act on."""

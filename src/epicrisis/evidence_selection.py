@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from epicrisis.answers import Answer, Citation, Event, Failure, Notice
+from epicrisis.answers import Answer, Citation, Event, Notice
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError
 from epicrisis.library.word_index import analyze_words
@@ -14,10 +14,10 @@ from epicrisis.partitioning import mark_largest_gap
 from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
-from epicrisis.reading.subject_words import list_spellings, list_subject_words
+from epicrisis.reading.subject_words import list_spellings, list_subject_words, names_subject
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.retrieval.sentence_ranking import SentenceRanker
+from epicrisis.retrieval.sentence_ranking import Listing, SentenceRanker
 from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences, prefer_studies
 from epicrisis.settings import Settings
 from epicrisis.types import Hit, Passage, Preflight, Question, Ranking, Scope, SentenceRanking
@@ -25,8 +25,8 @@ from epicrisis.types import Hit, Passage, Preflight, Question, Ranking, Scope, S
 if TYPE_CHECKING:
     from epicrisis.answering.strategy_context import Context
 
-SENTENCES_PER_DOCUMENT = 3
-"""Sentences of one document that are listed."""
+ANSWERING = 0.1
+"""If no document answers with a higher probability, the question is not answered (docs/design/reading.md)."""
 SENTENCE_PASSAGES = 16
 """Passages whose sentences are ranked: with the search, 0.35 s on two cores (benchmarks/evidence_speed.py)."""
 RETRY_MESSAGE = "the remaining notes do not answer the question: asking again with the whole record"
@@ -117,10 +117,15 @@ def date_copied_citations(answer: Answer, record: Sequence[Passage]) -> Answer:
     return replace(answer, citations=tuple(citations))
 
 
-def describe_missing(words: Sequence[str], documents: int) -> Failure:
+def describe_missing(words: Sequence[str], documents: int) -> str:
     """Return why a question is not answered whose subject is in none of the documents."""
     names = " or ".join(f"“{word}”" for word in words)
-    return Failure("NotInLibrary", f"nothing on {names} in {count_noun(documents, 'document')}")
+    return f"nothing on {names} in {count_noun(documents, 'document')}"
+
+
+def describe_absence(documents: int) -> str:
+    """Return why a question is not answered that none of the documents seems to answer."""
+    return f'nothing that answers it in {count_noun(documents, "document")} (not_in_library = "ask" asks all the same)'
 
 
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
@@ -143,14 +148,14 @@ def rank_sentences(
     ranking: Ranking,
     k: int,
     passages: Sequence[Passage] | None = None,
-    per_document: int | None = None,
+    listing: Listing | None = None,
 ) -> SentenceRanking:
     """Return the best `k` sentences of the passages of a ranking in any order, or of these passages."""
     passages = ranking.passages if passages is None else passages
     if not settings.prefer:
-        sentences = ranker.rank(text, passages, k, ranking.ranks, per_document)
+        sentences = ranker.rank(text, passages, k, ranking.ranks, listing)
     else:
-        pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks, per_document)
+        pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks, listing)
         sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
     return replace(sentences, tops=ranking.tops)
 
@@ -160,11 +165,31 @@ def list_evidence(
 ) -> SentenceRanking:
     """Return the best `k` sentences of the whole documents that a ranking has first, and of its passages.
 
-    At most SENTENCES_PER_DOCUMENT are of one document of literature.
+    `Listing` says which are worth a reader's time. `absence` says why no document answers: one word of the question's
+    subject is in none, or the best document is below ANSWERING.
     """
+    is_checked = settings.not_in_library == "abstain" and scope.patient is None and names_subject(text)
+    missing = find_missing_words(retriever, text, scope) if is_checked else ()
     passages = retriever.read_whole(ranking.passages, scope)
     ranker = retriever.sentence_ranker
-    return rank_sentences(settings, ranker, text, ranking, k, passages, SENTENCES_PER_DOCUMENT)
+    sentences = rank_sentences(settings, ranker, text, ranking, k, passages, Listing())
+    is_below = is_checked and sentences.relevance is not None and sentences.relevance < ANSWERING
+    if not (missing or is_below):
+        return sentences
+    documents = sum(store.count()[0] for store in retriever.list_stores())
+    absence = describe_missing(missing, documents) if missing else describe_absence(documents)
+    return replace(sentences, absence=absence)
+
+
+def find_missing_words(retriever: Retriever, text: str, scope: Scope) -> tuple[str, ...]:
+    """Return the words of the question's subject that no document has."""
+    stores = retriever.list_stores()
+    missing: list[str] = []
+    for word in list_subject_words(text, analyze_words):
+        query = " ".join(list_spellings(word))
+        if not any(store.search_words(query, 1, scope) for store in stores):
+            missing.append(word)
+    return tuple(missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,16 +223,6 @@ class EvidenceSearch:
     def list_evidence(self, text: str, ranking: Ranking, k: int, scope: Scope) -> SentenceRanking:
         """Return the best `k` sentences of a library for a reader, as `list_evidence` does."""
         return list_evidence(self.settings, self._require_retriever(), text, ranking, k, scope)
-
-    def find_missing_words(self, text: str, scope: Scope) -> tuple[tuple[str, ...], int]:
-        """Return the words of the question's subject that no document has, and the number of documents."""
-        stores = self._require_retriever().list_stores()
-        missing: list[str] = []
-        for word in list_subject_words(text, analyze_words):
-            query = " ".join(list_spellings(word))
-            if not any(store.search_words(query, 1, scope) for store in stores):
-                missing.append(word)
-        return tuple(missing), sum(store.count()[0] for store in stores) if missing else 0
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text, by the encoder or by words."""

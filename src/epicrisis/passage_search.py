@@ -81,7 +81,8 @@ def search_sentences(
     sentences = list_evidence(settings, retriever, query, ranking, settings.sentences, narrowed)
     if access is not None and scope.patient is not None:
         access.record("evidence", scope.patient, [sentence.passage.document_id for sentence in sentences.sentences])
-    return replace(sentences, notes=(*notes, *sentences.notes))
+    absent = (f"{sentences.absence}; the nearest sentences are shown",) if sentences.absence else ()
+    return replace(sentences, notes=(*absent, *notes, *sentences.notes))
 
 
 def _restrict(

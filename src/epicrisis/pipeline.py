@@ -43,7 +43,7 @@ from epicrisis.answering.strategy_context import (
 from epicrisis.answering.support import check_answer
 from epicrisis.answering.traced_steps import trace_question, trace_steps
 from epicrisis.answering.verifiers import make_chat_verifier
-from epicrisis.answers import Answer, Answered, Event, ModelCalled, Notice, TextDelta, Usage
+from epicrisis.answers import NOT_IN_LIBRARY, Answer, Answered, Event, Failure, ModelCalled, Notice, TextDelta, Usage
 from epicrisis.components import ExampleSearch, LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.errors import EpicrisisError, InputError, SettingsError
@@ -372,11 +372,15 @@ class Pipeline:
         fetch = partial(self._search, EvidenceSearch.fetch_record, scope)
         has_library = name not in WITHOUT_LIBRARY and self.search is not None
         facts = await find_facts(question, context, fetch) if is_on and has_library else NO_FACTS
-        if has_library and overrides.ranking is None and not has_patient and not question.options:
-            missing, documents = await self._search(EvidenceSearch.find_missing_words, question.text, scope)
-            if missing:
-                failure = evidence_selection.describe_missing(missing, documents)
-                return Answer(question, name, "abstained", failure=failure)
+        asks_anyway = self.settings.not_in_library == "ask"
+        is_checked = (
+            not asks_anyway and has_library and overrides.ranking is None and not has_patient and not question.options
+        )
+        # The strategy evidence checks the sentences that it lists.
+        if is_checked and name not in WITHOUT_MODEL:
+            listed = await self._list_evidence(scope, question, 1)
+            if listed.absence:
+                return Answer(question, name, "abstained", failure=Failure(NOT_IN_LIBRARY, listed.absence))
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -477,10 +481,16 @@ class Pipeline:
     ) -> SentenceRanking:
         """Return the best `k` sentences of the ranking, or of whole documents of a search without a ranking."""
         if ranking is None:
-            ranking = await self._search(EvidenceSearch.rank_passages, question.text, scope)
-            evidence_selection.emit_notes(ranking, emit)
-            return await self._search(EvidenceSearch.list_evidence, question.text, ranking, k, scope)
+            return await self._list_evidence(scope, question, k, emit)
         return await self._search(EvidenceSearch.rank_sentences, question.text, ranking, k)
+
+    async def _list_evidence(
+        self, scope: Scope, question: Question, k: int, emit: Callable[[Event], None] = lambda _: None
+    ) -> SentenceRanking:
+        """Return the best `k` sentences of whole documents of a search."""
+        ranking = await self._search(EvidenceSearch.rank_passages, question.text, scope)
+        evidence_selection.emit_notes(ranking, emit)
+        return await self._search(EvidenceSearch.list_evidence, question.text, ranking, k, scope)
 
     async def _read_whole(self, scope: Scope, ranking: Ranking) -> Ranking:
         """Return the ranking with the other passages of its first documents behind it."""

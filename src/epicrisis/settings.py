@@ -34,6 +34,7 @@ from epicrisis.settings_tables import SettingsTable as _Table
 from epicrisis.settings_tables import define_key as _key
 from epicrisis.study_types import StudyType
 from epicrisis.types import (
+    AbsencePolicy,
     CitingMode,
     CountUnit,
     EvidenceOrder,
@@ -293,6 +294,11 @@ class Settings(_Table):
         "abstain",
         "What to do with an answer from documents without a verified quotation: abstain and show it, or keep it as an "
         "answer.",
+    )
+    not_in_library: AbsencePolicy = _key(
+        "abstain",
+        "What to do with a question without options that no document seems to answer: abstain before any model is "
+        "called, or ask all the same.",
     )
     defence: DefenceSettings = DefenceSettings()
     check: SupportCheck = _key(

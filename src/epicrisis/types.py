@@ -86,6 +86,7 @@ SupportCheck: TypeAlias = Literal["off", "rules", "nli", "model"]
 UnsupportedPolicy: TypeAlias = Literal["mark", "remove"]
 """What to do with claims that their sentences do not support."""
 
+AbsencePolicy: TypeAlias = Literal["abstain", "ask"]
 UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]
 """What happens to an answer without a verified quotation: it counts as an abstention, or remains an answer."""
 
@@ -387,6 +388,10 @@ class SentenceRanking(NotebookDisplay):
     """Remarks for the reader."""
     tops: SearchTops | None = None
     """Of the hybrid search that found the passages, if they were searched for."""
+    relevance: float | None = None
+    """The highest probability that one of the documents answers the question. None for notes of patients."""
+    absence: str = ""
+    """Why no document of the library answers the question. Empty if one may."""
 
     def __iter__(self) -> Iterator[SentenceHit]:
         return iter(self.hits)

@@ -6,7 +6,7 @@ import pytest
 
 from epicrisis.reading.comparisons import Comparison, read_comparison
 from epicrisis.reading.direction_rules import read_rates
-from epicrisis.reading.directions import describe_effect, find_effect, read_effect
+from epicrisis.reading.directions import describe_effect, find_effect, match_options, read_effect
 from epicrisis.reading.opposites import count_opposites, list_opposites
 
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"
@@ -43,7 +43,7 @@ def test_directions_have_probabilities() -> None:
 def test_sure_direction_of_the_asked_outcome_is_said() -> None:
     effect = find_effect(QUESTION, RATES, TITLE)
     assert effect is not None
-    assert describe_effect(effect) == "a decrease"
+    assert describe_effect(effect.direction) == "a decrease"
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,19 @@ def test_early_and_deferred_treatment_are_not_confused(timing: str, direction: s
     question = f"Does {timing} antiretroviral therapy reduce mortality?"
     effect = find_effect(question, sentence, "Timing of antiretroviral therapy in cryptococcal meningitis")
     assert effect is None or effect.direction == direction
+
+
+@pytest.mark.parametrize(
+    ("options", "letters"),
+    [
+        (["increased", "decreased", "no difference"], {"increased": "A", "decreased": "B", "no-difference": "C"}),
+        (["The same", "Lower", "Uncertain", "Higher"], {"no-difference": "A", "decreased": "B", "increased": "D"}),
+        (["No significant increase", "An increase"], {"no-difference": "A", "increased": "B"}),
+        (["yes", "no", "maybe"], {}),
+        (["lower", "reduced", "higher"], {}),
+        (["more or less", "lower"], {}),
+        (["higher", "uncertain"], {}),
+    ],
+)
+def test_options_that_name_directions(options: list[str], letters: dict[str, str]) -> None:
+    assert match_options(dict(zip("ABCD", options, strict=False))) == letters

@@ -5,7 +5,8 @@ The components are shares from 0 to 1:
 * `parts`: the share of BriefContext's relevant parts with the answer's option.
 * `votes`: of the votes with a choice, sampled or of passages read alone, those for the answer's option.
 * `probability`: the next-token probability of the answer's letter among the letters.
-* `claims`: of the checked claims, those that their sentences support.
+* `claims`: of the checked claims, those that their sentences support. Sentences of documents shown as they are, by the
+  strategy `evidence`, are no claims.
 
 The figure is the mean of the known components. It orders answers; it is a probability only after calibration (Platt
 1999), `1 / (1 + exp(-(intercept + slope * figure)))`.
@@ -18,6 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from epicrisis.answering.evidence import NAME as EVIDENCE
 from epicrisis.answers import Answer, Confidence
 from epicrisis.question_options import is_same_option
 from epicrisis.types import CitingMode
@@ -107,5 +109,7 @@ def _share_of_choice(answer: Answer) -> float | None:
 
 
 def _share_of_claims(answer: Answer) -> float | None:
+    if answer.strategy == EVIDENCE:
+        return None
     checked = [claim for claim in answer.claims if claim.support != "not-checked" and not claim.is_computed]
     return fmean(float(claim.support == "supported") for claim in checked) if checked else None

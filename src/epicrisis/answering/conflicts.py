@@ -24,7 +24,7 @@ from epicrisis.answers import (
     Retrieved,
 )
 from epicrisis.question_options import first_same_option
-from epicrisis.reading.directions import describe_effect, find_effect
+from epicrisis.reading.directions import Effect, describe_effect, find_effect, match_options
 from epicrisis.references import find_document_study, find_passage_study
 from epicrisis.study_types import StudyType
 from epicrisis.types import ArticleMark, Passage
@@ -67,11 +67,13 @@ class _Side:
     sources: dict[str, ConflictSource] = field(default_factory=dict)
     unsourced: int = 0
     """Parts without a verified quotation."""
+    is_answer: bool = False
+    """Whether only the chat model's answer says so."""
 
     @property
     def count(self) -> int:
         """The number of sources, parts and votes that count."""
-        return len(self.valid_sources) + self.unsourced + len(self.votes)
+        return len(self.valid_sources) + self.unsourced + len(self.votes) + self.is_answer
 
     @property
     def valid_sources(self) -> list[ConflictSource]:
@@ -138,7 +140,7 @@ def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Itera
         """Return the side of a document's first sentence; None for the others, and without a direction."""
         effect = find_effect(question, quotation, title) if document_id not in read else None
         read.add(document_id)
-        return None if effect is None else sides.setdefault(effect.direction, _Side(describe_effect(effect)))
+        return None if effect is None else _find_side(sides, effect.direction)
 
     for citation in answer.citations:
         if citation.verified and (side := add(citation.document_id, citation.quotation, citation.title)):
@@ -152,11 +154,26 @@ def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Itera
             if side := add(passage.document_id, quotation.text, passage.title):
                 side.sources[passage.document_id] = _source_of_passage(passage, passages)
                 side.partitions.append(partial.partition)
+    stated = _read_answer(answer)
+    if sides and stated is not None and stated not in sides:
+        _find_side(sides, stated).is_answer = True
     if len([side for side in sides.values() if side.count]) > 1:
-        is_written = answer.state == "answered" and answer.strategy != "evidence"
-        stated = find_effect(question, answer.text, answer.text) if is_written else None
-        chosen = None if stated is None else stated.direction
-        yield _build_conflict("sentences", sides, chosen, _name_rule(answer, Counter(), None))
+        yield _build_conflict("sentences", sides, stated, _name_rule(answer, Counter(), None))
+
+
+def _find_side(sides: dict[str, _Side], direction: Effect) -> _Side:
+    return sides.setdefault(direction, _Side(describe_effect(direction)))
+
+
+def _read_answer(answer: Answer) -> Effect | None:
+    """Return the direction that a chat model's answer states, by its option or by its words, if it is sure."""
+    if answer.state != "answered" or answer.strategy == "evidence":
+        return None
+    for direction, letter in match_options(answer.question.options).items():
+        if letter == answer.choice:
+            return direction
+    effect = find_effect(answer.question.text, answer.text, answer.text)
+    return None if effect is None else effect.direction
 
 
 def _compare_votes(answer: Answer) -> Iterable[Conflict]:
@@ -220,6 +237,8 @@ def _describe_side(side: _Side) -> str:
         pieces.append(
             _count(side.unsourced, ("part without a verified quotation", "parts without a verified quotation"))
         )
+    if side.is_answer:
+        pieces.append("the chat model's answer alone")
     if side.votes:
         pieces.append(_count(len(side.votes), ("vote", "votes")))
     retracted = len(side.sources) - len(side.valid_sources)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from epicrisis.answering.citations import cite
 from epicrisis.answering.document_answers import NOTHING_RETRIEVED, chose_unanswerable
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, Claim, Notice, Quotation, SentencesSelected
+from epicrisis.answers import NOT_IN_LIBRARY, Answer, Claim, Failure, Notice, Quotation, SentencesSelected
 from epicrisis.prompts import check_scope
-from epicrisis.types import EvidenceSpan, Passage, Question, SentenceRanking
+from epicrisis.reading.directions import EffectReading, find_effect, match_options
+from epicrisis.types import EvidenceSpan, Passage, Question, Sentence, SentenceRanking
 
 NAME = "evidence"
+CHOOSING = 0.9
+"""The least probability of a direction that chooses an option."""
 
 
 async def evidence(question: Question, context: Context) -> Answer:
     """Return the best sentences as claims, each with its source. No chat model is called.
 
-    The state is `answered` for a question without options, and `abstained` for one with options, because nothing
-    chooses among them. Raises ScopeViolation for a passage outside the scope.
+    Among the options `increased`, `decreased` and `no difference`, in other words too, the direction of the sentences
+    chooses, if one is sure and none contradicts it (docs/design/conflicts.md). Other questions with options are
+    `abstained`, because nothing chooses. Raises ScopeViolation for a passage outside the scope.
     """
     ranking = await context.select_sentences(question, context.sentences, None)
     # No prompt is rendered, which would check the scope again.
@@ -26,6 +32,8 @@ async def evidence(question: Question, context: Context) -> Answer:
     context.emit(SentencesSelected(list_spans(ranking), ranking.tops))
     if not ranking.hits:
         return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
+    if ranking.absence and not question.options:
+        return Answer(question, NAME, "abstained", failure=Failure(NOT_IN_LIBRARY, ranking.absence))
     quotations: list[Quotation] = []
     passages: list[Passage] = []
     for sentence in ranking.sentences:
@@ -36,14 +44,42 @@ async def evidence(question: Question, context: Context) -> Answer:
     for citation in citations:
         claims.append(Claim(citation.quotation, (citation.number,), "supported", checked_by="verbatim"))
     text = "\n".join(f"{claim.text} [{claim.citations[0]}]" for claim in claims)
+    choice, probability = choose_direction(question, ranking.sentences)
     return Answer(
         question,
         NAME,
-        "abstained" if question.options else "answered",
+        "abstained" if question.options and choice is None else "answered",
         text=text,
+        choice=choice,
         citations=citations,
+        distribution={} if choice is None else {choice: probability},
+        decided_by="" if choice is None else "direction",
         claims=tuple(claims),
     )
+
+
+def choose_direction(question: Question, sentences: Sequence[Sentence]) -> tuple[str | None, float]:
+    """Return the letter of the option with the direction of the sentences, and its probability.
+
+    The first document chooses by its first sentence. None if its direction is not sure, if another document says
+    another one, if no option names it, and for notes of patients.
+    """
+    letters = match_options(question.options)
+    effects: list[EffectReading] = []
+    read: set[str] = set()
+    for sentence in sentences if letters else ():
+        passage = sentence.passage
+        if passage.document_id in read or passage.patient is not None or passage.is_retracted:
+            continue
+        read.add(passage.document_id)
+        effect = find_effect(question.text, sentence.text, passage.title)
+        if effect is not None:
+            effects.append(effect)
+        elif len(read) == 1:
+            break
+    if len({effect.direction for effect in effects}) != 1 or effects[0].probability < CHOOSING:
+        return None, 0.0
+    return letters.get(effects[0].direction), effects[0].probability
 
 
 def has_result(answer: Answer) -> bool:

@@ -41,6 +41,17 @@ _EFFECTS: Mapping[Effect, str] = {
     "decreased": "a decrease",
     "no-difference": "no difference",
 }
+_OPTIONS: Mapping[Effect, re.Pattern[str]] = {
+    "no-difference": re.compile(
+        r"\b(?:no|not|neither)\b.{0,30}\b(?:differ\w*|chang\w*|effect|impact|affect\w*|increas\w*|decreas\w*|higher|lower)\b|"
+        r"\b(?:unchanged|unaffected|(?:the )?same|similar|equal)\b",
+        re.IGNORECASE,
+    ),
+    "increased": re.compile(r"\b(?:increas\w*|higher|more|greater|raise[sd]?|rise[sn]?|rose|longer)\b", re.IGNORECASE),
+    "decreased": re.compile(
+        r"\b(?:decreas\w*|lower\w*|less|fewer|smaller|reduc\w*|fall[s]?|fell|fallen|shorter)\b", re.IGNORECASE
+    ),
+}
 _TOKEN = re.compile(r"[a-z]+|[<>=≤≥%±]|\d+(?:\.\d+)?")
 
 
@@ -77,9 +88,25 @@ def find_effect(question: str, sentence: str, title: str = "") -> EffectReading 
     return effect if effect.is_sure else None
 
 
-def describe_effect(effect: EffectReading) -> str:
+def match_options(options: Mapping[str, str]) -> dict[Effect, str]:
+    """Return the letter of the option that names each direction. Empty unless one names each of two or three.
+
+    `No significant increase` names no difference. Other options, such as `insufficient data`, may stand beside them.
+    """
+    letters: dict[Effect, str] = {}
+    for letter, text in options.items():
+        named = [effect for effect, pattern in _OPTIONS.items() if pattern.search(text)]
+        if not named:
+            continue
+        if (named[0] != "no-difference" and len(named) > 1) or named[0] in letters:
+            return {}
+        letters[named[0]] = letter
+    return letters if len(letters) > 1 else {}
+
+
+def describe_effect(direction: Effect) -> str:
     """Return the direction in words, such as `a decrease`."""
-    return _EFFECTS[effect.direction]
+    return _EFFECTS[direction]
 
 
 def read_effect(sentence: str, comparison: Comparison) -> EffectReading:

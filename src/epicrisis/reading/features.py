@@ -16,6 +16,7 @@ import numpy.typing as npt
 from epicrisis.reading.articles import ArticleText
 from epicrisis.reading.comparisons import read_comparison
 from epicrisis.reading.opposites import count_opposites, list_opposites
+from epicrisis.reading.roles import ROLES, classify_roles
 
 WordAnalyzer: TypeAlias = Callable[[str], Sequence[str]]
 """Return the words of a text in lower case, stemmed, without stop words."""
@@ -72,6 +73,7 @@ _MARKS: Mapping[str, re.Pattern[str]] = {
         "after": r"\b(?:after|at|during|within)\b.{0,25}\b(?:weeks?|months?|days?|years?|hours?|h|min|follow-up|end)\b",
         "sample": r"\bn\s?=\s?\d|\b\d+\s+(?:patients|participants|subjects|women|men|children|infants|adults)\b",
         "question_mark": r"\?",
+        "caption": r"^\W*(?:table|figure|fig\.|additional file|supplementary (?:table|figure|file)|box)\s",
         "because": r"\b(?:because|due to|owing to|caused by|results? from|since|therefore|thus|leads? to|"
         r"mechanism\w*)\b",
         "definition": r"\b(?:is|are) (?:an?|the|known|called|defined|characteri[sz]ed)\b|\bcalled\b|\bnamed\b|"
@@ -79,13 +81,16 @@ _MARKS: Mapping[str, re.Pattern[str]] = {
     }.items()
 }
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_SEPARATOR = re.compile(r"[;:]\s")
 OWN_FEATURES = (
     *(f"section {name}" for name in SECTIONS),
     *(f"in abstract {name}" for name in ("results", "conclusion", "methods", "background")),
     *_MARKS,
     *(f"next {name}" for name in ("p_value", "significant", "no_difference", "first_person")),
     *(f"previous {name}" for name in ("p_value", "significant", "comparison", "aim", "conclude")),
+    *(f"role {role}" for role in ROLES),
     "numbers",
+    "separators",
     "words",
     "place",
     "place in section",
@@ -197,6 +202,9 @@ def describe_sentences(article: ArticleText) -> Matrix:
     for index, heading in enumerate(article.headings):
         starts.append(index if not index or heading != article.headings[index - 1] else starts[-1])
     lengths = Counter(starts)
+    for role, probabilities in zip(ROLES, classify_roles(article.sentences).T, strict=True):
+        columns[f"role {role}"] = probabilities
+    columns["separators"] = [min(10, len(_SEPARATOR.findall(sentence))) for sentence in article.sentences]
     columns["numbers"] = [min(20, len(_NUMBER.findall(sentence))) for sentence in article.sentences]
     columns["words"] = [min(80, sentence.count(" ") + 1) for sentence in article.sentences]
     columns["place"] = np.arange(count) / max(1, count - 1)

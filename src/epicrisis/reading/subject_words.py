@@ -6,7 +6,7 @@ list_subject_words("Does semaglutide reduce mortality?", analyze)   # ["semaglut
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -17,12 +17,17 @@ _SPELLINGS = (("ae", "e"), ("oe", "e"), ("our", "or"), ("isa", "iza"), ("ise", "
 """British and American."""
 
 
+def names_subject(question: str) -> bool:
+    """Return whether a question names a subject, and does not tell a case at length."""
+    return 0 < len(_WORD.findall(question)) <= MAX_WORDS
+
+
 def list_subject_words(question: str, analyze: Callable[[str], Sequence[str]]) -> list[str]:
     """Return the subject's words as they are written, in order. None of a question with more than MAX_WORDS words."""
-    words = _WORD.findall(question)
-    if len(words) > MAX_WORDS:
+    if not names_subject(question):
         return []
-    common = _load_common_words()
+    words = _WORD.findall(question)
+    _, common = load_frequencies()
     return list(dict.fromkeys(word for word in words if any(stem not in common for stem in analyze(word))))
 
 
@@ -39,6 +44,8 @@ def list_spellings(word: str) -> list[str]:
 
 
 @cache
-def _load_common_words() -> frozenset[str]:
-    text = (files(__package__) / "weights" / "common_words.txt").read_text("utf-8")
-    return frozenset(text.split())
+def load_frequencies() -> tuple[int, Mapping[str, int]]:
+    """Return a number of research articles, and how many of them have each of the common stems."""
+    first, *lines = (files(__package__) / "weights" / "common_words.txt").read_text("utf-8").splitlines()
+    pairs = (line.split() for line in lines)
+    return int(first), {word: int(count) for word, count in pairs}

@@ -148,7 +148,13 @@ def _state_verdict(
         computed = tuple(_describe_claim(claim, marks, False) for claim in answer.claims if claim.is_computed)
         sentences = f"{count} sentence{'' if count == 1 else 's'} of the library, best first"
         if answer.state != "answered":
-            return (*computed, f"no chat model chose among the options. {sentences}:"), ()
+            return (*computed, f"nothing chose among the options. {sentences}:"), ()
+        if answer.choice is not None and answer.choice in answer.distribution:
+            probability = answer.distribution[answer.choice]
+            choice = (
+                f"{describe_choice(answer, answer.choice)} (probability {probability:.2f}, read from the sentences)"
+            )
+            return (*computed, choice, f"{sentences}. No chat model wrote or checked anything."), ()
         return (*computed, f"{sentences}. No chat model wrote or checked anything."), ()
     if answer.state != "answered":
         return _state_reason(answer), ()

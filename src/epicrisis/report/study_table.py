@@ -85,7 +85,7 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
     first = next((citation for citation in citations if citation.verified), citations[0])
     # Other sentences of a document are often about other outcomes.
     effect = find_effect(question, first.quotation, first.title) if first.verified else None
-    direction = "" if effect is None else describe_effect(effect)
+    direction = "" if effect is None else describe_effect(effect.direction)
     numbers = [citation.number for citation in citations]
     reference = first.reference
     is_note = bool(reference.note_type)

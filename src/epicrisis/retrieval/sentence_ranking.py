@@ -89,6 +89,18 @@ class ReadDocument:
     article: ReadArticle
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which sentences of literature are worth a reader's time, of those that are ranked (docs/design/reading.md)."""
+
+    per_document: int = 3
+    """Sentences of one document."""
+    least: float = 0.05
+    """None of a document that answers with a lower probability, but for the best sentence."""
+    gap: float = 4.0
+    """None that scores so much lower than the best."""
+
+
 _Piece: TypeAlias = tuple[int, str, str, tuple[tuple[int, str], ...]]
 """A passage: its start, text and section, and the sections that begin within it."""
 
@@ -146,19 +158,20 @@ class SentenceRanker:
         passages: Sequence[Passage],
         k: int,
         ranks: Mapping[str, int] | None = None,
-        per_document: int | None = None,
+        listing: Listing | None = None,
     ) -> SentenceRanking:
         """Return the best `k` sentences of passages.
 
         `ranks` has the rank of each passage by the search, by its id. None: their order is the ranking. Passages that
         it does not have come after the others, with one rank. Near-duplicates, headings and titles of documents are
         left out. Sentences with equal scores keep the order of documents and text.
-        Of one document of literature there are at most `per_document`.
+        `listing` limits the sentences of literature that a reader sees.
         """
         import numpy as np
 
         from epicrisis.reading.features import Found
         from epicrisis.reading.ranker import load_ranker
+        from epicrisis.reading.relevance import judge_documents
 
         ranks = rank_passages(passages) if ranks is None else ranks
         documents: dict[str, list[Passage]] = {}
@@ -180,11 +193,19 @@ class SentenceRanker:
         if not candidates:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
+        relevance: float | None = None
         if ranker is not None:
             scores = ranker.score(question, found, self.analyze)
+            probabilities = judge_documents(question, found, self.analyze)
+            relevance = float(probabilities.max())
         else:
-            scores = self._score(question, candidates, texts, ranks)
+            scores, listing = self._score(question, candidates, texts, ranks), None
         order = np.argsort(-scores, kind="stable")
+        if listing is not None:
+            of_documents = np.repeat(probabilities, [len(document.article.counts) for document in found])
+            kept = (of_documents >= listing.least) & (scores >= scores[order[0]] - listing.gap)
+            # The best sentence is seen in any case.
+            order = np.concatenate([order[:1], order[1:][kept[order[1:]]]])
         notes: tuple[str, ...] = ()
         if self.reranker is not None:
             name, model = self.reranker
@@ -195,9 +216,9 @@ class SentenceRanker:
             order = np.concatenate([best[np.argsort(-scores[best], kind="stable")], order[RERANK_DEPTH:]])
             parameters["reranker"] = name
             notes = model.notes(question, best_texts)
-        limit = per_document if is_literature else None
+        limit = None if listing is None else listing.per_document
         hits = _select_hits([candidates[index] for index in order], scores[order].tolist(), k, limit)
-        return SentenceRanking(hits, parameters, notes)
+        return SentenceRanking(hits, parameters, notes, relevance=relevance)
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text; higher is more similar.

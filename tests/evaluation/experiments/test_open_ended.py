@@ -99,7 +99,9 @@ def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> Non
 
         library = LibraryStore.open(tmp_path / "library")
         opened = LibrarySearch(library, Retriever(library, encoder()))
-        async with Pipeline(Settings(k=8, citing="quotes"), dict.fromkeys(ROLES, model), opened) as pipeline:
+        async with Pipeline(
+            Settings(k=8, citing="quotes", not_in_library="ask"), dict.fromkeys(ROLES, model), opened
+        ) as pipeline:
             records = RecordStore(tmp_path / RECORDS, pipeline.recipe(), texts=False)
             async for _ in answer_cases(pipeline, open_ended.cases(sample), records):
                 pass

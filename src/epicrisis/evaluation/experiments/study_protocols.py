@@ -29,18 +29,15 @@ _OLD_COMMON = (
 )
 PAPER_SETTINGS: Mapping[str, Any] = {
     "unverified": "keep",
+    "not_in_library": "ask",
     "citing": "quotes",
     "describe_sources": False,
     "facts": False,
 }
 """Settings of the papers where the user names no others: every answer counts, and no prompt has what they lack."""
 _PAPER_SETTINGS_NOTE = (
-    "As in the paper, answers count without a verified quotation, and prompts have no numbers of sentences, no study "
-    "types and no computed facts (unless the settings say otherwise)."
-)
-PLACEMENT_NOTES = (
-    "If a question has several key documents, one is chosen by the seed and placed, and the others are left out; with "
-    "--gold all, all are placed together (C8).",
+    "As in the paper, every question is asked, answers count without a verified quotation, and prompts have no numbers "
+    "of sentences, no study types and no computed facts (unless the settings say otherwise)."
 )
 """Notes under the tables of experiments that place documents, under any protocol."""
 
