@@ -191,6 +191,25 @@ def test_side_of_written_answer_is_read_from_its_text() -> None:
     assert [(side.label, side.is_answer) for side in conflict.sides] == [("no difference", True), ("a decrease", False)]
 
 
+def test_answer_against_the_direction_of_its_sentences_is_a_side() -> None:
+    answer = sentences(FALL, text="The risk of stroke did not differ with aspirin.")
+    (conflict,) = conflicts_of(answer, FALL)
+    assert [(side.label, side.is_answer, side.sources == ()) for side in conflict.sides] == [
+        ("no difference", True, True),
+        ("a decrease", False, False),
+    ]
+    assert "1 for no difference: the chat model's answer alone" in conflict.describe()
+    assert conflicts_of(sentences(FALL, text="Aspirin reduced the risk of stroke."), FALL) == ()
+
+
+@pytest.mark.parametrize(("choice", "count"), [("A", 2), ("B", 0), ("C", 2), (None, 0)])
+def test_option_against_the_direction_of_the_sentences_is_a_side(choice: str | None, count: int) -> None:
+    options = {"A": "higher", "B": "lower", "C": "no difference"}
+    question = Question("What is the effect of aspirin compared with placebo on stroke?", options)
+    answer = replace(sentences(FALL, question=question), choice=choice)
+    assert sum(len(conflict.sides) for conflict in conflicts_of(answer, FALL)) == count
+
+
 def test_direction_of_retracted_citation_does_not_count() -> None:
     retracted = replace(RISE, metadata={**RISE.metadata, "retracted": True})
     assert conflicts_of(sentences(FALL, retracted), FALL, retracted) == ()
