@@ -22,9 +22,9 @@ FLOORS = {
     name: floor
     for floor, names in enumerate(
         [
-            ["dates", "notebook_display", "printable", "process_limits", "question_options", "reading", "ucum"],
+            ["dates", "notebook_display", "printable", "process_limits", "question_options", "ucum"],
             ["types", "quantities"],
-            ["clinical_facts", "computed_values", "study_types", "partitioning"],
+            ["clinical_facts", "computed_values", "reading", "study_types", "partitioning"],
             ["references"],
             ["answers"],
             ["errors", "fact_times", "serialization", "temporary_folders"],

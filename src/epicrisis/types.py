@@ -83,6 +83,9 @@ PreferenceMode: TypeAlias = Literal["first", "only"]
 SupportCheck: TypeAlias = Literal["off", "rules", "nli", "model"]
 """How the claims of an answer are checked against the sentences they cite."""
 
+ClaimState: TypeAlias = Literal["supported", "contradicted", "not-checked"]
+"""What the sentences of a claim say about it. `not-checked`: no check was requested, or none could decide."""
+
 UnsupportedPolicy: TypeAlias = Literal["mark", "remove"]
 """What to do with claims that their sentences do not support."""
 

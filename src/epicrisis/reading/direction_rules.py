@@ -166,7 +166,7 @@ def find_direction(text: str, comparison: Comparison) -> Direction:
     Clauses about the aim of a study have none.
     """
     clean = _normalise(text)
-    clauses = [clause for clause in _split_clauses(clean) if _WORD.search(clause.lower()) and not _AIM.search(clause)]
+    clauses = [clause for clause in split_clauses(clean) if _WORD.search(clause.lower()) and not _AIM.search(clause)]
     if not clauses:
         return "none"
     outcome_stems = list_stems(comparison.outcome)
@@ -181,6 +181,11 @@ def find_direction(text: str, comparison: Comparison) -> Direction:
 def denies_effect(text: str) -> bool:
     """Return whether a text states that there is no difference, effect or benefit."""
     return _NO_DIFFERENCE.search(_normalise(text)) is not None
+
+
+def states_aim(text: str) -> bool:
+    """Return whether a text states what a study asks, and not what it found."""
+    return _AIM.search(_normalise(text)) is not None
 
 
 def is_unwanted(outcome: str) -> bool:
@@ -203,7 +208,7 @@ def _normalise(text: str) -> str:
     return "\n".join(filter(None, lines)).replace("·", ".").replace("−", "-")
 
 
-def _split_clauses(text: str) -> Iterator[str]:
+def split_clauses(text: str) -> Iterator[str]:
     """Yield the clauses of a text. A part without a verb, such as a p-value, stays with the clause before."""
     start = 0
     for match in _CLAUSE_END.finditer(text):

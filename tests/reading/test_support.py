@@ -1,0 +1,162 @@
+"""Test what sentences say of a claim: supported, contradicted, or nothing that can be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from epicrisis.library.word_index import analyze_words
+from epicrisis.reading.support import (
+    CitedSentence,
+    check_claim,
+    find_missing_drugs,
+    find_missing_numbers,
+    find_missing_subject,
+    is_copied,
+    states_result,
+)
+from epicrisis.types import ClaimState
+
+TRIAL = CitedSentence("Pain was significantly lower with aspirin than with placebo (p < 0.001).")
+
+
+@pytest.mark.parametrize(
+    ("claim", "state", "reason"),
+    [
+        ("Aspirin reduces pain.", "supported", ""),
+        ("Aspirin is better than placebo for pain.", "supported", ""),
+        ("Pain was lower with aspirin than with placebo.", "supported", ""),
+        ("Aspirin increases pain.", "contradicted", "it speaks of an increase, its sentence of a decrease"),
+        ("Aspirin does not reduce pain.", "contradicted", "it speaks of no difference, its sentence of a decrease"),
+        (
+            "Placebo is better than aspirin for pain.",
+            "contradicted",
+            "it speaks of a decrease, its sentence of an increase",
+        ),
+        ("Aspirin does not increase pain.", "not-checked", ""),
+        ("Aspirin reduces fever.", "not-checked", ""),
+        ("Ozone reduces pain.", "not-checked", ""),
+        ("Aspirin is better than ozone for pain.", "not-checked", ""),
+        ("Lack of aspirin reduces pain.", "not-checked", ""),
+        ("Aspirin is cheap.", "not-checked", ""),
+    ],
+)
+def test_check_claim_compares_outcome_and_direction(claim: str, state: ClaimState, reason: str) -> None:
+    check = check_claim(claim, [TRIAL])
+    assert (check.state, check.reason, check.is_verbatim) == (state, reason, False)
+
+
+def test_check_claim_with_the_other_side_alone_shows_nothing() -> None:
+    sentence = CitedSentence("Pain was significantly lower with placebo (p < 0.001).")
+    assert check_claim("Aspirin reduces pain compared with placebo.", [sentence]).state == "not-checked"
+
+
+def test_check_claim_with_opposite_of_a_word_shows_nothing() -> None:
+    sentence = CitedSentence("Acute pain was significantly lower with aspirin than with placebo (p < 0.001).")
+    assert check_claim("Aspirin reduces chronic pain.", [sentence]).state == "not-checked"
+
+
+def test_check_claim_with_sentence_about_an_aim_shows_nothing() -> None:
+    sentence = CitedSentence("We aimed to show that aspirin reduces the pain of adults after surgery.")
+    assert check_claim("Aspirin reduces the pain of adults in surgery.", [sentence]).state == "not-checked"
+
+
+def test_check_claim_of_sentences_that_disagree_shows_nothing() -> None:
+    other = CitedSentence("Aspirin did not reduce pain compared with placebo (p = 0.60).")
+    assert check_claim("Aspirin reduces pain.", [other]).state == "contradicted"
+    assert check_claim("Aspirin reduces pain.", [TRIAL, other]).state == "not-checked"
+
+
+def test_check_claim_reads_abbreviations_of_the_document() -> None:
+    sentence = CitedSentence("PIP was significantly lower with ozone than with placebo (p < 0.001).")
+    claim = "Ozone reduces peak inspiratory pressure."
+    assert check_claim(claim, [sentence]).state == "not-checked"
+    explained = CitedSentence(sentence.text, document="Peak inspiratory pressure (PIP) was recorded.")
+    assert check_claim(claim, [explained]).state == "supported"
+
+
+WORDS = "Autophagy in liver cells protects mice from obesity induced by a rich diet"
+
+
+@pytest.mark.parametrize(
+    ("claim", "state"),
+    [
+        ("Autophagy in liver cells of mice protects from obesity induced by diet.", "supported"),
+        ("Autophagy in liver cells of mice protects from obesity induced by diet 5.", "not-checked"),
+        ("Autophagy in liver cells of mice only protects from obesity induced by diet.", "not-checked"),
+        ("Autophagy in kidney cells of rats protects from asthma induced by diet.", "not-checked"),
+        ("Autophagy in liver cells of mice does not protect from obesity induced by diet.", "not-checked"),
+        ("Loss of autophagy in liver cells of mice protects from obesity induced by diet.", "not-checked"),
+        ("Autophagy in liver cells of mice is found in obesity with a rich diet.", "not-checked"),
+    ],
+)
+def test_check_claim_with_nearly_the_same_words(claim: str, state: ClaimState) -> None:
+    assert check_claim(claim, [CitedSentence(f"{WORDS}.")]).state == state
+
+
+def test_check_claim_with_the_same_words_and_the_opposite_direction_is_contradicted() -> None:
+    sentence = CitedSentence("Treatment with pyridostatin increases telomere fragility in mutant cells, as was seen.")
+    check = check_claim("Pyridostatin decreases telomere fragility in mutant cells.", [sentence])
+    assert (check.state, check.reason) == ("contradicted", "it says the opposite of its sentence")
+
+
+@pytest.mark.parametrize(
+    ("claim", "result"),
+    [
+        ("lowered the risk of stroke", True),
+        ("Lowered  the risk of STROKE.", True),
+        ("of stroke", False),
+        ("lowered the risk of stroke by 1", False),
+        ("owered the risk of", False),
+    ],
+)
+def test_is_copied_needs_complete_words(claim: str, result: bool) -> None:
+    assert is_copied(claim, "Aspirin lowered the risk of stroke by 12 %.") is result
+
+
+def test_check_claim_of_copied_words_is_verbatim() -> None:
+    check = check_claim("aspirin than with placebo", [TRIAL])
+    assert (check.state, check.is_verbatim) == ("supported", True)
+
+
+def test_find_missing_numbers_looks_into_sentences_and_context() -> None:
+    claim = "It fell by 12 % in 2,000 adults over 3 years."
+    assert find_missing_numbers(claim, "It fell by 9 %.") == ["12 %", "2,000", "3 years"]
+    assert find_missing_numbers(claim, "It fell by 12 % in 2,000 adults.", "Adults over 3 years") == []
+    assert find_missing_numbers("BRCA 1 matters in two studies.", "BRCA 1 matters.") == []
+
+
+def test_find_missing_drugs_ignores_case_and_plural() -> None:
+    assert find_missing_drugs("Statins and Warfarin help.", "A statin helps.") == ["Warfarin"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "missing"),
+    [
+        ("Gleevec caused muscle pain in adults.", ["Gleevec"]),
+        ("Gleevec reduces muscle pain.", ["Gleevec"]),
+        ("Statins caused rhabdomyolysis in adults.", []),
+        ("Anaesthesia causes pain.", []),
+        ("Treatment caused pain.", []),
+    ],
+)
+def test_find_missing_subject_names_words_that_the_text_lacks(claim: str, missing: list[str]) -> None:
+    text = "A statin caused muscle pain in adults under anesthesia."
+    assert find_missing_subject(claim, text, analyze_words) == missing
+
+
+@pytest.mark.parametrize(
+    ("sentence", "heading", "result"),
+    [
+        ("Mortality was lower with aspirin (p = 0.01).", "", True),
+        ("Aspirin prevents stroke in men.", "", True),
+        ("We aimed to compare aspirin with placebo.", "", False),
+        ("This study was funded by the National Institute of Health.", "", False),
+        ("Patients were randomised to aspirin or placebo.", "", False),
+        ("Of the patients who were randomised, 12 % died.", "", True),
+        ("Patients received aspirin.", "Results", True),
+        ("Aspirin is a drug.", "Methods", False),
+        ("Does aspirin prevent stroke?", "", False),
+    ],
+)
+def test_states_result_refuses_aims_methods_and_funding(sentence: str, heading: str, result: bool) -> None:
+    assert states_result(sentence, heading) is result
