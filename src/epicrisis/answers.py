@@ -21,6 +21,7 @@ from epicrisis.types import (
     Ranking,
     SearchTops,
     SentenceSelector,
+    SupportState,
 )
 
 
@@ -77,6 +78,8 @@ class Quotation:
     end: int | None = None
     in_title: bool = False
     """True if the words are in the title of the document and not in its text."""
+    chosen_by_program: bool = False
+    """Whether the program chose the sentence, and not the model."""
 
     @property
     def verified(self) -> bool:
@@ -165,10 +168,8 @@ class Citation:
     """Warnings about the document: `retracted`, `expression-of-concern`, `corrected`."""
     reference: Reference = field(default_factory=Reference)
     """The source as a reader would cite it."""
-
-
-SupportState: TypeAlias = Literal["supported", "partly-supported", "not-addressed", "contradicted", "not-checked"]
-"""What the sentences of a claim say about it. `not-checked`: no check was requested, or none could decide."""
+    chosen_by_program: bool = False
+    """Whether the program chose the sentence for a claim, because the model named none that passed the check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +184,17 @@ class Claim:
     reason: str = ""
     """Why the check decided so, in one sentence for the reader."""
     checked_by: str = ""
-    """`rules`, `computation`, or the name of the verifier. Empty without a check."""
+    """`rules`, `verbatim`, `computation`, or the name of the verifier. Empty if nothing could decide."""
 
     @property
     def is_computed(self) -> bool:
         """Whether a program computed the sentence from structured entries. Others are words of a model or a note."""
         return self.checked_by == COMPUTATION and self.support == "supported"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a check found a reason not to rely on the claim: a contradiction, or words that no sentence has."""
+        return self.checked_by not in ("", COMPUTATION) and self.support != "supported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +340,8 @@ class Answer(NotebookDisplay):
     narrowing: Narrowing = "none"
     claims: tuple[Claim, ...] = ()
     """The answer sentence by sentence, each with its citations. Empty for strategies without documents."""
+    withheld_claims: tuple[Claim, ...] = ()
+    """Doubtful claims of the model, each with the reason. They are no part of the answer."""
     margin: VoteMargin | None = None
     """The count of isolated votes. None for other answers."""
     conflicts: tuple[Conflict, ...] = ()

@@ -12,7 +12,7 @@ from hashlib import sha256
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from epicrisis.answers import Notice
 from epicrisis.corpus.chunking import find_sentences
@@ -31,7 +31,7 @@ from epicrisis.remote_libraries import library_folder
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import ExampleSettings, ModelsByRole, RerankSettings, ScopeSettings, Settings
-from epicrisis.types import Examples, Question, Scope
+from epicrisis.types import ChatCheck, Examples, Question, Scope
 
 if TYPE_CHECKING:
     from epicrisis.answering.confidence import ConfidenceCalibration
@@ -430,7 +430,7 @@ def describe_optional_prompts(settings: Settings, search: LibrarySearch | None =
             hashes["sentences_by"] = "words"
     if settings.map_confidence:
         hashes["confidence_prompts"] = hash_prompts(CONFIDENCE_PROMPTS)
-    if settings.check == "model":
+    if settings.check in get_args(ChatCheck):
         hashes["check_prompts"] = hash_prompts(CHECK_PROMPTS)
     return hashes
 

@@ -40,7 +40,7 @@ from epicrisis.answering.strategy_context import (
     Rewarder,
     VotingOptions,
 )
-from epicrisis.answering.support import check_answer
+from epicrisis.answering.support import GivenDocuments, check_answer
 from epicrisis.answering.traced_steps import trace_question, trace_steps
 from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.answers import NOT_IN_LIBRARY, Answer, Answered, Event, Failure, ModelCalled, Notice, TextDelta, Usage
@@ -52,6 +52,7 @@ from epicrisis.fact_questions.fact_evidence import NO_FACTS
 from epicrisis.fact_questions.finding import find_facts
 from epicrisis.library.patient_check import check_patients, describe_strangers, find_strangers, resolve_patient
 from epicrisis.library.patients import MIXED_NOTICE, Roster
+from epicrisis.library.word_index import analyze_words
 from epicrisis.logs import log_error, log_event, open_log
 from epicrisis.model_pool import ModelPool
 from epicrisis.models.chat.loading import ask_ahead
@@ -64,7 +65,7 @@ from epicrisis.record_access import RecordAccess, open_access, watch_reading
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
-from epicrisis.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
+from epicrisis.types import Examples, Hit, Passage, Preflight, Question, Ranking, Scope, Sentence, SentenceRanking
 
 if TYPE_CHECKING:
     from epicrisis.deidentification.opening import LibraryDeidentification
@@ -364,7 +365,7 @@ class Pipeline:
             answer = await STRATEGIES[name](question, facts.add_to_context(context))
             answer = facts.add_statement(add_document_studies(answer, passages.values()))
             answer = withhold_unverified(answer) if withhold else answer
-            answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context)
+            answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context, passages)
             return facts.cite(replace(answer, conflicts=find_conflicts(answer, passages, is_record=has_patient)))
 
         context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
@@ -393,12 +394,26 @@ class Pipeline:
         again = await ask(replace(record_context, deadline=context.deadline))
         return replace(again, narrowing="lifted")
 
-    async def _check_claims(self, answer: Answer, context: Context) -> Answer:
-        """Return the answer with its claims checked, as the settings `check` and `unsupported` say."""
+    async def _check_claims(self, answer: Answer, context: Context, passages: Mapping[str, Passage]) -> Answer:
+        """Return the answer with its claims checked, as the settings `check` and `unsupported` say.
+
+        Sentences are chosen from `passages`, those that were read, and not from a patient's notes.
+        """
         settings, verifier = self.settings, self.verifier
-        if settings.check == "model":
-            verifier = make_chat_verifier(context, "judge" if "judge" in self.models else "writer")
-        return await check_answer(answer, settings.check, settings.unsupported, verifier, context.emit)
+        if settings.check in ("model", "med-v1", "minicheck"):
+            role = "judge" if "judge" in self.models else "writer"
+            verifier = make_chat_verifier(context, role, settings.check)
+        documents = None
+        if context.scope.patient is None and self.search is not None:
+            given = tuple({passage.id: passage for passage in passages.values()}.values())
+            hits = tuple(Hit(passage, 0.0, rank) for rank, passage in enumerate(given))
+
+            async def rank(claim: str, k: int) -> Sequence[Sentence]:
+                question = replace(answer.question, text=claim)
+                return (await context.select_sentences(question, k, Ranking(hits, "given"))).sentences
+
+            documents = GivenDocuments(given, rank, analyze_words)
+        return await check_answer(answer, settings.check, settings.unsupported, verifier, context.emit, documents)
 
     def build_context(
         self, emit: Callable[[Event], None], scope: Scope, restriction: TimeRestriction = NO_RESTRICTION

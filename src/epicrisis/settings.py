@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, model_validator
 
@@ -35,6 +35,7 @@ from epicrisis.settings_tables import define_key as _key
 from epicrisis.study_types import StudyType
 from epicrisis.types import (
     AbsencePolicy,
+    ChatCheck,
     CitingMode,
     CountUnit,
     EvidenceOrder,
@@ -303,11 +304,13 @@ class Settings(_Table):
     defence: DefenceSettings = DefenceSettings()
     check: SupportCheck = _key(
         "rules",
-        "Check of an answer's claims against the sentences they cite: off, rules (numbers and directions), nli "
-        "(check_model), or model (a chat model: models.judge, else the writer).",
+        "Check of an answer's claims against the sentences they cite: off, rules (directions, numbers, names), nli "
+        "(check_model), or a chat model (models.judge, else the writer): model for any, med-v1 or minicheck for these.",
     )
     check_model: NameOrPath | None = _key(None, "Entailment model of check = nli: a catalogue name or a folder.")
-    unsupported: UnsupportedPolicy = _key("mark", "Claims that their sentences do not support: mark or remove.")
+    unsupported: UnsupportedPolicy = _key(
+        "withhold", "Claims that their sentences contradict or do not name: withhold, with the reason, or mark."
+    )
     scope: ScopeSettings = ScopeSettings()
     votes: VoteSettings = VoteSettings()
     examples: ExampleSettings = ExampleSettings()
@@ -440,7 +443,7 @@ class Settings(_Table):
     def roles(self) -> tuple[str, ...]:
         """The roles of chat models; `reward` and, for the check of claims, `judge` only if they have a model."""
         reward = () if self.models.reward is None else ("reward",)
-        judge = ("judge",) if self.check == "model" and self.models.judge is not None else ()
+        judge = ("judge",) if self.check in get_args(ChatCheck) and self.models.judge is not None else ()
         return (*ROLES, *reward, *judge)
 
     def model_for(self, role: str) -> ModelSettings:

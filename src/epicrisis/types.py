@@ -80,14 +80,17 @@ ExtractionTarget: TypeAlias = Literal["sentence", "span"]
 PreferenceMode: TypeAlias = Literal["first", "only"]
 """What preferred study types change: they are moved forward in a ranking, or all others are left out."""
 
-SupportCheck: TypeAlias = Literal["off", "rules", "nli", "model"]
+ChatCheck: TypeAlias = Literal["model", "med-v1", "minicheck"]
+"""How a chat model is asked whether sentences support a claim."""
+
+SupportCheck: TypeAlias = Literal["off", "rules", "nli", "model", "med-v1", "minicheck"]
 """How the claims of an answer are checked against the sentences they cite."""
 
-ClaimState: TypeAlias = Literal["supported", "contradicted", "not-checked"]
+SupportState: TypeAlias = Literal["supported", "contradicted", "not-checked"]
 """What the sentences of a claim say about it. `not-checked`: no check was requested, or none could decide."""
 
-UnsupportedPolicy: TypeAlias = Literal["mark", "remove"]
-"""What to do with claims that their sentences do not support."""
+UnsupportedPolicy: TypeAlias = Literal["withhold", "mark"]
+"""What to do with doubtful claims: leave them out of the answer and say why, or mark them in their place."""
 
 AbsencePolicy: TypeAlias = Literal["abstain", "ask"]
 UnverifiedPolicy: TypeAlias = Literal["abstain", "keep"]

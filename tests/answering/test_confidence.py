@@ -8,9 +8,9 @@ import pytest
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence, estimate_confidence
-from epicrisis.answers import Answer, Claim, Confidence, PartialAnswer, SupportState, Vote, VoteMargin
+from epicrisis.answers import Answer, Claim, Confidence, PartialAnswer, Vote, VoteMargin
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question
+from epicrisis.types import Question, SupportState
 from tests.support.strategies import NOT_FOUND, finding, passages, run, said, world
 
 ASKED = Question("Does it help?", {"A": "yes", "B": "no", "C": " yes "}, "choice")
@@ -23,7 +23,7 @@ def partial(state: str, choice: str | None = None) -> PartialAnswer:
 
 
 def claims(*states: SupportState) -> tuple[Claim, ...]:
-    return tuple(Claim("It helps.", support=state) for state in states)
+    return tuple(Claim("It helps.", support=state, checked_by="rules") for state in states)
 
 
 def test_relevant_parts_with_same_option_are_counted() -> None:
@@ -59,13 +59,14 @@ def test_isolated_votes_are_votes_and_no_agreement_of_parts() -> None:
 
 
 def test_only_checked_claims_are_counted() -> None:
-    checked = replace(ANSWER, claims=claims("supported", "partly-supported", "contradicted", "not-checked"))
+    checked = replace(ANSWER, claims=(*claims("supported", "contradicted", "not-checked"), Claim("It is cheap.")))
     assert estimate_confidence(checked) == Confidence(pytest.approx(1 / 3), {"claims": pytest.approx(1 / 3)})  # type: ignore[arg-type, dict-item]
-    assert estimate_confidence(replace(ANSWER, claims=claims("not-checked"))) is None
+    assert estimate_confidence(replace(ANSWER, claims=(Claim("It is cheap."),))) is None
 
 
 def test_value_is_mean_of_known_components() -> None:
-    answer = replace(ANSWER, partials=(partial("relevant", "A"),), claims=claims("supported", "not-addressed"))
+    checked = replace(ANSWER, claims=claims("supported"), withheld_claims=claims("contradicted"))
+    answer = replace(checked, partials=(partial("relevant", "A"),))
     assert estimate_confidence(answer) == Confidence(0.75, {"parts": 1.0, "claims": 0.5})
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import gzip
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from epicrisis.answering.verifiers import LETTERS, ChatVerifier, NliVerifier, make_chat_verifier
+from epicrisis.answering.verifiers import LETTERS, PROMPTS, ChatVerifier, NliVerifier, make_chat_verifier, read_med_v1
 from epicrisis.answers import ModelCalled
 from epicrisis.errors import ContextOverflow, EndpointTimeout
+from epicrisis.prompts import render
 from epicrisis.protocols import ChatRequest, SupportScore, Vectors, Verifier
 from epicrisis.testing.chat import Probabilities, ScriptedModel
 from epicrisis.testing.scorers import TermOverlapNli, TermOverlapVerifier, check_verifier
@@ -120,3 +125,64 @@ def test_chat_verifier_fails_if_the_call_fails() -> None:
 
     verifier = make_chat_verifier(world(ScriptedModel(fail), []).context, "writer")
     assert verify(verifier) == [SupportScore(failure="the endpoint did not answer: try again")] * 2
+
+
+def scored_verifier(reply: str) -> tuple[ChatVerifier, ScriptedModel]:
+    model = ScriptedModel(lambda request: reply)
+    return make_chat_verifier(world(model, []).context, "writer", "med-v1"), model
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"),
+    [
+        ("<think>It agrees.</think>\n<score>2</score>", SupportScore(1.0)),
+        ("<score> 1 </score>", SupportScore(1.0)),
+        ("<score>0</score>", SupportScore()),
+        ("The scale has <score>2</score>. <score>-1</score>", SupportScore(0.0, 1.0)),
+        ("It agrees.", SupportScore(failure="scripted wrote no score: check = med-v1 needs a Med-V1 model")),
+    ],
+)
+def test_med_v1_verifier_reads_the_last_score(reply: str, score: SupportScore) -> None:
+    verifier, model = scored_verifier(reply)
+    assert verify(verifier, PAIRS[:1]) == [score]
+    assert model.requests[0].messages[-1].content == "Article:\nIt rains.\n\nClaim:\nIt rains."
+
+
+def test_minicheck_verifier_reads_yes_and_knows_no_contradiction() -> None:
+    model = ScriptedModel(lambda request: "", probabilities=lambda request: {"Yes": 0.3, "No": 0.6})
+    verifier = make_chat_verifier(world(model, []).context, "writer", "minicheck")
+    (score,) = verify(verifier, PAIRS[:1])
+    assert score.supported == pytest.approx(1 / 3)
+    assert score.contradicted == 0
+    assert model.requests[0].options == ("Yes", "No")
+    assert model.requests[0].messages[-1].content == "Document: It rains.\nClaim: It rains."
+
+
+@pytest.mark.data
+def test_med_v1_released_replies_reach_the_published_accuracy(data_folder: Path) -> None:
+    replies: list[dict[str, str]] = []
+    with gzip.open(
+        data_folder / "med_v1" / "claim_source_example_output_file.jsonl.gz", "rt", encoding="utf-8"
+    ) as file:
+        replies += map(json.loads, file)
+    golds: dict[tuple[str, str], str] = {}
+    with (data_folder / "scifact" / "claims_validation.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    titles: dict[str, str] = {}
+    with gzip.open(data_folder / "scifact" / "corpus.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        titles |= {row["doc_id"]: " ".join(row["title"].split()) for row in csv.DictReader(file)}
+    for row in rows:
+        if row["evidence_label"]:
+            golds[row["claim"], titles[row["evidence_doc_id"]]] = row["evidence_label"]
+    right: dict[str, list[bool]] = {"SUPPORT": [], "CONTRADICT": [], "": []}
+    for reply in replies:
+        prompt = render(PROMPTS, "med_v1", claim=reply["claim"], document=reply["source"])
+        written = [message.content for message in prompt.messages]
+        assert written == [reply["system_prompt"], reply["user_prompt"].strip()]
+        score = read_med_v1(reply["raw_output"], "med-v1")
+        state = "SUPPORT" if score.supported else "CONTRADICT" if score.contradicted else ""
+        title = " ".join(reply["source"].split("\n", 1)[0].split())
+        gold = golds.get((reply["claim"], title), "")
+        right[gold].append(state == gold)
+    assert {gold: len(marks) for gold, marks in right.items()} == {"SUPPORT": 138, "CONTRADICT": 71, "": 131}
+    assert sum(sum(marks) / len(marks) for marks in right.values()) / 3 == pytest.approx(0.834, abs=0.0005)

@@ -41,7 +41,7 @@ def ask(run: Run, trials: Path, *flags: object) -> Any:
 
 def test_ask_prints_answer_first_and_no_path(trials: Path, run: Run) -> None:
     lines = ask(run, trials).stdout.splitlines()
-    assert lines[0] == "Answer: It does. [1: RETRACTED]"
+    assert lines[0] == "Answer: It does. [1: RETRACTED] (not checked)"
     assert "  [1] [RETRACTED] Aspirin for prevention. Gut. 2015" in lines
     assert "      Study type: randomised trial" in lines
     assert not [line for line in lines if line.startswith(("Found by", "RAG over")) or "prompt tokens" in line]
@@ -54,7 +54,7 @@ def test_ask_verbose_adds_path_and_usage(trials: Path, run: Run) -> None:
 
 def test_ask_quiet_prints_verdict_only(trials: Path, run: Run) -> None:
     result = ask(run, trials, "--quiet")
-    assert (result.stdout, result.stderr) == ("Answer: It does. [1: RETRACTED]\n", "")
+    assert (result.stdout, result.stderr) == ("Answer: It does. [1: RETRACTED] (not checked)\n", "")
 
 
 def test_ask_with_two_views_fails(trials: Path, run: Run) -> None:
@@ -92,7 +92,7 @@ def test_ask_with_word_output_writes_answer_again_until_somebody_saves_it(
         assert result.exit_code == 0, result.stderr
     document = WordDocument(str(path))
     text = "\n".join(paragraph.text for paragraph in document.paragraphs)
-    assert text.startswith(f"{QUESTION}\nAnswer: It does. [1: RETRACTED]\n")
+    assert text.startswith(f"{QUESTION}\nAnswer: It does. [1: RETRACTED] (not checked)\n")
     assert QUOTE in text
     assert path.stat().st_mode & 0o777 == 0o600
     document.core_properties.last_modified_by = "A reader"

@@ -27,7 +27,7 @@ QUESTION = "Does aspirin prevent stroke?"
 SENTENCE = "Aspirin lowered the risk of stroke by 9 % in adults."
 WRONG = "Aspirin lowered the risk of stroke by 12 %."
 FLAGS = ("--by", "bm25", "--setting", "cache.mode=off", "--strategy", "rag", "--setting", "citing=quotes")
-REASON = "its sentences do not say 12 %, but 9 %"
+REASON = "its sentences do not say 12 %"
 
 PASSAGE = Passage("a#0", "a", 0, 0, len(SENTENCE), SENTENCE, title="Aspirin for primary prevention")
 
@@ -52,10 +52,10 @@ def ask(run: Run, trials: Path, claim: str, *flags: str) -> Any:
 
 
 def test_ask_marks_number_that_is_not_in_the_sentence(run: Run, trials: Path) -> None:
-    answer = ask(run, trials, WRONG)
+    answer = ask(run, trials, WRONG, "--setting", "unsupported=mark")
     (claim,) = answer["claims"]
     assert answer["state"] == "answered"
-    assert (claim["support"], claim["reason"], claim["checked_by"]) == ("contradicted", REASON, "rules")
+    assert (claim["support"], claim["reason"], claim["checked_by"]) == ("not-checked", REASON, "rules")
 
 
 def test_ask_leaves_other_claims_unchecked(run: Run, trials: Path) -> None:
@@ -68,8 +68,8 @@ def test_ask_with_check_off_marks_nothing(run: Run, trials: Path) -> None:
     assert (claim["support"], claim["reason"]) == ("not-checked", "")
 
 
-def test_ask_with_unsupported_remove_withholds_answer_without_claim(run: Run, trials: Path) -> None:
-    answer = ask(run, trials, WRONG, "--setting", "unsupported=remove")
+def test_ask_withholds_answer_whose_only_claim_is_doubtful(run: Run, trials: Path) -> None:
+    answer = ask(run, trials, WRONG)
     assert (answer["state"], answer["text"]) == ("abstained", "")
     assert answer["withheld"]["reason"] == f"its only claim is not supported: {REASON}"
 
@@ -99,7 +99,7 @@ def test_nli_check_of_pipeline_decides_claims() -> None:
     settings = Settings(strategy="rag", check="nli", check_model="term-overlap", citing="quotes")
     for claim, state, support in (
         ("Aspirin lowered stroke in adults.", "answered", "supported"),
-        ("Zebras graze at dawn.", "abstained", "not-addressed"),
+        ("Zebras graze at dawn.", "abstained", "not-checked"),
     ):
         models = dict.fromkeys(ROLES, ScriptedModel(lambda _, claim=claim: reply(claim)))  # type: ignore[misc]
         answer = answer_with(settings, models, verifier=TermOverlapVerifier())
@@ -122,18 +122,20 @@ def test_confidence_has_the_share_of_supported_claims() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pipeline, "_select_sentences", select_sentences)
         answer = asyncio.run(pipeline.answer(Question(QUESTION), overrides=overrides))
-    assert [claim.support for claim in answer.claims] == ["supported", "not-addressed"]
+    assert [claim.support for claim in answer.claims] == ["supported"]
+    assert [claim.support for claim in answer.withheld_claims] == ["not-checked"]
     assert answer.confidence is not None
     assert (answer.confidence.components, answer.confidence.value) == ({"claims": 0.5}, 0.5)
 
 
 @pytest.mark.slow
 def test_ask_shows_the_share_of_supported_claims_as_confidence(run: Run, trials: Path) -> None:
-    answer = ask(run, trials, WRONG)
+    mark = ("--setting", "unsupported=mark")
+    answer = ask(run, trials, WRONG, *mark)
     assert answer["confidence"] == {"value": 0.0, "components": {"claims": 0.0}, "calibrated": None}
     assert ask(run, trials, "Aspirin is worth its price.")["confidence"] is None
     with HostileServer(lambda body: reply(WRONG)) as server:
-        flags = (*FLAGS, "--model", server.url)
+        flags = (*FLAGS, *mark, "--model", server.url)
         shown = run("ask", trials, QUESTION, *flags).stdout
     assert "Confidence 0.00 from share of supported claims 0.00" in shown
 
@@ -149,7 +151,7 @@ def test_model_check_asks_the_judge_if_there_is_one(has_judge: bool) -> None:
     answer = answer_with(Settings(strategy="rag", check="model", citing="quotes"), models)
     assert answer.state == "abstained"
     assert answer.withheld is not None
-    assert answer.withheld.reason == "its only claim is not supported: its sentences do not say so (probability 10%)"
+    assert answer.withheld.reason == "its only claim is not supported: its sentences do not say so"
     calls = [(event.stage, event.model) for event in answer.trace if isinstance(event, ModelCalled)]
     assert calls == [("rag", "writer"), ("check", "judge" if has_judge else "writer")]
     assert answer.usage.calls == 2
@@ -167,6 +169,6 @@ def test_recipe_contains_check_and_its_prompts_only_for_a_model() -> None:
     plain = Pipeline(Settings(), models).recipe()
     assert plain["settings"]["check"] == "rules"
     assert "check_prompts" not in plain
-    recipe = Pipeline(Settings(check="model", unsupported="remove"), models).recipe()
-    assert (recipe["settings"]["check"], recipe["settings"]["unsupported"]) == ("model", "remove")
+    recipe = Pipeline(Settings(check="model", unsupported="mark"), models).recipe()
+    assert (recipe["settings"]["check"], recipe["settings"]["unsupported"]) == ("model", "mark")
     assert len(recipe["check_prompts"]) == 12

@@ -14,7 +14,7 @@ from epicrisis.reading.support import (
     is_copied,
     states_result,
 )
-from epicrisis.types import ClaimState
+from epicrisis.types import SupportState
 
 TRIAL = CitedSentence("Pain was significantly lower with aspirin than with placebo (p < 0.001).")
 
@@ -40,7 +40,7 @@ TRIAL = CitedSentence("Pain was significantly lower with aspirin than with place
         ("Aspirin is cheap.", "not-checked", ""),
     ],
 )
-def test_check_claim_compares_outcome_and_direction(claim: str, state: ClaimState, reason: str) -> None:
+def test_check_claim_compares_outcome_and_direction(claim: str, state: SupportState, reason: str) -> None:
     check = check_claim(claim, [TRIAL])
     assert (check.state, check.reason, check.is_verbatim) == (state, reason, False)
 
@@ -89,7 +89,7 @@ WORDS = "Autophagy in liver cells protects mice from obesity induced by a rich d
         ("Autophagy in liver cells of mice is found in obesity with a rich diet.", "not-checked"),
     ],
 )
-def test_check_claim_with_nearly_the_same_words(claim: str, state: ClaimState) -> None:
+def test_check_claim_with_nearly_the_same_words(claim: str, state: SupportState) -> None:
     assert check_claim(claim, [CitedSentence(f"{WORDS}.")]).state == state
 
 
@@ -122,6 +122,9 @@ def test_find_missing_numbers_looks_into_sentences_and_context() -> None:
     claim = "It fell by 12 % in 2,000 adults over 3 years."
     assert find_missing_numbers(claim, "It fell by 9 %.") == ["12 %", "2,000", "3 years"]
     assert find_missing_numbers(claim, "It fell by 12 % in 2,000 adults.", "Adults over 3 years") == []
+    assert find_missing_numbers("It fell by 12 %.", "It fell (p < 0.001).") == ["12 %"]
+    dose = "100 mg of aspirin lowered pain by 12 %."
+    assert find_missing_numbers(dose, "It fell.", document="They took 100 mg. Pain fell by 12 %.") == ["12 %"]
     assert find_missing_numbers("BRCA 1 matters in two studies.", "BRCA 1 matters.") == []
 
 
@@ -137,6 +140,7 @@ def test_find_missing_drugs_ignores_case_and_plural() -> None:
         ("Statins caused rhabdomyolysis in adults.", []),
         ("Anaesthesia causes pain.", []),
         ("Treatment caused pain.", []),
+        ("Gleevec against pain.", []),
     ],
 )
 def test_find_missing_subject_names_words_that_the_text_lacks(claim: str, missing: list[str]) -> None:

@@ -90,12 +90,15 @@ def show(answer: Answer, *, quiet: bool = False) -> str:
 def test_answer_on_screen_begins_with_verdict_and_claims() -> None:
     lines = show(ANSWER).splitlines()
     assert lines[0] == "Answer: A. yes"
-    assert lines[1:3] == ["  * Aspirin lowers the risk. [1]", "  * At term nothing changes. [2]"]
+    assert lines[1:3] == [
+        "  * Aspirin lowers the risk. [1] (not checked)",
+        "  * At term nothing changes. [2] (not checked)",
+    ]
     assert lines[4:11] == [
         "Sources",
         "  [1] Rolnik DL. Aspirin and pre-eclampsia. N Engl J Med. 2017",
         "      Study type: randomised trial",
-        "      “Aspirin lowered the risk.” (found verbatim there)",
+        "      “Aspirin lowered the risk.” (not checked)",
         "      pubmed:1, section Results, page 3, characters 0 to 40",
         "      PMID 28657417: https://pubmed.ncbi.nlm.nih.gov/28657417/",
         "  [2] Aspirin at term. Gut. 2001",
@@ -104,7 +107,10 @@ def test_answer_on_screen_begins_with_verdict_and_claims() -> None:
 
 def test_open_answer_begins_with_first_claim() -> None:
     answer = replace(ANSWER, question=Question("Why?"), choice=None)
-    assert show(answer).splitlines()[:2] == ["Answer: Aspirin lowers the risk. [1]", "  * At term nothing changes. [2]"]
+    assert show(answer).splitlines()[:2] == [
+        "Answer: Aspirin lowers the risk. [1] (not checked)",
+        "  * At term nothing changes. [2] (not checked)",
+    ]
 
 
 def test_answer_without_claims_shows_its_text() -> None:
@@ -147,15 +153,29 @@ def test_quotations_of_one_document_share_an_entry() -> None:
     answer = replace(ANSWER, citations=(TRIAL, replace(TRIAL, number=2, quotation="It did.", verified=False)))
     screen = show(answer)
     assert "  [1][2] Rolnik DL." in screen
-    assert "      [2] “It did.” (NOT found there: unverified)" in screen
+    assert "      [2] “It did.” (NOT found in its document)" in screen
     assert "1 of 2 quotations is not in the document named." in screen
 
 
-def test_support_of_claims_is_stated_once_one_was_checked() -> None:
+def test_support_is_stated_of_claims_and_of_their_sources() -> None:
     checked = Claim("It doubles the risk.", (1,), "contradicted", "the sentence says lowered", "rules")
     screen = show(replace(ANSWER, claims=(checked, CLAIMS[1])))
-    assert "It doubles the risk. [1] (CONTRADICTED by its sentences: the sentence says lowered)" in screen
+    assert "It doubles the risk. [1] (contradicted: the sentence says lowered)" in screen
     assert "At term nothing changes. [2] (not checked)" in screen
+    assert "“Aspirin lowered the risk.” (contradicted)" in screen
+
+
+def test_sentence_that_the_program_chose_is_called_so() -> None:
+    chosen = replace(TRIAL, chosen_by_program=True)
+    claim = replace(CLAIMS[0], support="supported", checked_by="rules")
+    screen = show(replace(ANSWER, citations=(chosen,), claims=(claim,)))
+    assert "“Aspirin lowered the risk.” (supported, chosen by the program)" in screen
+
+
+def test_withheld_claim_is_shown_with_its_reason() -> None:
+    withheld = Claim("It doubles the risk.", (1,), "contradicted", "the sentence says lowered", "rules")
+    screen = show(replace(ANSWER, withheld_claims=(withheld,)))
+    assert "Withheld, contradicted: “It doubles the risk.”: the sentence says lowered." in screen
 
 
 def test_conflict_is_in_every_output() -> None:

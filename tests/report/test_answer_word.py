@@ -82,7 +82,7 @@ def test_headings_and_lists_are_those_of_word() -> None:
     styles = [(paragraph.style.name, paragraph.text) for paragraph in document.paragraphs]
     assert styles[0] == ("Heading 1", "Does aspirin help?")
     assert ("Heading 2", "Sources") in styles
-    assert ("List Bullet", "Aspirin lowers the risk. [1: RETRACTED]") in styles
+    assert ("List Bullet", "Aspirin lowers the risk. [1: RETRACTED] (not checked)") in styles
     (warned,) = [p for p in document.paragraphs if p.text.startswith("[1] RETRACTED")]
     assert [run.text for run in warned.runs if run.bold] == ["RETRACTED "]
 

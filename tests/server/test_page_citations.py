@@ -84,7 +84,7 @@ def test_every_number_of_an_answer_opens_its_sentence(
                 else:
                     unverified += 1
                     assert "?" in link.text
-                    assert "Not found word for word" in source.html
+                    assert "Not found in the document" in source.html
                 opened += 1
                 kinds[citation.document_id.partition(":")[0]] += 1
                 sheets = read_boxes(source)

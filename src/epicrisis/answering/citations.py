@@ -154,7 +154,7 @@ def cite_claims(
         ordered = sorted(dict.fromkeys(quotations), key=lambda quotation: not quotation.verified)
         for quotation in ordered:
             if quotation not in citations:
-                citations[quotation] = _build_citation(len(citations) + 1, quotation, by_id[quotation.passage_id])
+                citations[quotation] = build_citation(len(citations) + 1, quotation, by_id[quotation.passage_id])
         clean = _MARKER.sub("", text).strip()
         numbers = tuple(citations[quotation].number for quotation in ordered)
         markers = "".join(map("[{}]".format, numbers))
@@ -179,7 +179,7 @@ def add_document_studies(answer: Answer, passages: Iterable[Passage]) -> Answer:
     return replace(answer, citations=tuple(citations))
 
 
-def _build_citation(number: int, quotation: Quotation, passage: Passage) -> Citation:
+def build_citation(number: int, quotation: Quotation, passage: Passage) -> Citation:
     return Citation(
         number=number,
         passage_id=passage.id,
@@ -194,4 +194,5 @@ def _build_citation(number: int, quotation: Quotation, passage: Passage) -> Cita
         in_title=quotation.in_title,
         marks=passage.marks,
         reference=build_reference(passage, quotation.start),
+        chosen_by_program=quotation.chosen_by_program,
     )

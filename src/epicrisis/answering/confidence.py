@@ -111,5 +111,6 @@ def _share_of_choice(answer: Answer) -> float | None:
 def _share_of_claims(answer: Answer) -> float | None:
     if answer.strategy == EVIDENCE:
         return None
-    checked = [claim for claim in answer.claims if claim.support != "not-checked" and not claim.is_computed]
+    claims = (*answer.claims, *answer.withheld_claims)
+    checked = [claim for claim in claims if claim.checked_by and not claim.is_computed]
     return fmean(float(claim.support == "supported") for claim in checked) if checked else None

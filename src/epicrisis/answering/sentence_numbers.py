@@ -99,8 +99,8 @@ async def cite_named_sentences(
 ) -> tuple[CitedText, ...]:
     """Return the claims of a reply with the sentences that they name.
 
-    After a degenerate choice, each claim gets the sentence nearest to its text instead. Notices report both that and
-    numbers that were not offered.
+    After a degenerate choice, each claim gets the sentence nearest to its text instead, as chosen by the program.
+    Notices report both that and numbers that were not offered.
     """
     not_offered = sum(claim.not_offered for claim in claims)
     if not_offered:
@@ -109,11 +109,13 @@ async def cite_named_sentences(
     numbers: set[int] = set()
     for claim in claims:
         numbers.update(claim.sentences)
-    if sentences.is_degenerate(numbers) and context.compare_texts is not None:
+    is_replaced = sentences.is_degenerate(numbers) and context.compare_texts is not None
+    if is_replaced:
         claims = await _name_nearest(context, stage, claims, sentences)
     cited: list[CitedText] = []
     for claim in claims:
-        quotations = tuple(sentences.quotations[number - 1] for number in claim.sentences)
+        named = (sentences.quotations[number - 1] for number in claim.sentences)
+        quotations = tuple(replace(quotation, chosen_by_program=is_replaced) for quotation in named)
         cited.append(CitedText(claim.text, quotations))
     return tuple(cited)
 

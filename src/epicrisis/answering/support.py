@@ -1,43 +1,138 @@
-"""Check the claims of an answer against the sentences they cite, and mark or remove unsupported ones.
+"""Check the claims of an answer against the sentences they cite, replace citations that show nothing, withhold claims.
 
-    answer = await check_answer(answer, "rules", "mark", None, emit)
+    answer = await check_answer(answer, "rules", "withhold", None, emit, documents)
 
-A claim copied from its sentences is supported. Otherwise the rules can only find a number or a direction that the
-sentences do not say; a `Verifier` decides the rest. What each is worth: docs/design/support.md.
+`epicrisis.reading.support` says what a sentence says of a claim; a `Verifier` decides the rest. What each is worth:
+docs/design/support.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
+from epicrisis.answering.citations import build_citation
 from epicrisis.answering.document_answers import chose_unanswerable
-from epicrisis.answering.support_rules import RuleFinding, apply_rules, word_overlap
-from epicrisis.answers import Answer, Citation, Claim, Event, Notice, SupportState, WithheldAnswer
+from epicrisis.answers import Answer, Citation, Claim, Event, Notice, Quotation, WithheldAnswer
 from epicrisis.computed_values import COMPUTATION
 from epicrisis.printable import count_noun
 from epicrisis.protocols import SupportScore, Verifier
+from epicrisis.reading.articles import find_headings
+from epicrisis.reading.claims import are_opposed, read_claim
+from epicrisis.reading.direction_rules import list_stems
+from epicrisis.reading.support import (
+    CitedSentence,
+    check_claim,
+    find_missing_drugs,
+    find_missing_numbers,
+    find_missing_subject,
+    states_result,
+)
 from epicrisis.telemetry import span
-from epicrisis.types import SupportCheck, UnsupportedPolicy
+from epicrisis.types import Passage, Sentence, SupportCheck, UnsupportedPolicy
 
 RULES, VERBATIM = "rules", "verbatim"
 """Values of `Claim.checked_by` without a verifier."""
-UNSUPPORTED = frozenset({"not-addressed", "contradicted"})
-SAME_SUBJECT = 0.4
-"""Share of a claim's words in its sentences from which another number or direction there contradicts the claim. With
-fewer words in common they may speak of something else, and do not address it."""
-MIN_VERBATIM_WORDS = 3
+CHOICES = 5
+"""The best sentences of the documents among which one is chosen for a claim."""
+SAME_SUBJECT = 0.5
+"""Share of a claim's words that a chosen sentence or its title has."""
+_REFERENCE = re.compile(r"\b(?:doc|document|evidence|finding|part|sentence|source)s? \d{1,3}\b", re.IGNORECASE)
+"""Words of a claim that name a place in its prompt."""
+NO_SENTENCE = "it cites no sentence that stands in a document"
+NO_RESULT = "no sentence of the documents states this as a result"
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimEvidence:
-    """What the citations of a claim say."""
+class GivenDocuments:
+    """The documents that a model read, and what finds sentences in them."""
 
-    sentences: str
-    """Quotations that are verbatim in their documents, one a line. Others are no evidence."""
+    passages: Sequence[Passage]
+    rank: Callable[[str, int], Awaitable[Sequence[Sentence]]]
+    """Return the best sentences of the documents for a claim, at most so many."""
+    analyze: Callable[[str], Sequence[str]]
+    """Return the stems of the words of a text."""
+
+    def read(self, document_id: str) -> str:
+        """Return what was read of a document."""
+        return "\n".join(passage.text for passage in self.passages if passage.document_id == document_id)
+
+
+@dataclass(slots=True)
+class _Check:
+    """The citations and claims of an answer while they are checked."""
+
+    citations: dict[int, Citation]
     context: str
-    """The titles of the documents and the question, one a line."""
+    """The question and what was computed. They may supply a claim's numbers."""
+    documents: GivenDocuments | None
+
+    def list_evidence(self, claim: Claim) -> list[Citation]:
+        """Return the citations whose quotation stands in its document. Others are no evidence."""
+        cited = (self.citations.get(number) for number in claim.citations)
+        return [citation for citation in cited if citation is not None and citation.verified]
+
+    def find_objection(self, text: str, evidence: Sequence[Citation]) -> str:
+        """Return which number, drug or subject of a claim its sentences lack, or an empty text."""
+        text = _REFERENCE.sub("", text)
+        sentences = "\n".join(citation.quotation for citation in evidence)
+        titles = "\n".join(f"{citation.title}\n{citation.date or ''}" for citation in evidence)
+        read = "\n".join((sentences, titles, *(self._read(citation) for citation in evidence)))
+        missing = find_missing_numbers(text, sentences, f"{self.context}\n{titles}", read)
+        if missing:
+            return f"its sentences do not say {' and '.join(missing)}"
+        names = find_missing_drugs(text, read)
+        if not names and self.documents is not None:
+            names = find_missing_subject(text, read, self.documents.analyze)
+        return f"its source does not name {' and '.join(names)}" if names else ""
+
+    def check(self, claim: Claim, evidence: Sequence[Citation]) -> Claim:
+        """Return the claim with what these sentences say of it."""
+        sentences: list[CitedSentence] = []
+        for citation in evidence:
+            sentences.append(CitedSentence(citation.quotation, citation.title, self._read(citation)))
+        check = check_claim(claim.text, sentences)
+        if check.is_verbatim:
+            return replace(claim, support="supported", checked_by=VERBATIM)
+        objection = "" if check.state == "contradicted" else self.find_objection(claim.text, evidence)
+        if objection:
+            return replace(claim, reason=objection, checked_by=RULES)
+        checked_by = "" if check.state == "not-checked" else RULES
+        return replace(claim, support=check.state, reason=check.reason, checked_by=checked_by)
+
+    async def choose(self, claim: Claim) -> Claim | None:
+        """Return the claim with the best-ranked result sentence on its subject, or None without such a sentence."""
+        if self.documents is None:
+            return None
+        stems = list_stems(claim.text)
+        for sentence in await self.documents.rank(claim.text, CHOICES):
+            quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end, False, True)
+            citation = build_citation(max(self.citations, default=0) + 1, quotation, sentence.passage)
+            names = list_stems(f"{sentence.text} {citation.title}")
+            if not is_result(citation) or len(stems & names) < SAME_SUBJECT * len(stems):
+                continue
+            if self.find_objection(claim.text, [citation]):
+                continue
+            same = (number for number, other in self.citations.items() if _is_same_place(other, citation))
+            number = next(same, citation.number)
+            self.citations.setdefault(number, citation)
+            chosen = replace(claim, citations=(number,))
+            return self.check(chosen, [citation])
+        return None
+
+    def _read(self, citation: Citation) -> str:
+        return "" if self.documents is None else self.documents.read(citation.document_id)
+
+
+def _is_same_place(citation: Citation, other: Citation) -> bool:
+    return (citation.document_id, citation.start, citation.end) == (other.document_id, other.start, other.end)
+
+
+def is_result(citation: Citation) -> bool:
+    """Return whether a cited sentence may state a result: it is no title, aim, method or funding."""
+    (heading,) = find_headings([(citation.quotation, "")])
+    return not citation.in_title and states_result(citation.quotation, heading)
 
 
 async def check_answer(
@@ -46,153 +141,157 @@ async def check_answer(
     unsupported: UnsupportedPolicy,
     verifier: Verifier | None,
     emit: Callable[[Event], None],
+    documents: GivenDocuments | None = None,
 ) -> Answer:
     """Return the answer with its claims checked.
 
-    `verifier` decides where the check is `nli` or `model`. An answer none of whose claims is then supported becomes an
-    abstention, and holds the model's answer under `withheld`. So does an answer of which no claim remains. Claims that
-    could not be checked are kept. An answer like "the record does not say" is not checked, as no words can show it.
+    `verifier` decides where the check names one. `documents` are those that a sentence may be chosen from; None for a
+    patient's notes. An answer whose claims are all withheld becomes an abstention, and holds the model's answer under
+    `withheld`. An answer like "the record does not say" is not checked, as no words can show it.
     """
     if check == "off" or answer.state != "answered" or not answer.claims or chose_unanswerable(answer):
         return answer
     with span("verify", {"epicrisis.claims": len(answer.claims)}):
-        return await _check_claims(answer, unsupported, verifier, emit)
+        return await _check_claims(answer, unsupported, verifier, emit, documents)
 
 
 async def _check_claims(
-    answer: Answer, unsupported: UnsupportedPolicy, verifier: Verifier | None, emit: Callable[[Event], None]
+    answer: Answer,
+    unsupported: UnsupportedPolicy,
+    verifier: Verifier | None,
+    emit: Callable[[Event], None],
+    documents: GivenDocuments | None,
 ) -> Answer:
-    citations: dict[int, Citation] = {citation.number: citation for citation in answer.citations}
+    citations = {citation.number: citation for citation in answer.citations}
     computed = answer.computed.describe() if answer.computed is not None else ()
-    context = "\n".join((answer.question.text, *computed))
-    evidence = [gather_evidence(claim, citations, context) for claim in answer.claims]
-    claims = [check_by_rules(claim, source) for claim, source in zip(answer.claims, evidence, strict=True)]
+    tools = _Check(citations, "\n".join((answer.question.text, *computed)), documents)
+    claims = [await _check_claim(claim, tools) for claim in answer.claims]
+    claims = _find_opposites(claims)
     if verifier is not None:
-        claims = await _verify(claims, evidence, verifier)
-        failures = [claim.reason for claim in claims if claim.support == "not-checked"]
+        claims = await _verify(claims, tools, verifier)
+        failures = [claim.reason for claim in claims if not claim.checked_by and tools.list_evidence(claim)]
         if failures:
             message = f"{len(failures)} of {count_noun(len(claims), 'claim')} could not be checked: {failures[0]}"
             emit(Notice("support", message))
-    answer = replace(answer, claims=tuple(claims))
-    doubtful = [claim for claim in claims if claim.support in UNSUPPORTED]
-    if len(doubtful) == len(claims) and (verifier is not None or unsupported == "remove"):
-        return _withhold_unsupported(answer)
-    if doubtful and unsupported == "remove":
-        return _remove(answer, doubtful, emit)
-    return answer
+    checked = _rewrite(replace(answer, citations=tuple(citations.values())), claims, answer)
+    doubtful = [claim for claim in claims if claim.is_doubtful]
+    if unsupported == "mark" or not doubtful:
+        return checked
+    if len(doubtful) == len(claims) and (verifier is not None or answer.choice is None):
+        return _withhold_answer(answer, checked)
+    kept = [claim for claim in claims if not claim.is_doubtful]
+    return replace(_rewrite(checked, kept, answer), withheld_claims=tuple(doubtful))
 
 
-def gather_evidence(claim: Claim, citations: Mapping[int, Citation], question: str) -> ClaimEvidence:
-    """Return the verified quotations of a claim. What was computed may supply its numbers too, as the question."""
-    sentences: list[str] = []
-    context = [question]
-    for number in claim.citations:
-        citation = citations.get(number)
-        if citation is not None and citation.verified:
-            sentences.append(citation.quotation)
-            context += [citation.title, citation.date or ""]
-    return ClaimEvidence("\n".join(sentences), "\n".join(context))
-
-
-def check_by_rules(claim: Claim, evidence: ClaimEvidence) -> Claim:
-    """Return the claim with the state that can be told without a model: `not-checked` if the rules find nothing.
+async def _check_claim(claim: Claim, tools: _Check) -> Claim:
+    """Return a claim with its state, and with another citation if its own shows no result or lacks its words.
 
     A claim that has a state already, such as a quoted sentence, is unchanged.
     """
     if claim.support != "not-checked":
         return claim
-    if not evidence.sentences:
-        return replace(claim, reason="it cites no sentence that stands in a document")
-    if _is_copied(claim.text, evidence.sentences):
-        return replace(claim, support="supported", checked_by=VERBATIM)
-    findings = apply_rules(claim.text, evidence.sentences, evidence.context)
-    if not findings:
-        return claim
-    is_opposed = any(map(attrgetter("opposed"), findings))
-    same_subject = word_overlap(claim.text, evidence.sentences) >= SAME_SUBJECT
-    state: SupportState = "contradicted" if is_opposed and same_subject else "not-addressed"
-    return replace(claim, support=state, reason=_join_reasons(findings), checked_by=RULES)
+    evidence = tools.list_evidence(claim)
+    named = [citation for citation in evidence if not citation.chosen_by_program]
+    if tools.documents is not None and states_result(claim.text):
+        named = [citation for citation in named if is_result(citation)]
+    checked = tools.check(claim, named) if named else replace(claim, reason=NO_SENTENCE)
+    if evidence and checked.support != "supported":
+        # A copy of a title or of an aim is what it says.
+        copied = tools.check(claim, evidence)
+        checked = copied if copied.checked_by == VERBATIM else checked
+    if checked.support != "not-checked" or (named and not checked.is_doubtful):
+        # A quotation that stands in no document remains and is shown as not found.
+        refused = {citation.number for citation in evidence if citation not in named and checked.checked_by != VERBATIM}
+        return replace(checked, citations=tuple(number for number in claim.citations if number not in refused))
+    chosen = await tools.choose(claim)
+    if chosen is not None:
+        return chosen
+    if named or tools.documents is None:
+        return checked
+    # A quotation that stands in no document remains: `unverified = "keep"` shows it as not found.
+    return replace(claim, citations=(), reason=NO_RESULT) if evidence else replace(claim, reason=NO_SENTENCE)
 
 
-async def _verify(claims: Sequence[Claim], evidence: Sequence[ClaimEvidence], verifier: Verifier) -> list[Claim]:
+def _find_opposites(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims; of two that say the opposite of one sentence, those that it does not support are doubtful."""
+    effects = [read_claim(claim.text) for claim in claims]
+    opposed: dict[int, str] = {}
+    for index, (claim, effect) in enumerate(zip(claims, effects, strict=True)):
+        for other, rival in zip(claims, effects, strict=True):
+            if effect is None or rival is None or not set(claim.citations) & set(other.citations):
+                continue
+            if claim.support == "not-checked" and are_opposed(effect, rival):
+                opposed[index] = f"another claim says the opposite of one sentence: “{other.text}”"
+    checked: list[Claim] = []
+    for index, claim in enumerate(claims):
+        is_opposed = index in opposed and not claim.is_doubtful
+        checked.append(replace(claim, reason=opposed[index], checked_by=RULES) if is_opposed else claim)
+    return checked
+
+
+async def _verify(claims: Sequence[Claim], tools: _Check, verifier: Verifier) -> list[Claim]:
     """Return the claims as the verifier decides.
 
-    Claims that are copied, lack a sentence or contradict a computed answer need no model.
+    Claims that are copied, lack a sentence, are doubtful already or contradict a computed answer need no model.
     """
+    pairs: dict[int, tuple[str, str]] = {}
+    for index, claim in enumerate(claims):
+        evidence = tools.list_evidence(claim)
+        if evidence and not claim.is_doubtful and claim.checked_by not in (VERBATIM, COMPUTATION):
+            pairs[index] = "\n".join(citation.quotation for citation in evidence), claim.text
+    scores = dict(zip(pairs, await verifier.verify(list(pairs.values())), strict=True))
     verified: list[Claim] = []
-    pairs: list[tuple[str, str]] = []
-    for claim, source in zip(claims, evidence, strict=True):
-        if source.sentences and claim.checked_by not in (VERBATIM, COMPUTATION):
-            pairs.append((source.sentences, claim.text))
-    scores = iter(await verifier.verify(pairs))
-    for claim, source in zip(claims, evidence, strict=True):
-        if claim.checked_by in (VERBATIM, COMPUTATION):
-            verified.append(claim)
-        elif not source.sentences:
-            verified.append(replace(claim, support="not-addressed", checked_by=RULES))
+    for index, claim in enumerate(claims):
+        if index in scores:
+            verified.append(decide(claim, scores[index], verifier.name))
+        elif not claim.checked_by:
+            verified.append(replace(claim, checked_by=RULES))
         else:
-            verified.append(decide(claim, next(scores), verifier.name))
+            verified.append(claim)
     return verified
 
 
 def decide(claim: Claim, score: SupportScore, name: str) -> Claim:
-    """Return the claim, checked by the rules, with the most probable state of the verifier's score.
+    """Return a claim with the most probable state of the verifier's score.
 
-    A supported claim with a finding of the rules is `partly-supported`. If the verifier could not decide, the finding
-    of the rules remains, or the claim is `not-checked`.
+    If the verifier could not decide, the state of the rules remains.
     """
     if score.failure:
-        return claim if claim.support in UNSUPPORTED else replace(claim, reason=score.failure)
+        return claim if claim.checked_by else replace(claim, reason=score.failure)
     rest = 1 - score.supported - score.contradicted
-    finding = claim.reason if claim.support in UNSUPPORTED else ""
     if score.supported >= max(score.contradicted, rest):
-        state: SupportState = "partly-supported" if finding else "supported"
-        return replace(claim, support=state, reason=finding, checked_by=name)
+        return replace(claim, support="supported", reason="", checked_by=name)
     if score.contradicted >= rest:
-        reason = finding or f"its sentences contradict it (probability {score.contradicted:.0%})"
-        return replace(claim, support="contradicted", reason=reason, checked_by=name)
-    reason = finding or f"its sentences do not say so (probability {score.supported:.0%})"
-    return replace(claim, support="not-addressed", reason=reason, checked_by=name)
+        return replace(claim, support="contradicted", reason="its sentences contradict it", checked_by=name)
+    return replace(claim, support="not-checked", reason="its sentences do not say so", checked_by=name)
 
 
-def _is_copied(claim: str, sentences: str) -> bool:
-    """Return whether the sentences contain the complete words of the claim, apart from case and the last full stop."""
-    words = " ".join(claim.casefold().split()).rstrip(".")
-    text = " ".join(sentences.casefold().split())
-    if len(words.split()) < MIN_VERBATIM_WORDS:
-        return False
-    start = text.find(words)
-    while start >= 0:
-        before, after = text[:start][-1:], text[start + len(words) :][:2]
-        if not before.isalnum() and not after[:1].isalnum() and not (after[:1] in (".", ",") and after[1:].isdigit()):
-            return True
-        start = text.find(words, start + 1)
-    return False
-
-
-def _join_reasons(findings: Sequence[RuleFinding]) -> str:
-    return "; ".join(map(attrgetter("reason"), findings))
-
-
-def _withhold_unsupported(answer: Answer) -> Answer:
+def _withhold_answer(answer: Answer, checked: Answer) -> Answer:
     """Return the answer as an abstention, which keeps the claims with the reasons."""
-    n = len(answer.claims)
-    reasons = "; ".join(dict.fromkeys(map(attrgetter("reason"), answer.claims)))
+    n = len(checked.claims)
+    reasons = "; ".join(dict.fromkeys(claim.reason for claim in checked.claims))
     head = "its only claim is not supported" if n == 1 else f"none of its {n} claims is supported"
-    withheld = WithheldAnswer(answer.text, f"{head}: {reasons}", answer.choice, answer.citations)
-    return replace(answer, state="abstained", text="", choice=None, citations=(), withheld=withheld)
+    withheld = WithheldAnswer(answer.text, f"{head}: {reasons}", answer.choice, checked.citations)
+    return replace(checked, state="abstained", text="", choice=None, citations=(), withheld=withheld)
 
 
-def _remove(answer: Answer, doubtful: Sequence[Claim], emit: Callable[[Event], None]) -> Answer:
-    """Return the answer without these claims and the citations that only they have. Numbers do not change."""
-    for claim in doubtful:
-        emit(Notice("support", f"removed “{claim.text}”: {claim.reason}"))
-    claims = [claim for claim in answer.claims if claim not in doubtful]
-    cited: set[int] = set()
-    texts: list[str] = []
-    for claim in claims:
-        cited.update(claim.citations)
-        markers = "".join(map("[{}]".format, claim.citations))
-        texts.append(f"{claim.text} {markers}" if markers else claim.text)
-    citations = [citation for citation in answer.citations if citation.number in cited]
-    return replace(answer, text=" ".join(texts), claims=tuple(claims), citations=tuple(citations))
+def _rewrite(answer: Answer, claims: Sequence[Claim], original: Answer) -> Answer:
+    """Return the answer with these claims and the citations that they have. Numbers do not change."""
+    if tuple(claims) == original.claims:
+        return original
+    cited = {number for claim in claims for number in claim.citations}
+    unclaimed = {citation.number for citation in original.citations}.difference(
+        *(claim.citations for claim in original.claims)
+    )
+    citations = tuple(citation for citation in answer.citations if citation.number in cited | unclaimed)
+    text = original.text
+    if [(claim.text, claim.citations) for claim in claims] != [
+        (claim.text, claim.citations) for claim in original.claims
+    ]:
+        text = " ".join(_write(claim) for claim in claims)
+    return replace(answer, text=text, claims=tuple(claims), citations=citations)
+
+
+def _write(claim: Claim) -> str:
+    markers = "".join(f"[{number}]" for number in claim.citations)
+    return f"{claim.text} {markers}" if markers else claim.text

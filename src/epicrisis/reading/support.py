@@ -9,11 +9,12 @@ same intervention. The other direction is a contradiction. How often both are ri
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.quantities import find_quantities, shows_quantity
+from epicrisis.quantities import Quantity, find_quantities, shows_quantity
 from epicrisis.reading.abbreviations import find_abbreviations, spell_out
 from epicrisis.reading.claims import EffectClaim, Sign, compares, list_signs, read_claim, remove_signs
 from epicrisis.reading.comparisons import Comparison
@@ -21,12 +22,12 @@ from epicrisis.reading.direction_rules import denies_effect, find_direction, lis
 from epicrisis.reading.directions import Effect, EffectReading, describe_effect, read_effect
 from epicrisis.reading.opposites import count_opposites, list_opposites
 from epicrisis.reading.subject_words import list_spellings, list_subject_words
-from epicrisis.types import ClaimState
+from epicrisis.types import SupportState
 
 SAME_WORDS = 0.7
 """Share of a claim's words in one sentence from which the sentence says the same, if nothing differs that matters."""
-MIN_WORDS = 4
-"""Words of a claim that the rule of the same words needs."""
+MIN_WORDS, MIN_EFFECT_WORDS = 4, 3
+"""Words of a claim that the rule of the same words needs, and of one whose outcome and intervention are known."""
 MIN_VERBATIM_WORDS = 3
 MIN_PROBABILITY = 0.95
 """Of the direction of a sentence."""
@@ -35,6 +36,7 @@ MAX_DOUBT = 0.8
 MIN_OUTCOME, MIN_INTERVENTION = 0.75, 0.25
 """Shares of the words of a claim's outcome and intervention that its sentence has. The title may name the latter."""
 _WORD = re.compile(r"[^\W_]+")
+_ASIDE = re.compile(r"\([^()]{0,200}\)")
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 _STOP_TEXT = (
     "a an the of in on at to for with and or by from as is are was were be been than that this these those it its "
@@ -125,7 +127,7 @@ class CitedSentence:
 class ClaimCheck:
     """What sentences say of a claim."""
 
-    state: ClaimState = "not-checked"
+    state: SupportState = "not-checked"
     reason: str = ""
     """Why it is contradicted."""
     is_verbatim: bool = False
@@ -229,7 +231,8 @@ def compare_words(claim: str, effect: EffectClaim | None, clause: str) -> ClaimC
     words = _list_words(_NEGATION.sub(" ", remove_signs(claim)))
     stems = {_stem(word) for word in _list_words(clause)}
     missing = [word for word in words if _stem(word) not in stems]
-    if len(words) < MIN_WORDS or len(words) - len(missing) < SAME_WORDS * len(words):
+    fewest = MIN_WORDS if effect is None else MIN_EFFECT_WORDS
+    if len(words) < fewest or len(words) - len(missing) < SAME_WORDS * len(words):
         return NOT_CHECKED
     if any(_DIGITS.search(word) for word in missing) or (_WITHOUT.search(claim) is None) != (
         _WITHOUT.search(clause) is None
@@ -279,21 +282,36 @@ def is_copied(claim: str, sentences: str) -> bool:
     return False
 
 
-def find_missing_numbers(claim: str, sentences: str, context: str = "") -> list[str]:
+def find_missing_numbers(claim: str, sentences: str, context: str = "", document: str = "") -> list[str]:
     """Return the quantities of a claim that neither its sentences nor the context show.
 
-    Without a unit, a number in words counts things that the claim names ("two studies"), and digits may belong to a
-    name (`BRCA 1`, `COVID 19`): such digits need only occur.
+    A dose or a time, and a number in parentheses or in the name of an intervention, may stand anywhere in the document;
+    percentages may not. Without a unit, a number in words counts things that the claim names ("two studies"), and
+    digits may belong to a name (`BRCA 1`, `COVID 19`): such digits need only occur.
     """
     stated = (*find_quantities(sentences, ones=True), *find_quantities(context, ones=True))
     digits = frozenset(_DIGITS.findall(f"{sentences}\n{context}"))
+    effect = read_claim(claim)
+    details = _ASIDE.findall(claim)
+    if effect is not None:
+        details += [effect.comparison.intervention, effect.comparison.comparator]
+    described = find_quantities(document, ones=True)
     missing: list[str] = []
     for quantity in find_quantities(claim):
         if not quantity.unit and (not _DIGITS.search(quantity.text) or quantity.text in digits):
             continue
-        if not any(shows_quantity(other, claim=quantity) for other in stated):
+        # A bound such as that of a p-value shows no value.
+        is_detail = quantity.unit != "%" and (quantity.unit or any(quantity.text in detail for detail in details))
+        shown = [other for other in stated if _is_bound(quantity) or not _is_bound(other)]
+        if is_detail:
+            shown += described
+        if not any(shows_quantity(other, claim=quantity) for other in shown):
             missing.append(quantity.text)
     return missing
+
+
+def _is_bound(quantity: Quantity) -> bool:
+    return math.isinf(quantity.low) or math.isinf(quantity.high)
 
 
 def find_missing_drugs(claim: str, text: str) -> list[str]:
@@ -309,7 +327,11 @@ def find_missing_subject(claim: str, text: str, analyze: Callable[[str], Sequenc
     Words that are common in research articles are not meant.
     """
     effect = read_claim(claim)
-    subject = _SUBJECT_END.split(claim, maxsplit=1)[0] if effect is None else effect.comparison.intervention
+    if effect is not None:
+        subject = effect.comparison.intervention
+    else:
+        verb = _SUBJECT_END.search(claim)
+        subject = "" if verb is None else claim[: verb.start()]
     beginnings = {_stem(word.lower()) for word in _WORD.findall(text)}
     missing: list[str] = []
     for word in list_subject_words(subject, analyze):

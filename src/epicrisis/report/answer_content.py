@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice, SupportState
+from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice
 from epicrisis.computed_values import COMPUTATION
 from epicrisis.printable import agree, count_noun, printable, split_printable_lines
 from epicrisis.prompts import MARK_LABELS
@@ -23,7 +23,7 @@ from epicrisis.report.computed_table import (
     describe_left_out,
     list_computed_numbers,
 )
-from epicrisis.types import ArticleMark
+from epicrisis.types import ArticleMark, SupportState
 
 EVIDENCE = "evidence"
 """The strategy whose answer is a list of sentences."""
@@ -32,12 +32,17 @@ QUIET_NOTICES = frozenset({"retried", "asked-again", "restarted", "cache"})
 _GAPS = frozenset({"left-out", "re-partitioned", "search", "timeline"})
 """Kinds of notices about evidence that was not read, or not at once."""
 SUPPORT_LABELS: Mapping[SupportState, str] = {
-    "supported": "supported by its sentences",
-    "partly-supported": "only PARTLY supported by its sentences",
-    "not-addressed": "NOT addressed by its sentences",
-    "contradicted": "CONTRADICTED by its sentences",
+    "supported": "supported",
+    "contradicted": "contradicted",
     "not-checked": "not checked",
 }
+"""What is printed of a claim, and of a source for the claims that cite it."""
+_WORST_FIRST: tuple[SupportState, ...] = ("contradicted", "not-checked", "supported")
+CHOSEN = "chosen by the program"
+SUPPORT_NOTICE = (
+    "“Supported” and “contradicted” are read by a program, which may be wrong: read the sentences. “Not checked” says "
+    "that it could not tell."
+)
 CONTRADICTS_COMPUTED = "CONTRADICTS the computed answer"
 MAX_MARKERS = 4
 """Citations of a computed sentence that are written one by one."""
@@ -145,7 +150,7 @@ def _state_verdict(
     """Return the lines of the verdict, and the claims below it."""
     if answer.strategy == EVIDENCE and answer.citations:
         count = len(answer.citations) - len(list_computed_numbers(answer))
-        computed = tuple(_describe_claim(claim, marks, False) for claim in answer.claims if claim.is_computed)
+        computed = tuple(_describe_claim(claim, marks) for claim in answer.claims if claim.is_computed)
         sentences = f"{count} sentence{'' if count == 1 else 's'} of the library, best first"
         if answer.state != "answered":
             return (*computed, f"nothing chose among the options. {sentences}:"), ()
@@ -162,8 +167,7 @@ def _state_verdict(
     if not answer.claims:
         first, *rest = split_printable_lines(_mark_numbers(answer.text, marks))
         return (f"{choice} — {first}" if choice else first, *rest), ()
-    shows_support = has_checked_claims(answer)
-    claims = [_describe_claim(claim, marks, shows_support) for claim in answer.claims]
+    claims = [_describe_claim(claim, marks) for claim in answer.claims]
     if choice:
         return (choice,), tuple(claims)
     return (claims[0],), tuple(claims[1:])
@@ -182,20 +186,12 @@ def describe_choice(answer: Answer, choice: str | None) -> str:
     return printable(f"{choice}. {answer.question.options[choice]}") if choice else ""
 
 
-def _describe_claim(claim: Claim, marks: Mapping[int, Sequence[ArticleMark]], shows_support: bool) -> str:
+def _describe_claim(claim: Claim, marks: Mapping[int, Sequence[ArticleMark]]) -> str:
     markers = "".join(_marker(number, marks.get(number, ())) for number in claim.citations)
-    support = ""
     if claim.is_computed:
-        markers, support = format_markers(claim.citations), f" ({label_support(claim)})"
-    elif shows_support:
-        reason = f": {claim.reason}" if claim.reason else ""
-        support = f" ({label_support(claim)}{reason})"
-    return printable(f"{claim.text}{f' {markers}' if markers else ''}{support}")
-
-
-def has_checked_claims(answer: Answer) -> bool:
-    """Return whether a claim of a model was checked, so that the state of each is shown."""
-    return any(claim.support != "not-checked" for claim in answer.claims if not claim.is_computed)
+        markers = format_markers(claim.citations)
+    reason = f": {claim.reason}" if claim.reason and not claim.is_computed else ""
+    return printable(f"{claim.text}{f' {markers}' if markers else ''} ({label_support(claim)}{reason})")
 
 
 def label_support(claim: Claim) -> str:
@@ -205,6 +201,29 @@ def label_support(claim: Claim) -> str:
     if claim.checked_by == COMPUTATION:
         return CONTRADICTS_COMPUTED
     return SUPPORT_LABELS[claim.support]
+
+
+def judge_support(answer: Answer, number: int) -> SupportState:
+    """Return whether the claims that cite this number are supported: the worst state of them.
+
+    A sentence of the strategy `evidence` is its own claim, so it counts as not checked.
+    """
+    if answer.strategy == EVIDENCE:
+        return "not-checked"
+    states = {claim.support for claim in answer.claims if number in claim.citations}
+    return next((state for state in _WORST_FIRST if state in states), "not-checked")
+
+
+def describe_check(answer: Answer, citation: Citation) -> str:
+    """Return what was checked of a source, in words: the support of its claims, and who chose it."""
+    if not citation.verified:
+        return "NOT found in its document"
+    facts = [SUPPORT_LABELS[judge_support(answer, citation.number)]]
+    if citation.in_title:
+        facts.append("its title")
+    if citation.chosen_by_program:
+        facts.append(CHOSEN)
+    return ", ".join(facts)
 
 
 def format_markers(numbers: Sequence[int]) -> str:
@@ -243,6 +262,8 @@ def _warn(answer: Answer) -> Iterable[str]:
     from epicrisis.report.answer_warnings import list_warnings
 
     yield from map(printable, list_warnings(answer))
+    for claim in answer.withheld_claims:
+        yield printable(f"Withheld, {SUPPORT_LABELS[claim.support]}: “{claim.text}”: {claim.reason}.")
     if answer.model_outcome is not None:
         yield from _describe_model_outcome(answer)
     if answer.withheld is not None:
@@ -314,10 +335,10 @@ def _list_sources(answer: Answer) -> AnswerSection:
     by_document: dict[str, list[Citation]] = {}
     for citation in citations:
         by_document.setdefault(citation.document_id, []).append(citation)
-    return AnswerSection(heading, tuple(map(_describe_source, by_document.values())))
+    return AnswerSection(heading, tuple(_describe_source(answer, group) for group in by_document.values()))
 
 
-def _describe_source(citations: Sequence[Citation]) -> SourceEntry:
+def _describe_source(answer: Answer, citations: Sequence[Citation]) -> SourceEntry:
     """Return the entry of one document with all its quoted sentences."""
     first = citations[0]
     details: list[str] = []
@@ -326,10 +347,7 @@ def _describe_source(citations: Sequence[Citation]) -> SourceEntry:
         details.append(f"Study type: {studies[0].label}")
     for citation in citations:
         number = f"[{citation.number}] " if len(citations) > 1 else ""
-        verification = "found verbatim there" if citation.verified else "NOT found there: unverified"
-        if citation.in_title:
-            verification = "found verbatim in its title"
-        details.append(printable(f"{number}“{citation.quotation}” ({verification})"))
+        details.append(printable(f"{number}“{citation.quotation}” ({describe_check(answer, citation)})"))
         details.append(_describe_place(citation))
     label = "".join(f"[{citation.number}]" for citation in citations)
     return SourceEntry(

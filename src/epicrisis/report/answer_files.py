@@ -14,7 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from epicrisis.printable import printable
-from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry
+from epicrisis.report.answer_content import SUPPORT_NOTICE, AnswerContent, AnswerSection, SourceEntry
 from epicrisis.report.computed_table import ValueTable
 from epicrisis.report.templates import build_environment
 
@@ -143,7 +143,9 @@ def to_html(content: AnswerContent, path: Sequence[str] = ()) -> str:
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     from markupsafe import Markup
 
-    return _template().render(content=content, path=path, prefix="", style=Markup(_STYLE), style_hash=digest)
+    return _template().render(
+        content=content, notice=SUPPORT_NOTICE, path=path, prefix="", style=Markup(_STYLE), style_hash=digest
+    )
 
 
 @cache

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.printable import REPLACEMENT, printable
-from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry
+from epicrisis.report.answer_content import SUPPORT_NOTICE, AnswerContent, AnswerSection, SourceEntry
 from epicrisis.report.computed_table import ValueTable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _MAX_PROPERTIES = 100_000
 """Bytes of the properties of a file."""
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOTICES = (
-    "“Found verbatim” means that the words are in the document. It does not mean that they support the claim.",
+    SUPPORT_NOTICE,
     "Made with epicrisis, a research tool and not a medical device.",
 )
 

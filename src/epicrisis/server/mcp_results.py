@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from epicrisis.answers import Answer, Citation, SupportState, WithheldAnswer
+from epicrisis.answers import Answer, Citation, WithheldAnswer
 from epicrisis.printable import count_noun, printable
 from epicrisis.prompts import fence_passages
 from epicrisis.references import build_reference
-from epicrisis.report.answer_content import AnswerContent, build_answer_content
+from epicrisis.report.answer_content import AnswerContent, build_answer_content, describe_check
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.types import AnswerState, ArticleMark, Hit, Passage, Ranking, Scope
+from epicrisis.types import AnswerState, ArticleMark, Hit, Passage, Ranking, Scope, SupportState
 
 URI_SCHEME = "epicrisis"
 
@@ -69,7 +69,8 @@ class ToolCitation(ToolSource):
 
     number: int
     quotation: str
-    verified: bool = Field(description="Whether the document contains the quotation word for word.")
+    verified: bool = Field(description="Whether the document contains the quotation.")
+    check: str = Field(description="What was checked: the support of its claims, and whether the program chose it.")
     start: int = Field(description="Offset of the quotation in the document, in characters.")
     end: int
 
@@ -79,7 +80,7 @@ class ToolClaim(ToolResultPart):
 
     text: str
     citations: list[int]
-    support: SupportState = Field(description="What the cited sentences say about the claim.")
+    support: SupportState = Field(description="What the cited sentences say about the claim, as a program reads them.")
     reason: str
 
 
@@ -206,7 +207,7 @@ def build_tool_answer(answer: Answer) -> ToolAnswer:
         choice=answer.choice,
         text=printable(answer.text, lines=True),
         claims=claims,
-        citations=[_build_citation(citation, answer.patient) for citation in citations],
+        citations=[_build_citation(answer, citation) for citation in citations],
         warnings=list(content.warnings),
         disagreements=[printable(conflict.describe()) for conflict in answer.conflicts],
         notes=remarks,
@@ -223,14 +224,14 @@ def _build_withheld(withheld: WithheldAnswer | None) -> WithheldReply | None:
     return WithheldReply(text=printable(withheld.text, lines=True), reason=printable(withheld.reason))
 
 
-def _build_citation(citation: Citation, patient: str | None) -> ToolCitation:
+def _build_citation(answer: Answer, citation: Citation) -> ToolCitation:
     reference = citation.reference
     described = reference.describe(citation.title, citation.source, citation.date)
     return ToolCitation(
         number=citation.number,
         passage_id=citation.passage_id,
         document_id=citation.document_id,
-        uri=passage_uri(citation.passage_id, patient),
+        uri=passage_uri(citation.passage_id, answer.patient),
         title=printable(citation.title),
         reference=printable(described) or printable(citation.document_id),
         date=citation.date,
@@ -238,6 +239,7 @@ def _build_citation(citation: Citation, patient: str | None) -> ToolCitation:
         marks=list(citation.marks),
         quotation=printable(citation.quotation),
         verified=citation.verified,
+        check=describe_check(answer, citation),
         start=citation.start,
         end=citation.end,
         links=[ToolLink(label=link.label, identifier=link.identifier, url=link.url) for link in reference.links],

@@ -15,8 +15,8 @@ from epicrisis.report.answer_content import (
     EVIDENCE,
     AnswerContent,
     build_answer_content,
+    describe_check,
     describe_marks,
-    has_checked_claims,
     label_support,
 )
 from epicrisis.report.answer_files import escape_markdown
@@ -70,7 +70,7 @@ class ReplyWriter:
                 self._annotations.append({"type": "url_citation", "url_citation": place})
             line += marker
         if shows_support or claim.is_computed:
-            reason = f": {escape_markdown(claim.reason)}" if claim.reason else ""
+            reason = f": {escape_markdown(claim.reason)}" if claim.reason and not claim.is_computed else ""
             line += f" ({label_support(claim)}{reason})"
         self.add_line(line.rstrip())
 
@@ -97,7 +97,8 @@ def write_reply(answer: Answer, completed: CompletedQuestion, page: str, unused:
         writer.add_line("**Sentences**" if answer.strategy == EVIDENCE else "**Sources**")
         writer.add_line()
     for citation in citations:
-        writer.add_line(_describe_citation(citation, page, with_quotation=answer.strategy != EVIDENCE))
+        check = "" if answer.strategy == EVIDENCE else describe_check(answer, citation)
+        writer.add_line(_describe_citation(citation, page, check))
     for section in content.sections:
         if section.lines or section.lead:
             writer.add_line()
@@ -127,7 +128,7 @@ def _add_verdict(writer: ReplyWriter, answer: Answer, content: AnswerContent) ->
         return
     if answer.claims:
         writer.add_line()
-    shows_support = answer.strategy != EVIDENCE and has_checked_claims(answer)
+    shows_support = answer.strategy != EVIDENCE
     for claim in answer.claims:
         writer.add_claim(claim, citations, shows_support=shows_support)
 
@@ -148,15 +149,14 @@ def describe_source(citation: Citation) -> str:
     return printable(described) or printable(citation.document_id)
 
 
-def _describe_citation(citation: Citation, page: str, *, with_quotation: bool) -> str:
+def _describe_citation(citation: Citation, page: str, check: str) -> str:
     marks = describe_marks(citation.marks)
     study = citation.reference.study
     pieces = [f"* [{citation.number}]{f' **{marks}**' if marks else ''} {escape_markdown(describe_source(citation))}"]
     if study is not None:
         pieces.append(escape_markdown(study.label))
-    if with_quotation:
-        state = "found verbatim there" if citation.verified else "NOT found there: unverified"
-        pieces.append(f"“{escape_markdown(citation.quotation)}” ({state})")
+    if check:
+        pieces.append(f"“{escape_markdown(citation.quotation)}” ({check})")
     return f"{'; '.join(pieces)}. {page}/sources/{citation.number}"
 
 

@@ -11,11 +11,11 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from epicrisis.printable import printable
-from epicrisis.report.answer_content import SUPPORT_LABELS
+from epicrisis.report.answer_content import describe_check, judge_support
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.server.errors import AnswerRemoved, NotFound
 from epicrisis.server.page.answer_files import AnswerRemoval
-from epicrisis.server.page.answer_view import build_answer_view, judge_support
+from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.document_view import DocumentView, Highlight
 from epicrisis.server.page.exports import list_exports, list_formats
 from epicrisis.server.page.page_route import is_part
@@ -176,16 +176,18 @@ def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
 def render_document(stored: StoredAnswer, document: DocumentView, number: int | None, *, as_part: bool) -> str:
     """Return a document with the state of the claims that cite it."""
     support = "not-checked" if number is None else judge_support(stored.answer, number)
+    check = ""
     unverified: list[str] = []
     if number is not None:
         citation = find_citation(stored, number)
+        check = describe_check(stored.answer, citation)
         if not citation.verified:
             unverified.append(printable(citation.quotation))
     return render(
         "document" if as_part else "document_page",
         document=document,
         support=support if number is not None else "",
-        support_label=SUPPORT_LABELS[support],
+        support_label=check,
         unverified=unverified,
         back=f"/answers/{stored.id}",
     )

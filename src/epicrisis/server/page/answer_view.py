@@ -12,17 +12,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from epicrisis.answers import Answer, Citation, Claim, Conflict, ConflictSide, SupportState
+from epicrisis.answers import Answer, Citation, Claim, Conflict, ConflictSide
 from epicrisis.printable import printable, split_printable_lines
 from epicrisis.report.answer_content import (
     EVIDENCE,
     MAX_MARKERS,
-    SUPPORT_LABELS,
     AnswerContent,
     build_answer_content,
+    describe_check,
     describe_choice,
     describe_marks,
     describe_reference,
+    judge_support,
     label_support,
 )
 from epicrisis.report.computed_table import HEADING, ValueTable, list_computed_numbers
@@ -32,17 +33,9 @@ from epicrisis.server.page.document_view import TextPiece
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
 from epicrisis.server.page.patient_view import list_time_messages
 from epicrisis.server.page.stored_answers import StoredAnswer
-from epicrisis.types import Passage
+from epicrisis.types import Passage, SupportState
 
 _MARKER = re.compile(r"\[(\d{1,4})\]")
-_SUPPORT_ORDER: tuple[SupportState, ...] = (
-    "contradicted",
-    "not-addressed",
-    "partly-supported",
-    "supported",
-    "not-checked",
-)
-"""Of several claims that cite one source, the state to show: the worst first."""
 _BASES = {
     "parts": "The parts of the evidence chose different options.",
     "sentences": "The quoted sentences point in different directions.",
@@ -65,18 +58,18 @@ class CitationView:
     marks: str
     """What became of the article, in capitals."""
     support: SupportState
-    support_label: str
+    check: str
+    """What was checked of it, in words. Empty for a sentence that is its own claim."""
     is_verified: bool
     place: str
     is_note: bool = False
     excerpt: tuple[TextPiece, ...] = ()
-    """The sentence, highlighted, among the words around it. Empty if it was not found word for word."""
+    """The sentence, highlighted, among the words around it. Empty if the document does not contain it."""
 
     @property
     def description(self) -> str:
         """The citation in words, for screen readers."""
-        found = "found word for word" if self.is_verified else "NOT found in the document"
-        facts = (self.marks, self.design, self.year, found)
+        facts = (self.marks, self.design, self.year, self.check)
         return f"Source {self.number}: {self.title}. {', '.join(filter(None, facts))}"
 
 
@@ -95,7 +88,7 @@ class ClaimView:
     runs: tuple[TextRun, ...]
     support: SupportState = "not-checked"
     support_label: str = ""
-    """Empty if nothing was checked."""
+    """Empty for a line that is no claim."""
     reason: str = ""
 
 
@@ -258,23 +251,12 @@ def _view_citation(answer: Answer, citation: Citation, href: str, passages: Sequ
         design=printable(reference.note_type or (reference.study.label if reference.study else "")),
         marks=describe_marks(citation.marks),
         support=support,
-        support_label=SUPPORT_LABELS[support] if support != "not-checked" else "",
+        check="" if answer.strategy == EVIDENCE and citation.verified else describe_check(answer, citation),
         is_verified=citation.verified,
         place=printable(reference.describe_place()),
         is_note=bool(reference.note_type),
         excerpt=excerpt_passage(citation, passages),
     )
-
-
-def judge_support(answer: Answer, number: int) -> SupportState:
-    """Return whether the claims that cite this number are supported: the worst state of them.
-
-    A sentence of the strategy `evidence` is its own claim, so it counts as not checked.
-    """
-    if answer.strategy == EVIDENCE:
-        return "not-checked"
-    states = {claim.support for claim in answer.claims if number in claim.citations}
-    return next((state for state in _SUPPORT_ORDER if state in states), "not-checked")
 
 
 def _view_claims(
@@ -303,8 +285,7 @@ def _view_claim(claim: Claim, by_number: Mapping[int, CitationView]) -> ClaimVie
         # The table below cites each row.
         citations = [citations[0], TextRun(" …"), citations[-1]]
     runs += citations
-    is_checked = claim.support != "not-checked"
-    return ClaimView(tuple(runs), claim.support, label_support(claim) if is_checked else "", printable(claim.reason))
+    return ClaimView(tuple(runs), claim.support, label_support(claim), printable(claim.reason))
 
 
 def _split_markers(text: str, by_number: Mapping[int, CitationView]) -> tuple[TextRun, ...]:

@@ -113,7 +113,7 @@ def build_document_view(passages: Sequence[Passage], highlight: Highlight | None
     elif not is_reading and not any(piece.is_highlighted for piece in pieces):
         remarks.append("The cited place is not in the text that the library holds now.")
     elif highlight.is_passage:
-        remarks.append("The quoted words were not found word for word. The highlight is the passage that was read.")
+        remarks.append("The document does not contain the quoted words. The highlight is the passage that was read.")
     return DocumentView(
         document_id=printable(source.document_id),
         title=printable(source.title or source.document_id),
