@@ -46,8 +46,42 @@ def test_check_claim_compares_outcome_and_direction(claim: str, state: SupportSt
 
 
 def test_check_claim_with_the_other_side_alone_shows_nothing() -> None:
-    sentence = CitedSentence("Pain was significantly lower with placebo (p < 0.001).")
+    sentence = CitedSentence("There was no significant difference in pain with placebo (P > 0.05).", "Aspirin for pain")
     assert check_claim("Aspirin reduces pain compared with placebo.", [sentence]).state == "not-checked"
+
+
+def test_check_claim_with_a_sentence_that_reads_otherwise_with_the_sides_exchanged_shows_nothing() -> None:
+    sentence = CitedSentence(
+        "At week 24, patients receiving memantine added to donepezil significantly outperformed those receiving "
+        "placebo added to donepezil in measures of cognition (P < 0.0001), function (P = 0.02), and global status (P = 0.010), "
+        "with standardised mean differences (SMDs) of 0.36, 0.21, and 0.23, respectively."
+    )
+    claim = "placebo increases cognition, function, global status compared with memantine 20 mg/day + donepezil."
+    assert check_claim(claim, [sentence]).state == "not-checked"
+
+
+def test_check_claim_of_a_comparison_is_not_read_by_its_words() -> None:
+    sentence = CitedSentence("Incidence for 10/66 dementia was 1.4 to 2.7 times higher than that for DSM-IV dementia.")
+    claim = "Incidence of DSM-IV dementia is higher than the incidence of 10/66 dementia."
+    assert check_claim(claim, [sentence]).state == "not-checked"
+
+
+def test_check_claim_with_another_outcome_in_the_clause_shows_nothing() -> None:
+    sentence = CitedSentence("Pioglitazone use in adults was not associated with an increased risk of bladder cancer.")
+    claim = "Pioglitazone use in adults is not associated with an increased risk of prostate cancer."
+    assert check_claim(claim, [sentence]).state == "not-checked"
+
+
+def test_check_claim_with_the_same_words_and_another_negation_is_contradicted() -> None:
+    sentence = CitedSentence(
+        "There was no association with 8 other cancers; ever use of pioglitazone was associated with increased risk of "
+        "prostate cancer (HR, 1.13)."
+    )
+    check = check_claim("Pioglitazone use is not associated with an increased risk of prostate cancer.", [sentence])
+    assert (check.state, check.reason) == ("contradicted", "it contains a negation, its sentence none")
+    fragility = CitedSentence("Treatment with pyridostatin decreases telomere fragility in mutant cells, as was seen.")
+    negated = "Pyridostatin does not increase telomere fragility in mutant cells."
+    assert check_claim(negated, [fragility]).state == "not-checked"
 
 
 def test_check_claim_with_opposite_of_a_word_shows_nothing() -> None:

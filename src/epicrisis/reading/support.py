@@ -185,9 +185,9 @@ def _read_sentence(claim: EffectClaim, sentence: CitedSentence) -> EffectReading
 def _read_both_ways(sentence: str, comparison: Comparison) -> EffectReading | None:
     """Return the direction that the rules read, too.
 
-    Where a sentence names both sides, each must have the opposite direction of the other. Of a sentence with the
-    comparator alone it is not known which side it speaks of. One that compares with something else says nothing of
-    this comparator.
+    A sentence that names both sides is read in either order, and neither reading may be another direction with a high
+    probability. Of a sentence with the comparator alone it is not known which side it speaks of. One that compares with
+    something else says nothing of this comparator.
     """
     reading = read_effect(sentence, comparison)
     intervention, comparator = list_stems(comparison.intervention), list_stems(comparison.comparator)
@@ -198,7 +198,7 @@ def _read_both_ways(sentence: str, comparison: Comparison) -> EffectReading | No
         return reading if reading.by_rules and not (comparator and compares(sentence)) else None
     turned_comparison = Comparison(comparison.outcome, comparison.comparator, comparison.intervention)
     direction = find_direction(sentence, comparison)
-    if direction == "none" or find_direction(sentence, turned_comparison) != _TURNED[direction]:
+    if direction == "none":
         return None
     turned = read_effect(sentence, turned_comparison)
     readings = (reading, replace(turned, direction=_TURNED[turned.direction]))
@@ -245,7 +245,8 @@ def compare_words(claim: str, effect: EffectClaim | None, clause: str) -> ClaimC
     if not is_negated and not is_denied and len(signs) == len(stated) == 1 and signs | stated in _OPPOSITE_SIGNS:
         return ClaimCheck("contradicted", "it says the opposite of its sentence")
     if effect is not None and is_negated != is_denied and signs == stated and not missing:
-        return ClaimCheck("contradicted", f"{'it' if is_negated else 'its sentence'} contains a negation")
+        sides = ("it", "its sentence") if is_negated else ("its sentence", "it")
+        return ClaimCheck("contradicted", f"{sides[0]} contains a negation, {sides[1]} none")
     return NOT_CHECKED
 
 
