@@ -38,7 +38,6 @@ OPEN_ANSWERS: Mapping[str, tuple[re.Pattern[str], ...]] = {
     "q12": (re.compile(r"\b15 hours\b", re.I),),
 }
 """What a right answer to an open question states, by the id of the question."""
-_UNSUPPORTED = frozenset({"partly-supported", "not-addressed", "contradicted"})
 _WARNING_NOTICES = frozenset({"degenerate-choice"})
 
 Outcome = Literal["right", "abstained", "wrong", "failed"]
@@ -80,7 +79,7 @@ def list_warnings(answer: Answer, least_confidence: float) -> tuple[str, ...]:
     """Return the reasons on the screen not to rely on this answer."""
     warnings = [*build_answer_content(answer).warnings, *_warn_of_sources(answer)]
     for claim in answer.claims:
-        if claim.support in _UNSUPPORTED:
+        if claim.is_doubtful:
             warnings.append(f"{claim.support}: {claim.reason or claim.text}")
     if answer.conflicts:
         warnings.append("the sources disagree")

@@ -176,7 +176,7 @@ def grade_wording(answer: Answer, question: StructuredQuestion) -> list[str]:
     claims = [claim for claim in answer.claims if not claim.is_computed]
     words = " ".join(claim.text for claim in claims) or answer.text
     has_value = all(number in words for number in numbers)
-    is_flagged = any(claim.support in ("not-addressed", "contradicted") for claim in claims)
+    is_flagged = any(claim.is_doubtful or claim.support == "contradicted" for claim in claims)
     return [f"words {'with' if has_value else 'without'} the right value{', flagged' if is_flagged else ''}"]
 
 

@@ -53,8 +53,8 @@ def test_check_claim_with_the_other_side_alone_shows_nothing() -> None:
 def test_check_claim_with_a_sentence_that_reads_otherwise_with_the_sides_exchanged_shows_nothing() -> None:
     sentence = CitedSentence(
         "At week 24, patients receiving memantine added to donepezil significantly outperformed those receiving "
-        "placebo added to donepezil in measures of cognition (P < 0.0001), function (P = 0.02), and global status (P = 0.010), "
-        "with standardised mean differences (SMDs) of 0.36, 0.21, and 0.23, respectively."
+        "placebo added to donepezil in measures of cognition (P < 0.0001), function (P = 0.02), and global status "
+        "(P = 0.010), with standardised mean differences (SMDs) of 0.36, 0.21, and 0.23, respectively."
     )
     claim = "placebo increases cognition, function, global status compared with memantine 20 mg/day + donepezil."
     assert check_claim(claim, [sentence]).state == "not-checked"
