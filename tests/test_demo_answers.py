@@ -64,7 +64,7 @@ def test_grade_of_a_person_overrules_the_letter(demo_answers: ModuleType) -> Non
     [
         (answer_with("A"), "cites nothing"),
         (answer_with("A", cite(1, verified=False)), "not found"),
-        (answer_with("A", cite(1), claims=(Claim("C.", (1,), "contradicted", "it says no"),)), "it says no"),
+        (answer_with("A", cite(1), claims=(Claim("C.", (1,), "contradicted", "it says no", "rules"),)), "it says no"),
         (answer_with("A", cite(1), confidence=Confidence(0.4, {"claims": 0.4})), "confidence 0.40"),
         (answer_with("A", cite(1), trace=(Notice("degenerate-choice", "the first 3"),)), "the first 3"),
     ],
