@@ -214,8 +214,8 @@ def _compare_directions(claim: EffectClaim, reading: EffectReading) -> ClaimChec
         return NOT_CHECKED
     if claim.direction == reading.direction:
         return ClaimCheck("supported")
-    stated = describe_effect(EffectReading(claim.direction, 1, by_rules=True))
-    return ClaimCheck("contradicted", f"it speaks of {stated}, its sentence of {describe_effect(reading)}")
+    stated, read = describe_effect(claim.direction), describe_effect(reading.direction)
+    return ClaimCheck("contradicted", f"it speaks of {stated}, its sentence of {read}")
 
 
 def _cover(words: frozenset[str], names: frozenset[str]) -> float:

@@ -39,6 +39,10 @@ _PAPER_SETTINGS_NOTE = (
     "As in the paper, every question is asked, answers count without a verified quotation, and prompts have no numbers "
     "of sentences, no study types and no computed facts (unless the settings say otherwise)."
 )
+PLACEMENT_NOTES = (
+    "If a question has several key documents, one is chosen by the seed and placed, and the others are left out; with "
+    "--gold all, all are placed together (C8).",
+)
 """Notes under the tables of experiments that place documents, under any protocol."""
 
 
