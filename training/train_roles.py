@@ -18,14 +18,14 @@ from sklearn.linear_model import LogisticRegression
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.reading.articles import find_headings
-from epicrisis.reading.roles import ROLES, Role, classify_role, describe_place, mask_numbers, name_role
+from epicrisis.reading.roles import ROLES, SentenceRole, classify_role, describe_place, mask_numbers, name_role
 from epicrisis.reading.text_classifier import TextClassifier
 from epicrisis.retrieval.sentence_ranking import is_statement
 
 C, MIN_DOCUMENTS = 2.0, 15
 KEPT = 0.12
 """Share of the sentences of whole articles that train, so that abstracts count as much."""
-PIBOSO: dict[str, Role] = {
+PIBOSO: dict[str, SentenceRole] = {
     "background": "background",
     "population": "method",
     "intervention": "method",
@@ -43,7 +43,7 @@ class Labelled:
     text: str
     index: int
     count: int
-    role: Role
+    role: SentenceRole
 
 
 def load_roles(data: Path, split: str) -> dict[str, list[Labelled]]:
@@ -55,7 +55,7 @@ def load_roles(data: Path, split: str) -> dict[str, list[Labelled]]:
     }
 
 
-def read_role(one: Labelled) -> Role:
+def read_role(one: Labelled) -> SentenceRole:
     """Return the role of a sentence by its words and place."""
     return ROLES[int(classify_role(one.text, one.index, one.count).argmax())]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -155,6 +156,8 @@ def rank_sentences(
     if not settings.prefer:
         sentences = ranker.rank(text, passages, k, ranking.ranks, listing)
     else:
+        # The preferred may be far below the best.
+        listing = None if listing is None else replace(listing, least=0.0, gap=math.inf)
         pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks, listing)
         sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
     return replace(sentences, tops=ranking.tops)

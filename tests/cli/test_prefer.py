@@ -57,7 +57,8 @@ def test_search_with_filter_returns_preferred_types_only(run: Run, studies: Path
 
 @pytest.mark.slow
 def test_evidence_of_preferred_types_only_cites_the_trial(run: Run, studies: Path) -> None:
-    options = ("--strategy", "evidence", "--prefer", "randomised-trial", "--setting", "prefer_mode=only", "--json")
+    only = ("--prefer", "randomised-trial", "--setting", "prefer_mode=only", "--setting", "not_in_library=ask")
+    options = ("--strategy", "evidence", *only, "--json")
     answer = json.loads(run("ask", studies, QUESTION, *options).stdout)
     assert {citation["document_id"] for citation in answer["citations"]} == {"trial"}
 

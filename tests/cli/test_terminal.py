@@ -125,7 +125,7 @@ def test_ask_shows_hostile_replies_safely(
     by_json: bool, run: Run, tmp_path: Path, endpoint: Endpoint, model_options: tuple[str, ...]
 ) -> None:
     library = evil_library(tmp_path / "library")
-    more = ("--json",) if by_json else ()
+    more = ("--setting", "not_in_library=ask", *(("--json",) if by_json else ()))
     quotes = [{"doc": 1, "quote": f"Aspirin {EVIL}"}]
     endpoint.script[CHAT] = [reply(quotes=quotes, answer=f"It lowers it. {UNSAFE}\n  {FAKE}\n{FAKE}", choice="A")]
     for options in ((), ("--options", f"yes {EVIL},no")):

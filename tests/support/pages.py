@@ -15,6 +15,7 @@ import httpx2
 
 from epicrisis.prompts import unfence
 from epicrisis.protocols import ChatRequest
+from epicrisis.reading.support import states_result
 from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.types import Document
 
@@ -42,11 +43,12 @@ def quoting_model(seed: int = 0) -> ScriptedModel:
         dice = random.Random(f"{seed}/{prompt}")
         quotes: list[dict[str, Any]] = []
         for number, text in enumerate(unfence(prompt), 1):
-            sentences = _SENTENCE.findall(text)
+            # A cited aim or method would be replaced.
+            sentences = [sentence for sentence in _SENTENCE.findall(text) if states_result(sentence)]
             if sentences and dice.random() < 0.6:
                 quotes.append({"doc": number, "quote": dice.choice(sentences)})
         values = {"found": True, "quotes": quotes[:3] or [{"doc": 1, "quote": "no words of it"}]}
-        return json.dumps(fill(request.schema or {}, values, "The trial showed it.", dice.choice))
+        return json.dumps(fill(request.schema or {}, values, "Low-dose aspirin lowered the risk of preterm pre-eclampsia.", dice.choice))
 
     return ScriptedModel(script)
 

@@ -24,6 +24,7 @@ from epicrisis.corpus.chunking import find_sentences
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster, holds_patients
+from epicrisis.library.word_index import analyze_words
 from epicrisis.pipeline import Pipeline
 from epicrisis.protocols import ChatModel
 from epicrisis.retrieval.retriever import Retriever
@@ -68,7 +69,7 @@ def open_existing(
     """Return the library in this folder with this chat model in every role. It is closed after the test."""
     opened = LibraryStore.open(folder)
     OPENED.append(opened)
-    retriever = Retriever(opened, encoder, remedy="segments", sentences=find_sentences)
+    retriever = Retriever(opened, encoder, remedy="segments", sentences=find_sentences, analyze=analyze_words)
     search = LibrarySearch(opened, retriever, rosters=(Roster(opened),))
     models = {"writer": {"name": "http://127.0.0.1:9/v1#scripted"}}
     made = Settings(**{"strategy": "rag", "k": 4, "models": models, **settings})

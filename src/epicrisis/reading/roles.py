@@ -22,13 +22,13 @@ import numpy.typing as npt
 from epicrisis.reading.articles import ArticleText
 from epicrisis.reading.text_classifier import TextClassifier
 
-Role: TypeAlias = Literal["aim", "background", "method", "result", "conclusion"]
-ROLES: tuple[Role, ...] = ("aim", "background", "method", "result", "conclusion")
-STATES_RESULTS: frozenset[Role] = frozenset({"result", "conclusion"})
+SentenceRole: TypeAlias = Literal["aim", "background", "method", "result", "conclusion"]
+ROLES: tuple[SentenceRole, ...] = ("aim", "background", "method", "result", "conclusion")
+STATES_RESULTS: frozenset[SentenceRole] = frozenset({"result", "conclusion"})
 """The roles of sentences that state what a study found."""
 SHORT_DOCUMENT = 60
 """Fewer sentences are an abstract."""
-_HEADINGS: Mapping[Role, re.Pattern[str]] = {
+_HEADINGS: Mapping[SentenceRole, re.Pattern[str]] = {
     "conclusion": re.compile(r"conclu|interpretation|implication", re.IGNORECASE),
     "result": re.compile(r"result|finding|data synthesis", re.IGNORECASE),
     "method": re.compile(
@@ -47,7 +47,7 @@ _DIGIT = re.compile(r"\d")
 class RoleReading:
     """The role of a sentence."""
 
-    role: Role
+    role: SentenceRole
     probability: float
     """1 where a heading says so."""
 
@@ -68,7 +68,7 @@ def read_roles(article: ArticleText) -> list[RoleReading]:
     return readings
 
 
-def name_role(heading: str) -> Role | None:
+def name_role(heading: str) -> SentenceRole | None:
     """Return the one role that a heading names. None for none and for two: `Methods and results`."""
     named = [role for role, pattern in _HEADINGS.items() if pattern.search(heading)]
     return named[0] if len(named) == 1 else None
