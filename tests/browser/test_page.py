@@ -71,7 +71,7 @@ def test_number_opens_document_with_sentence_in_sight(tmp_path: Path) -> None:
             await page.keyboard.press("Escape")
             assert await page.locator("dialog[open]").count() == 0
             assert await links.nth(index).evaluate("link => link === document.activeElement")
-        assert await links.count() >= 2
+        assert await links.count() >= 1
 
     browse(make_app(tmp_path), steps)
 
@@ -81,7 +81,7 @@ def test_table_is_sorted_and_filtered(tmp_path: Path) -> None:
         page = await visit.open()
         await page.click("summary")
         await page.select_option("#strategy", "evidence")
-        await ask(page, options="")
+        await ask(page, "What prevents pre-eclampsia?", "")
         years = page.locator("#studies tbody tr td:nth-child(3)")
         await page.click("#studies thead button:text('Year')")
         ascending = [text for text in await years.all_inner_texts() if text.isdecimal()]
@@ -142,7 +142,9 @@ def test_no_page_violates_accessibility_or_overflows(tmp_path: Path, axe: str, w
         await page.click(".sources .cite >> nth=0")
         await page.wait_for_selector("dialog[open] mark")
         found += [f"dialog {line}" for line in await find_violations(page, axe)]
-        for place in (address, f"{address}/sources/1", f"{address}/ranks/3", "/history", "/libraries"):
+        source = await page.locator(".sources .cite").first.get_attribute("href")
+        assert source is not None
+        for place in (address, source, f"{address}/ranks/3", "/history", "/libraries"):
             await page.goto(visit.address + place)
             found += [f"{place} {line}" for line in await find_violations(page, axe)]
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place

@@ -21,7 +21,7 @@ WARNED = """() => [...document.querySelectorAll('.verdict + .warning')]
 
 
 def make_writing_app(folder: Path, model: WritingModel) -> FastAPI:
-    return make_app(folder, model, strategy="rag", citing="numbers", k=8, check="off")
+    return make_app(folder, model, strategy="rag", citing="numbers", k=8, check="off", not_in_library="ask")
 
 
 async def ask_and_answer(page: Page, model: WritingModel) -> None:

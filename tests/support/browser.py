@@ -148,7 +148,7 @@ async def visiting(app: FastAPI) -> AsyncIterator[Visit]:
         visit = Visit(address, browser)
         yield visit
         await browser.close()
-        assert visit.problems == []
+        assert visit.problems == [], visit.problems
 
 
 def browse(app: FastAPI, steps: Callable[[Visit], Awaitable[None]]) -> None:

@@ -48,7 +48,11 @@ def quoting_model(seed: int = 0) -> ScriptedModel:
             if sentences and dice.random() < 0.6:
                 quotes.append({"doc": number, "quote": dice.choice(sentences)})
         values = {"found": True, "quotes": quotes[:3] or [{"doc": 1, "quote": "no words of it"}]}
-        return json.dumps(fill(request.schema or {}, values, "Low-dose aspirin lowered the risk of preterm pre-eclampsia.", dice.choice))
+        return json.dumps(
+            fill(
+                request.schema or {}, values, "Low-dose aspirin lowered the risk of preterm pre-eclampsia.", dice.choice
+            )
+        )
 
     return ScriptedModel(script)
 
