@@ -94,7 +94,7 @@ def pipeline_of(settings: Settings, model: ChatModel, store: MemoryStore) -> Pip
 
 
 def settings_of(**flags: Any) -> Settings:
-    return load_settings({"k": 8, "partition": 3, "preflight": {"enabled": False}, **flags})
+    return load_settings({"k": 8, "partition": 3, "preflight": {"enabled": False}, "not_in_library": "ask", **flags})
 
 
 def planned_for(
