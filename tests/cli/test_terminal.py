@@ -216,6 +216,8 @@ def test_ask_file_with_hostile_questions_is_safe(
             library,
             "--file",
             questions,
+            "--setting",
+            "not_in_library=ask",
             "-o",
             output,
             *model_options,
@@ -227,7 +229,8 @@ def test_ask_file_with_hostile_questions_is_safe(
         succeeded=False,
     )
     endpoint.script[CHAT] = [answer]
-    check_safe(run("ask", library, "--file", questions, "-o", output, *model_options, "--json"), succeeded=True)
+    again = ("--setting", "not_in_library=ask", "--json")
+    check_safe(run("ask", library, "--file", questions, "-o", output, *model_options, *again), succeeded=True)
     for path in (output, log):
         assert unsafe_in(path.read_text(encoding="utf-8")) == []
     page = tmp_path / "page.html"
