@@ -373,15 +373,11 @@ class Pipeline:
         fetch = partial(self._search, EvidenceSearch.fetch_record, scope)
         has_library = name not in WITHOUT_LIBRARY and self.search is not None
         facts = await find_facts(question, context, fetch) if is_on and has_library else NO_FACTS
-        asks_anyway = self.settings.not_in_library == "ask"
-        is_checked = (
-            not asks_anyway and has_library and overrides.ranking is None and not has_patient and not question.options
-        )
-        # The strategy evidence checks the sentences that it lists.
-        if is_checked and name not in WITHOUT_MODEL:
-            listed = await self._list_evidence(scope, question, 1)
-            if listed.absence:
-                return Answer(question, name, "abstained", failure=Failure(NOT_IN_LIBRARY, listed.absence))
+        # The strategy evidence says itself that the sentences it lists do not answer.
+        if has_library and name not in WITHOUT_MODEL and overrides.ranking is None:
+            absence = await self._find_absence(question, scope)
+            if absence:
+                return Answer(question, name, "abstained", failure=Failure(NOT_IN_LIBRARY, absence))
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -506,6 +502,12 @@ class Pipeline:
         ranking = await self._search(EvidenceSearch.rank_passages, question.text, scope)
         evidence_selection.emit_notes(ranking, emit)
         return await self._search(EvidenceSearch.list_evidence, question.text, ranking, k, scope)
+
+    async def _find_absence(self, question: Question, scope: Scope) -> str:
+        """Return why no document answers, for a question without options that is about no patient."""
+        if self.settings.not_in_library == "ask" or question.options or scope.patient is not None:
+            return ""
+        return (await self._list_evidence(scope, question, 1)).absence
 
     async def _read_whole(self, scope: Scope, ranking: Ranking) -> Ranking:
         """Return the ranking with the other passages of its first documents behind it."""

@@ -395,7 +395,8 @@ class SentenceRanking(NotebookDisplay):
     tops: SearchTops | None = None
     """Of the hybrid search that found the passages, if they were searched for."""
     relevance: float | None = None
-    """The highest probability that one of the documents answers the question. None for notes of patients."""
+    """The highest probability that one of the documents answers the question, of sentences listed for a reader. None
+    for notes of patients, and for sentences that a prompt gets."""
     absence: str = ""
     """Why no document of the library answers the question. Empty if one may."""
 

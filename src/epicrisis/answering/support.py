@@ -180,7 +180,11 @@ async def _check_claims(
     if len(doubtful) == len(claims) and (verifier is not None or answer.choice is None):
         return _withhold_answer(answer, checked)
     kept = [claim for claim in claims if not claim.is_doubtful]
-    return replace(_rewrite(checked, kept, answer), withheld_claims=tuple(doubtful))
+    # Their sources are no longer among the citations.
+    withheld = tuple(replace(claim, citations=()) for claim in doubtful)
+    return replace(
+        _rewrite(replace(answer, citations=tuple(citations.values())), kept, answer), withheld_claims=withheld
+    )
 
 
 async def _check_claim(claim: Claim, tools: _Check) -> Claim:
@@ -271,25 +275,31 @@ def _withhold_answer(answer: Answer, checked: Answer) -> Answer:
     n = len(checked.claims)
     reasons = "; ".join(dict.fromkeys(claim.reason for claim in checked.claims))
     head = "its only claim is not supported" if n == 1 else f"none of its {n} claims is supported"
-    withheld = WithheldAnswer(answer.text, f"{head}: {reasons}", answer.choice, checked.citations)
+    withheld = WithheldAnswer(checked.text, f"{head}: {reasons}", answer.choice, checked.citations)
     return replace(checked, state="abstained", text="", choice=None, citations=(), withheld=withheld)
 
 
 def _rewrite(answer: Answer, claims: Sequence[Claim], original: Answer) -> Answer:
-    """Return the answer with these claims and the citations that they have. Numbers do not change."""
+    """Return the answer with these claims and the citations that they have, numbered without a gap."""
     if tuple(claims) == original.claims:
         return original
     cited = {number for claim in claims for number in claim.citations}
     unclaimed = {citation.number for citation in original.citations}.difference(
         *(claim.citations for claim in original.claims)
     )
-    citations = tuple(citation for citation in answer.citations if citation.number in cited | unclaimed)
+    remaining = [citation for citation in answer.citations if citation.number in cited | unclaimed]
+    numbers = {citation.number: number for number, citation in enumerate(remaining, 1)}
+    citations = tuple(replace(citation, number=numbers[citation.number]) for citation in remaining)
+    written = tuple(
+        replace(claim, citations=tuple(numbers[number] for number in claim.citations if number in numbers))
+        for claim in claims
+    )
     text = original.text
-    if [(claim.text, claim.citations) for claim in claims] != [
+    if [(claim.text, claim.citations) for claim in written] != [
         (claim.text, claim.citations) for claim in original.claims
     ]:
-        text = " ".join(_write(claim) for claim in claims)
-    return replace(answer, text=text, claims=tuple(claims), citations=citations)
+        text = " ".join(_write(claim) for claim in written)
+    return replace(answer, text=text, claims=written, citations=citations)
 
 
 def _write(claim: Claim) -> str:

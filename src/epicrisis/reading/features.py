@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -213,26 +214,35 @@ def describe_sentences(article: ArticleText) -> Matrix:
     return np.column_stack([columns[name] for name in OWN_FEATURES]).astype(np.float32)
 
 
+def list_parts(question: str, analyze: WordAnalyzer) -> dict[str, list[str]]:
+    """Return the stems of a question, and of its outcome, intervention and comparator, each once."""
+    comparison = read_comparison(question)
+    texts = {
+        "question": question,
+        "outcome": comparison.outcome,
+        "intervention": comparison.intervention,
+        "comparator": comparison.comparator,
+    }
+    parts = {name: list(dict.fromkeys(analyze(text))) for name, text in texts.items()}
+    # What the outcome shares with the treatments says little of it.
+    own = [word for word in parts["outcome"] if word not in parts["intervention"]]
+    return {**parts, "outcome": own or parts["outcome"]}
+
+
 def compare_with_question(question: str, documents: Sequence[Found], analyze: WordAnalyzer) -> Matrix:
     """Return the features beside a question `(n, len(QUESTION_FEATURES))` of all sentences of the documents, in order.
 
     A word is rare or frequent among these sentences.
     """
     comparison = read_comparison(question)
-    asked, outcome, intervention, comparator = (
-        list(dict.fromkeys(analyze(text)))
-        for text in (question, comparison.outcome, comparison.intervention, comparison.comparator)
-    )
-    # What the outcome shares with the treatments says little of it.
-    outcome = [word for word in outcome if word not in intervention] or outcome
-    parts = {"outcome": outcome, "intervention": intervention, "comparator": comparator, "question": asked}
-    pool = _Pool(documents, (*asked, *outcome, *intervention, *comparator))
+    parts = list_parts(question, analyze)
+    pool = _Pool(documents, itertools.chain.from_iterable(parts.values()))
     phrase = " ".join(analyze(comparison.outcome))
     columns = {
         **_score_words(pool, parts),
         **_match_phrases(pool, question, phrase, set(pairwise(analyze(question)))),
-        **_place_documents(pool, asked),
-        "outcome words": pool.fill(len(outcome)),
+        **_place_documents(pool, parts["question"]),
+        "outcome words": pool.fill(len(parts["outcome"])),
         "has comparison": pool.fill(bool(comparison.intervention)),
         **{name: pool.fill(pattern.search(question) is not None) for name, pattern in _QUESTIONS.items()},
     }

@@ -8,16 +8,16 @@ the same document has nearly the same probability in a small library and in a la
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 
 import numpy as np
 
-from epicrisis.reading.comparisons import read_comparison
-from epicrisis.reading.features import Found, Matrix, WordAnalyzer
+from epicrisis.reading.features import Found, Matrix, WordAnalyzer, list_parts
 from epicrisis.reading.forest import Forest
 from epicrisis.reading.subject_words import load_frequencies
 
@@ -59,16 +59,10 @@ def judge_rows(rows: Matrix) -> Matrix:
 
 def describe_documents(question: str, documents: Sequence[Found], analyze: WordAnalyzer) -> Matrix:
     """Return what each document has of the question `(documents, len(RELEVANCE_FEATURES))`."""
-    comparison = read_comparison(question)
-    sequence = analyze(question)
-    asked, outcome, intervention, comparator = (
-        list(dict.fromkeys(words))
-        for words in (sequence, *map(analyze, (comparison.outcome, comparison.intervention, comparison.comparator)))
-    )
-    outcome = [word for word in outcome if word not in intervention] or outcome
-    words = list(dict.fromkeys((*asked, *outcome, *intervention, *comparator)))
-    parts = [_Part(part, words) for part in (asked, outcome, intervention, comparator)]
-    pairs = {pair: weigh(pair[0]) + weigh(pair[1]) for pair in pairwise(sequence)}
+    stems = list_parts(question, analyze)
+    words = list(dict.fromkeys(itertools.chain.from_iterable(stems.values())))
+    parts = {name: _Part(part, words) for name, part in stems.items()}
+    pairs = {pair: weigh(pair[0]) + weigh(pair[1]) for pair in pairwise(analyze(question))}
     rows = np.array([_describe(found, words, parts, pairs) for found in documents], dtype=np.float32)
     covered = rows[:, RELEVANCE_FEATURES.index("question in document")]
     rows[:, RELEVANCE_FEATURES.index("behind the best document")] = covered.max() - covered
@@ -95,11 +89,11 @@ class _Part:
 
 
 def _describe(
-    found: Found, words: Sequence[str], parts: Sequence[_Part], pairs: dict[tuple[str, str], float]
+    found: Found, words: Sequence[str], parts: Mapping[str, _Part], pairs: Mapping[tuple[str, str], float]
 ) -> list[float]:
     """Return the features of one document. That of the other documents is 0."""
     article = found.article
-    question, outcome, intervention, comparator = parts
+    question, outcome, intervention = parts["question"], parts["outcome"], parts["intervention"]
     has = np.array([[word in count for word in words] for count in article.counts], dtype=np.float32)
     has = has.reshape(len(article.counts), len(words))
     near = has.copy()
@@ -131,7 +125,7 @@ def _describe(
         _highest(outcome.cover(whole)),
         _highest(outcome.cover(near)),
         _highest(outcome.cover(has)),
-        _highest(comparator.cover(whole)),
+        _highest(parts["comparator"].cover(whole)),
         float(bool(intervention.columns)),
         float(bool(article.title)),
         float(min(500, len(article.counts))),

@@ -21,6 +21,7 @@ from epicrisis.reading.comparisons import Comparison
 from epicrisis.reading.direction_rules import denies_effect, find_direction, list_stems, split_clauses, states_aim
 from epicrisis.reading.directions import Effect, EffectReading, describe_effect, read_effect
 from epicrisis.reading.opposites import count_opposites, list_opposites
+from epicrisis.reading.roles import STATES_RESULTS, name_role
 from epicrisis.reading.subject_words import list_spellings, list_subject_words
 from epicrisis.types import SupportState
 
@@ -82,12 +83,7 @@ _NO_RESULT = re.compile(
     r"(?:measured|assessed|randomi[sz]ed|compared|enrolled))\b|\?\s*$",
     re.IGNORECASE,
 )
-_RESULT_HEADING = re.compile(r"result|finding|conclusion|discussion|interpretation|comment", re.IGNORECASE)
-_METHOD_HEADING = re.compile(
-    r"method|design|setting|participants|objective|\baims?\b|purpose|background|introduction|funding|sponsor|"
-    r"acknowledg|interest|registration|intervention|outcome measure|statistical|analysis|references",
-    re.IGNORECASE,
-)
+_OTHER_HEADING = re.compile(r"funding|sponsor|acknowledg|interest|registration|references", re.IGNORECASE)
 _PROCEDURE = re.compile(
     r"\b(?:were|was|being) (?:\w+ )?(?:randomi[sz]ed|randomly|recruited|enrolled|allocated|assigned|invited|measured|"
     r"assessed|collected|analy[sz]ed|performed|evaluated|recorded|calculated|searched|administered|instructed|included|"
@@ -345,6 +341,8 @@ def states_result(sentence: str, heading: str = "") -> bool:
     """Return whether a sentence below a heading may state a result: no aim, method, funding or plan."""
     if _NO_RESULT.search(sentence) or states_aim(sentence):
         return False
-    if _RESULT_HEADING.search(heading):
+    role = name_role(heading)
+    if role in STATES_RESULTS:
         return True
-    return not (_METHOD_HEADING.search(heading) or _PROCEDURE.search(sentence)) or _FINDING.search(sentence) is not None
+    is_other = role is not None or _OTHER_HEADING.search(heading) is not None or _PROCEDURE.search(sentence) is not None
+    return not is_other or _FINDING.search(sentence) is not None

@@ -193,15 +193,15 @@ class SentenceRanker:
         if not candidates:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
-        relevance: float | None = None
         if ranker is not None:
             scores = ranker.score(question, found, self.analyze)
-            probabilities = judge_documents(question, found, self.analyze)
-            relevance = float(probabilities.max())
         else:
             scores, listing = self._score(question, candidates, texts, ranks), None
         order = np.argsort(-scores, kind="stable")
+        relevance: float | None = None
         if listing is not None:
+            probabilities = judge_documents(question, found, self.analyze)
+            relevance = float(probabilities.max())
             of_documents = np.repeat(probabilities, [len(document.article.counts) for document in found])
             kept = (of_documents >= listing.least) & (scores >= scores[order[0]] - listing.gap)
             # The best sentence is seen in any case.
