@@ -401,14 +401,14 @@ class Pipeline:
             verifier = make_chat_verifier(context, role, settings.check)
         documents = None
         if context.scope.patient is None and self.search is not None:
-            given = tuple({passage.id: passage for passage in passages.values()}.values())
-            hits = tuple(Hit(passage, 0.0, rank) for rank, passage in enumerate(given))
+            unique = tuple({passage.id: passage for passage in passages.values()}.values())
+            hits = tuple(Hit(passage, 0.0, rank) for rank, passage in enumerate(unique))
 
             async def rank(claim: str, k: int) -> Sequence[Sentence]:
                 question = replace(answer.question, text=claim)
                 return (await context.select_sentences(question, k, Ranking(hits, "given"))).sentences
 
-            documents = GivenDocuments(given, rank, analyze_words)
+            documents = GivenDocuments(unique, rank, analyze_words)
         return await check_answer(answer, settings.check, settings.unsupported, verifier, context.emit, documents)
 
     def build_context(

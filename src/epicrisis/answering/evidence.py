@@ -66,16 +66,16 @@ def choose_direction(question: Question, sentences: Sequence[Sentence]) -> tuple
     """
     letters = match_options(question.options)
     effects: list[EffectReading] = []
-    read: set[str] = set()
+    seen: set[str] = set()
     for sentence in sentences if letters else ():
         passage = sentence.passage
-        if passage.document_id in read or passage.patient is not None or passage.is_retracted:
+        if passage.document_id in seen or passage.patient is not None or passage.is_retracted:
             continue
-        read.add(passage.document_id)
+        seen.add(passage.document_id)
         effect = find_effect(question.text, sentence.text, passage.title)
         if effect is not None:
             effects.append(effect)
-        elif len(read) == 1:
+        elif len(seen) == 1:
             break
     if len({effect.direction for effect in effects}) != 1 or effects[0].probability < CHOOSING:
         return None, 0.0

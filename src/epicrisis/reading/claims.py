@@ -140,7 +140,7 @@ def read_claim(text: str) -> EffectClaim | None:
     if len(clean) > _MAX_CHARACTERS:
         return None
     clean = _FRONTED.sub(r"\2 \1", _LEAD.sub("", clean))
-    for read in (
+    for reader in (
         _read_no_difference,
         _read_same,
         _read_better,
@@ -149,7 +149,7 @@ def read_claim(text: str) -> EffectClaim | None:
         _read_effect,
         _read_verb,
     ):
-        claim = read(clean)
+        claim = reader(clean)
         if claim is not None:
             return claim if _is_whole(claim.comparison) else None
     return None
@@ -206,7 +206,7 @@ def _is_whole(comparison: Comparison) -> bool:
 
 
 def _read_no_difference(text: str) -> EffectClaim | None:
-    """There was no difference in O between I and C; no difference was found between I and C in O."""
+    """Read `no difference in O between I and C`, and `no difference was found between I and C in O`."""
     match = _NO_DIFFERENCE.search(text)
     before, sides = _split(_BETWEEN, text[match.end() :] if match else "")
     if not sides:
@@ -219,7 +219,7 @@ def _read_no_difference(text: str) -> EffectClaim | None:
 
 
 def _read_same(text: str) -> EffectClaim | None:
-    """O did not differ between I and C."""
+    """Read `O did not differ between I and C`."""
     match = _SAME.search(text)
     if match is None:
         return None
@@ -228,7 +228,7 @@ def _read_same(text: str) -> EffectClaim | None:
 
 
 def _read_better(text: str) -> EffectClaim | None:
-    """I is better than C for O; I is superior to C in reducing O."""
+    """Read `I is better than C for O`, and `I is superior to C in reducing O`."""
     match = _IS_BETTER.search(text)
     comparator, outcome = _split(_IN_TERMS_OF, text[match.end() :]) if match else ("", "")
     if match is None or not outcome:
@@ -242,7 +242,7 @@ def _read_better(text: str) -> EffectClaim | None:
 
 
 def _read_changed(text: str) -> EffectClaim | None:
-    """O was reduced (lower, less frequent) with I than with C."""
+    """Read `O was reduced with I`, and `O was lower (less frequent) with I than with C`."""
     match = _IS_CHANGED.search(text)
     if match is None:
         return None
@@ -253,13 +253,13 @@ def _read_changed(text: str) -> EffectClaim | None:
 
 
 def _read_associated(text: str) -> EffectClaim | None:
-    """I is associated with lower O."""
+    """Read `I is associated with lower O`."""
     match = _ASSOCIATED.search(text)
     return None if match is None else _read_object(text, match)
 
 
 def _read_effect(text: str) -> EffectClaim | None:
-    """I had no effect on O; I leads to a reduction in O compared with C."""
+    """Read `I had no effect on O`, and `I leads to a reduction in O compared with C`."""
     match = _NO_EFFECT.search(text)
     if match is None:
         match = _CAUSES.search(text)
@@ -269,7 +269,7 @@ def _read_effect(text: str) -> EffectClaim | None:
 
 
 def _read_verb(text: str) -> EffectClaim | None:
-    """I reduces O compared with C."""
+    """Read `I reduces O compared with C`."""
     match = _CHANGES.search(text)
     return None if match is None else _read_object(text, match)
 

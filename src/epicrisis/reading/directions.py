@@ -95,12 +95,13 @@ def match_options(options: Mapping[str, str]) -> dict[Effect, str]:
     """
     letters: dict[Effect, str] = {}
     for letter, text in options.items():
-        named = [effect for effect, pattern in _OPTIONS.items() if pattern.search(text)]
-        if not named:
+        effects = [effect for effect, pattern in _OPTIONS.items() if pattern.search(text)]
+        if not effects:
             continue
-        if (named[0] != "no-difference" and len(named) > 1) or named[0] in letters:
+        first = effects[0]
+        if (first != "no-difference" and len(effects) > 1) or first in letters:
             return {}
-        letters[named[0]] = letter
+        letters[first] = letter
     return letters if len(letters) > 1 else {}
 
 

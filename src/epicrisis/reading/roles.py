@@ -62,16 +62,15 @@ def read_roles(article: ArticleText) -> list[RoleReading]:
     rows = classify_roles(article.sentences)
     readings: list[RoleReading] = []
     for heading, row in zip(article.headings, rows, strict=True):
-        named = name_role(heading)
-        best = int(row.argmax())
-        readings.append(RoleReading(named, 1.0) if named is not None else RoleReading(ROLES[best], float(row[best])))
+        role, best = name_role(heading), int(row.argmax())
+        readings.append(RoleReading(ROLES[best], float(row[best])) if role is None else RoleReading(role, 1.0))
     return readings
 
 
 def name_role(heading: str) -> SentenceRole | None:
     """Return the one role that a heading names. None for none and for two: `Methods and results`."""
-    named = [role for role, pattern in _HEADINGS.items() if pattern.search(heading)]
-    return named[0] if len(named) == 1 else None
+    roles = [role for role, pattern in _HEADINGS.items() if pattern.search(heading)]
+    return roles[0] if len(roles) == 1 else None
 
 
 def classify_roles(sentences: Sequence[str]) -> npt.NDArray[np.float32]:

@@ -210,8 +210,8 @@ def _compare_directions(claim: EffectClaim, reading: EffectReading) -> ClaimChec
         return NOT_CHECKED
     if claim.direction == reading.direction:
         return ClaimCheck("supported")
-    stated, read = describe_effect(claim.direction), describe_effect(reading.direction)
-    return ClaimCheck("contradicted", f"it speaks of {stated}, its sentence of {read}")
+    ours, theirs = describe_effect(claim.direction), describe_effect(reading.direction)
+    return ClaimCheck("contradicted", f"it speaks of {ours}, its sentence of {theirs}")
 
 
 def _cover(words: frozenset[str], names: frozenset[str]) -> float:
