@@ -102,6 +102,26 @@ def test_question_with_options_is_asked(library: Library) -> None:
     assert failure is None or failure.kind != "NotInLibrary"
 
 
+def test_case_at_length_is_asked(library: Library) -> None:
+    """A case report has many words that no answer needs."""
+    case = "A seamstress with sarcoidosis and a xylophone presents after early mobilisation following hip surgery. "
+    answer = library.ask(5 * case + "Which treatment is best?", strategy="evidence")
+    assert answer.state == "answered"
+
+
+def test_preferred_study_is_listed_however_far_below_the_best(tmp_path: Path) -> None:
+    trial = Document(
+        "t", "Colours of curtains differ.", metadata={"publication_types": ["Randomized Controlled Trial"]}
+    )
+    with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as made:
+        made.add(OBESITY, trial)
+        question = "Does dapagliflozin reduce cardiovascular events in obesity?"
+        documents = {hit.sentence.passage.document_id for hit in made.evidence(question)}
+        preferred = made.evidence(question, prefer=["randomised-trial"], prefer_mode="only")
+    assert documents == {OBESITY.id}
+    assert {hit.sentence.passage.document_id for hit in preferred} == {"t"}
+
+
 def test_question_about_a_patient_is_asked(tmp_path: Path) -> None:
     with Library.create(tmp_path / "notes", encoder=HashingEncoder(64)) as made:
         made.add(NOTE)

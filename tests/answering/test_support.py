@@ -205,6 +205,13 @@ def choose(claim: str, quotation: str, *sentences: str) -> Answer:
     return asyncio.run(check_answer(answer, "rules", "withhold", None, print, documents_of(*sentences)))
 
 
+def test_chosen_sentence_is_one_that_supports_the_claim() -> None:
+    other = "Aspirin and placebo were followed by similar pain relief and sleep in the second week (p = 0.5)."
+    answer = choose("Aspirin reduces pain.", AIM, other, TRIAL)
+    assert [claim.support for claim in answer.claims] == ["supported"]
+    assert [citation.quotation for citation in answer.citations] == [TRIAL]
+
+
 @pytest.mark.parametrize("named", [AIM, FUNDING])
 def test_cited_aim_is_replaced_by_the_best_result_on_the_subject(named: str) -> None:
     answer = choose("Aspirin reduces pain.", named, AIM, FUNDING, "Fever was higher in winter.", TRIAL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
 from epicrisis.protocols import Reranker
 from epicrisis.retrieval.sentence_ranking import (
+    Listing,
     SentenceRanker,
     is_near_duplicate,
     is_statement,
@@ -160,3 +162,34 @@ def test_texts_without_encoder_are_as_similar_as_their_words() -> None:
     assert row[0] == 0.0
     assert row[1] == 1.0
     assert other == [0.0, 0.0]
+
+
+ZINC = (
+    "We compared zinc with placebo in 120 children with acute diarrhoea. The duration of diarrhoea was significantly "
+    "shorter with zinc than with placebo (p = 0.01). The colours of the walls were not recorded."
+)
+ASTHMA = "Budesonide was compared with placebo. The rate of attacks was significantly lower with budesonide (p = 0.01)."
+
+
+@pytest.mark.parametrize(
+    ("listing", "documents", "is_shorter"),
+    [
+        (None, {"z", "a"}, False),
+        (Listing(least=0.0, gap=math.inf), {"z", "a"}, False),
+        (Listing(least=0.05, gap=math.inf), {"z"}, True),
+        (Listing(least=0.0, gap=1.0), {"z"}, True),
+        (Listing(per_document=1, least=0.0, gap=math.inf), {"z", "a"}, True),
+        (Listing(least=1.0, gap=-1.0), {"z"}, True),
+    ],
+)
+def test_listing_leaves_out_what_does_not_answer(
+    listing: Listing | None, documents: set[str], is_shorter: bool
+) -> None:
+    """The best sentence is listed in any case."""
+    passages = [Passage(f"{id_}#0", id_, 0, 0, len(text), text) for id_, text in (("z", ZINC), ("a", ASTHMA))]
+    question = "What is the effect of zinc compared with placebo on the duration of diarrhoea?"
+    ranking = SentenceRanker(None, find_sentences, analyze_words).rank(question, passages, 8, listing=listing)
+    assert {hit.sentence.passage.document_id for hit in ranking} == documents
+    assert (len(ranking.hits) < 5) is is_shorter
+    assert ranking.hits[0].sentence.text.startswith("The duration of diarrhoea was")
+    assert (ranking.relevance is None) is (listing is None)

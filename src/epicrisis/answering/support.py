@@ -102,10 +102,14 @@ class _Check:
         return replace(claim, support=check.state, reason=check.reason, checked_by=checked_by)
 
     async def choose(self, claim: Claim) -> Claim | None:
-        """Return the claim with the best-ranked result sentence on its subject, or None without such a sentence."""
+        """Return the claim with a result sentence on its subject, or None without such a sentence.
+
+        It is the best-ranked that supports the claim; if none does, the best-ranked.
+        """
         if self.documents is None:
             return None
         stems = list_stems(claim.text)
+        best: tuple[Citation, Claim] | None = None
         for sentence in await self.documents.rank(claim.text, CHOICES):
             quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end, False, True)
             citation = build_citation(max(self.citations, default=0) + 1, quotation, sentence.passage)
@@ -114,12 +118,18 @@ class _Check:
                 continue
             if self.find_objection(claim.text, [citation]):
                 continue
-            same = (number for number, other in self.citations.items() if _is_same_place(other, citation))
-            number = next(same, citation.number)
-            self.citations.setdefault(number, citation)
-            chosen = replace(claim, citations=(number,))
-            return self.check(chosen, [citation])
-        return None
+            checked = self.check(claim, [citation])
+            if best is None or checked.support == "supported":
+                best = citation, checked
+            if checked.support == "supported":
+                break
+        if best is None:
+            return None
+        citation, checked = best
+        same = (number for number, other in self.citations.items() if _is_same_place(other, citation))
+        number = next(same, citation.number)
+        self.citations.setdefault(number, citation)
+        return replace(checked, citations=(number,))
 
     def _read(self, citation: Citation) -> str:
         return "" if self.documents is None else self.documents.read(citation.document_id)
