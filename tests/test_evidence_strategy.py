@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
+from epicrisis.answering.evidence import choose_direction
 from epicrisis.answers import Answer, Notice, SentencesSelected
 from epicrisis.components import LibrarySearch
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.patients import Roster
 from epicrisis.library.word_index import analyze_words
 from epicrisis.pipeline import Pipeline
+from epicrisis.report.answer_content import build_answer_content
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Question
+from epicrisis.types import Document, Passage, Question, Sentence
 from tests.support.patient_records import ENCODER, OPTIONS, PATIENTS, library, question, ward, word
 from tests.test_complete_record_retry import NOTES
 
@@ -106,6 +108,8 @@ DIRECTIONS = {"A": "Higher", "B": "Lower", "C": "No significant difference", "D"
         ([NO_FEWER], "C"),
         ([FEWER, NO_FEWER], None),
         (["Aspirin and stroke were studied."], None),
+        # A sure direction, with a probability below that of a choice.
+        (["Stroke was similar with aspirin and placebo."], None),
     ],
 )
 def test_direction_of_the_sentences_chooses_among_directions(
@@ -120,6 +124,31 @@ def test_direction_of_the_sentences_chooses_among_directions(
     if choice:
         assert answer.confidence is not None
         assert 0.9 < answer.confidence.value < 1
+        content = build_answer_content(answer)
+        assert content.verdict[0].startswith(f"{choice}. ")
+        assert "read from the sentences" in content.verdict[0]
+        assert not any("next token" in remark for remark in content.remarks)
+
+
+def sentence_of(document: str, text: str, patient: str | None = None) -> Sentence:
+    passage = Passage(f"{document}#0", document, 0, 0, len(text), text, "Aspirin", patient=patient)
+    return Sentence(passage, 0, len(text))
+
+
+@pytest.mark.parametrize(
+    ("sentences", "choice"),
+    [
+        ([("a", FEWER), ("a", NO_FEWER), ("b", FEWER)], "B"),
+        ([("a", "Aspirin and stroke were studied."), ("b", FEWER)], None),
+        ([("a", FEWER), ("b", "Aspirin and stroke were studied.")], "B"),
+        ([("a", FEWER), ("b", NO_FEWER)], None),
+        ([], None),
+    ],
+)
+def test_first_sentence_of_the_first_document_chooses(sentences: list[tuple[str, str]], choice: str | None) -> None:
+    asked = Question("What is the effect of aspirin compared with placebo on stroke?", DIRECTIONS)
+    assert choose_direction(asked, [sentence_of(*pair) for pair in sentences])[0] == choice
+    assert choose_direction(asked, [sentence_of(*pair, patient="anna") for pair in sentences]) == (None, 0.0)
 
 
 def test_retracted_study_does_not_choose(tmp_path: Path) -> None:

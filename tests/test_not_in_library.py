@@ -63,7 +63,7 @@ def test_question_that_no_document_answers_is_not_asked(
     assert (answer.state, answer.citations, model.requests) == ("abstained", (), [])
     assert answer.failure is not None
     assert answer.failure.message == (
-        'nothing that answers it in 2 documents (not_in_library = "ask" asks all the same)'
+        "nothing that answers it in 2 documents: ask in their words, or add documents on it"
     )
 
 

@@ -126,7 +126,7 @@ def describe_missing(words: Sequence[str], documents: int) -> str:
 
 def describe_absence(documents: int) -> str:
     """Return why a question is not answered that none of the documents seems to answer."""
-    return f'nothing that answers it in {count_noun(documents, "document")} (not_in_library = "ask" asks all the same)'
+    return f"nothing that answers it in {count_noun(documents, 'document')}: ask in their words, or add documents on it"
 
 
 def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:

@@ -301,7 +301,8 @@ def _remark(answer: Answer) -> Iterable[str]:
         yield "The sentence marked “computed” is from structured entries; the others are words of the chat model."
     if answer.narrowing != "none":
         yield _NARROWING[answer.narrowing]
-    if answer.distribution:
+    # The verdict of a list of sentences has the probability of its direction.
+    if answer.distribution and answer.strategy != EVIDENCE:
         shares = sorted(answer.distribution.items(), key=lambda pair: -pair[1])
         percentages = ", ".join(f"{letter} {share:.0%}" for letter, share in shares)
         basis = "probability of the next token"
