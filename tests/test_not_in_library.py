@@ -10,10 +10,15 @@ import pytest
 
 from epicrisis import Document, Library
 from epicrisis.answers import Answer
+from epicrisis.components import LibrarySearch
 from epicrisis.configuration import load_settings
-from epicrisis.model_pool import ModelPool
+from epicrisis.corpus.chunking import find_sentences
+from epicrisis.library.library import LibraryStore
+from epicrisis.library.word_index import analyze_words
 from epicrisis.overrides import RunOverrides
 from epicrisis.pipeline import Pipeline
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings import ROLES
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Question
@@ -97,8 +102,9 @@ def test_subject_in_the_library_is_asked(library: Library, question: str) -> Non
     assert answer.failure is None or answer.failure.kind != "NotInLibrary"
 
 
-def test_question_with_options_is_asked(library: Library) -> None:
-    failure = library.ask("Does semaglutide help?", ["yes", "no"], strategy="evidence").failure
+@pytest.mark.parametrize("strategy", ["rag", "evidence"])
+def test_question_with_options_is_asked(library: Library, strategy: str) -> None:
+    failure = library.ask("Does semaglutide help?", ["yes", "no"], strategy=strategy).failure
     assert failure is None or failure.kind != "NotInLibrary"
 
 
@@ -129,15 +135,46 @@ def test_question_about_a_patient_is_asked(tmp_path: Path) -> None:
     assert failure is None or failure.kind != "NotInLibrary"
 
 
-def test_given_evidence_is_read_whatever_the_library_has(library: Library, tmp_path: Path) -> None:
-    """Experiments give their own rankings, and count every question."""
+@pytest.mark.parametrize("strategy", ["rag", "focused", "evidence"])
+def test_given_evidence_is_read_whatever_the_library_has(
+    library: Library, tmp_path: Path, model: ScriptedModel, strategy: str
+) -> None:
+    """Experiments give their own rankings, count every question, and read no other passage."""
     ranking = library.search("Does dapagliflozin reduce cardiovascular events?", k=1)
-    pool = ModelPool()
-    pool.add("encoder", "hashing", HashingEncoder(64))
-    settings = load_settings({"strategy": "evidence", "encoder": "hashing"})
+    assert ranking.document_ids == (OBESITY.id,)
+    settings = load_settings({"strategy": strategy})
+    asked = Question("Does semaglutide help?")
 
     async def ask() -> Answer:
-        async with Pipeline.open(settings, tmp_path / "library", pool=pool) as pipeline:
-            return await pipeline.answer(Question("Does semaglutide help?"), overrides=RunOverrides(ranking=ranking))
+        with LibraryStore.open(tmp_path / "library") as store:
+            retriever = Retriever(store, HashingEncoder(64), sentences=find_sentences, analyze=analyze_words)
+            async with Pipeline(settings, dict.fromkeys(ROLES, model), LibrarySearch(store, retriever)) as pipeline:
+                return await pipeline.answer(asked, overrides=RunOverrides(ranking=ranking))
 
-    assert asyncio.run(ask()).state == "answered"
+    failure = asyncio.run(ask()).failure
+    assert failure is None or failure.kind != "NotInLibrary"
+    assert bool(model.requests) is (strategy != "evidence")
+
+
+def test_given_passage_is_not_completed(tmp_path: Path, model: ScriptedModel) -> None:
+    text = "Zinc is studied here. " * 60 + "Zinc shortened diarrhoea significantly (p = 0.01)."
+    encoder = HashingEncoder(64, max_tokens=60)
+    with Library.create(tmp_path / "library", encoder=encoder) as made:
+        made.add(Document("long", text, "Zinc"))
+        ranking = made.search("zinc", k=1)
+    assert not any("shortened" in passage.text for passage in ranking.passages)
+
+    settings = load_settings({"strategy": "focused", "k": 1})
+
+    async def ask(overrides: RunOverrides) -> str:
+        with LibraryStore.open(tmp_path / "library") as store:
+            retriever = Retriever(store, encoder, sentences=find_sentences, analyze=analyze_words)
+            search = LibrarySearch(store, retriever)
+            async with Pipeline(
+                load_settings({"strategy": "focused", "k": 1}), dict.fromkeys(ROLES, model), search
+            ) as pipe:
+                await pipe.answer(Question("Does zinc shorten diarrhoea?"), overrides=overrides)
+        return model.requests[-1].messages[-1].content
+
+    assert "shortened diarrhoea" not in asyncio.run(ask(RunOverrides(ranking=ranking)))
+    assert "shortened diarrhoea" in asyncio.run(ask(RunOverrides()))

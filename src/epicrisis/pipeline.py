@@ -457,9 +457,7 @@ class Pipeline:
             retrieve=retrieve,
             record=record,
             select_sentences=partial(self._select_sentences, search_scope, emit),
-            read_whole=partial(self._read_whole, search_scope)
-            if self.search is not None and scope.patient is None
-            else None,
+            read_whole=None if self.search is None else partial(self._read_whole, search_scope),
             split_sentences=find_sentences,
             **components.read_prompt_options(settings),
             citing=settings.citing,
