@@ -170,10 +170,8 @@ def test_given_passage_is_not_completed(tmp_path: Path, model: ScriptedModel) ->
         with LibraryStore.open(tmp_path / "library") as store:
             retriever = Retriever(store, encoder, sentences=find_sentences, analyze=analyze_words)
             search = LibrarySearch(store, retriever)
-            async with Pipeline(
-                load_settings({"strategy": "focused", "k": 1}), dict.fromkeys(ROLES, model), search
-            ) as pipe:
-                await pipe.answer(Question("Does zinc shorten diarrhoea?"), overrides=overrides)
+            async with Pipeline(settings, dict.fromkeys(ROLES, model), search) as pipeline:
+                await pipeline.answer(Question("Does zinc shorten diarrhoea?"), overrides=overrides)
         return model.requests[-1].messages[-1].content
 
     assert "shortened diarrhoea" not in asyncio.run(ask(RunOverrides(ranking=ranking)))

@@ -210,6 +210,13 @@ def test_option_against_the_direction_of_the_sentences_is_a_side(choice: str | N
     assert sum(len(conflict.sides) for conflict in conflicts_of(answer, FALL)) == count
 
 
+def test_direction_that_the_evidence_chose_is_no_side_of_its_own() -> None:
+    options = {"A": "higher", "B": "lower"}
+    question = Question("What is the effect of aspirin compared with placebo on stroke?", options)
+    answer = replace(sentences(FALL, question=question), choice="A", strategy="evidence")
+    assert conflicts_of(answer, FALL) == ()
+
+
 def test_direction_of_retracted_citation_does_not_count() -> None:
     retracted = replace(RISE, metadata={**RISE.metadata, "retracted": True})
     assert conflicts_of(sentences(FALL, retracted), FALL, retracted) == ()

@@ -151,8 +151,8 @@ def test_withhold_leaves_out_claims_their_citations_and_text() -> None:
     assert [claim.text for claim in kept.claims] == ["Bleeding was rare."]
     assert kept.citations == (replace(other, number=1),), "numbers have no gap"
     assert kept.claims[0].citations == (1,)
-    assert [(claim.text, claim.reason) for claim in kept.withheld_claims] == [
-        ("Aspirin lowered the risk of stroke by 12 %.", "its sentences do not say 12 %")
+    assert [(claim.text, claim.reason, claim.citations) for claim in kept.withheld_claims] == [
+        ("Aspirin lowered the risk of stroke by 12 %.", "its sentences do not say 12 %", ())
     ]
 
 
@@ -203,6 +203,20 @@ def choose(claim: str, quotation: str, *sentences: str) -> Answer:
     citation = replace(CITATION, document_id="t", passage_id="t#0", quotation=quotation)
     answer = answer_of(claim, citations=[citation])
     return asyncio.run(check_answer(answer, "rules", "withhold", None, print, documents_of(*sentences)))
+
+
+def test_withheld_answer_names_its_sources_by_their_numbers() -> None:
+    gap = replace(CITATION, number=3)
+    answer = replace(
+        answer_of(citations=[replace(CITATION, number=1, quotation="Bleeding was rare.", verified=False), gap]),
+        text="It is 12 %. [3]",
+        claims=(Claim("It is 12 %.", (3,)),),
+    )
+    withheld = check(answer, unsupported="withhold").withheld
+    assert withheld is not None
+    numbers = [citation.number for citation in withheld.citations]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert f"[{numbers[-1]}]" in withheld.text
 
 
 def test_chosen_sentence_is_one_that_supports_the_claim() -> None:

@@ -6,7 +6,14 @@ import numpy as np
 
 from epicrisis.library.word_index import analyze_words
 from epicrisis.reading.articles import ArticleText
-from epicrisis.reading.features import QUESTION_FEATURES, Found, Matrix, compare_with_question, read_article
+from epicrisis.reading.features import (
+    QUESTION_FEATURES,
+    Found,
+    Matrix,
+    compare_with_question,
+    list_parts,
+    read_article,
+)
 
 TEXTS = (["Zinc was given.", "Pain fell.", "Nobody died."], ["It rained.", "Sleep was longer."])
 DOCUMENTS = [
@@ -34,3 +41,11 @@ def test_places_of_documents_and_passages_count() -> None:
     assert column(rows, "document rank") == [1, 1, 1, 0.5, 0.5]
     found = [Found(DOCUMENTS[0].article, 0, [2, None, 0])]
     assert np.allclose(column(compare_with_question("zinc", found, analyze_words), "passage rank"), [1 / 3, 0, 1])
+
+
+def test_outcome_leaves_out_the_words_of_the_intervention() -> None:
+    parts = list_parts("What is the effect of zinc compared with placebo on serum zinc?", analyze_words)
+    assert parts["intervention"] == ["zinc"]
+    assert parts["outcome"] == ["serum"]
+    alone = list_parts("What is the effect of zinc compared with placebo on zinc?", analyze_words)
+    assert alone["outcome"] == ["zinc"], "nothing else names it"

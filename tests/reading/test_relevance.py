@@ -41,6 +41,15 @@ def test_probability_does_not_depend_on_the_other_documents(beside: list[str]) -
     assert together == pytest.approx(alone)
 
 
+def test_document_is_seen_beside_the_best() -> None:
+    rows = describe_documents(QUESTION, [read(ASTHMA), read(ZINC)], analyze_words)
+    covered, behind = (
+        rows[:, RELEVANCE_FEATURES.index(name)] for name in ("question in document", "behind the best document")
+    )
+    assert behind.tolist() == pytest.approx([covered[1] - covered[0], 0])
+    assert behind[0] > 0.2
+
+
 def test_rare_word_weighs_more() -> None:
     assert weigh("xylophon") > weigh("zinc") > weigh("placebo") > weigh("patient") > 0
 
@@ -55,6 +64,16 @@ def test_features_say_what_is_there() -> None:
     missing = set(analyze_words(QUESTION)) - set(analyze_words("Zinc shortened diarrhoea."))
     assert features["rarest missing"] == pytest.approx(max(map(weigh, missing)))
     assert features["sentences"] == 1
+
+
+def test_window_reaches_a_sentence_before_and_after() -> None:
+    lines = ["Zinc was given.", "Placebo was not.", "Diarrhoea ended.", "Nothing else happened."]
+    (row,) = describe_documents("zinc placebo diarrhoea", [read(" ".join(lines))], analyze_words)
+    features = dict(zip(RELEVANCE_FEATURES, row.tolist(), strict=True))
+    assert features["question in window"] == 1
+    assert features["question in two sentences"] < 1
+    (row,) = describe_documents("zinc diarrhoea nothing", [read(" ".join(lines))], analyze_words)
+    assert dict(zip(RELEVANCE_FEATURES, row.tolist(), strict=True))["question in window"] < 1
 
 
 def test_document_without_sentences_has_its_title() -> None:

@@ -193,6 +193,7 @@ def test_find_missing_subject_names_words_that_the_text_lacks(claim: str, missin
         ("Of the patients who were randomised, 12 % died.", "", True),
         ("Patients received aspirin.", "Results", True),
         ("Aspirin is a drug.", "Methods", False),
+        ("The foundation gave the tablets.", "Funding", False),
         ("Does aspirin prevent stroke?", "", False),
     ],
 )

@@ -323,7 +323,7 @@ def test_markup_of_documents_and_models_is_escaped(tmp_path: Path) -> None:
     def script(request: ChatRequest) -> str:
         return recorder()._script(request).replace("It is as the documents say.", attack)
 
-    library = open_library(tmp_path / "lib", ScriptedModel(script), documents)
+    library = open_library(tmp_path / "lib", ScriptedModel(script), documents, not_in_library="ask")
     for model in ("epicrisis/rag", "epicrisis/evidence"):
         content = str(ask(library, model=model).choices[0].message.content)
         assert content.count("evil") >= 3
