@@ -19,7 +19,7 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast, get_args
 
 from epicrisis import components, evidence_selection
 from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
@@ -65,7 +65,18 @@ from epicrisis.record_access import RecordAccess, open_access, watch_reading
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.serialization import to_json
 from epicrisis.settings import ModelsByRole, Settings
-from epicrisis.types import Examples, Hit, Passage, Preflight, Question, Ranking, Scope, Sentence, SentenceRanking
+from epicrisis.types import (
+    ChatCheck,
+    Examples,
+    Hit,
+    Passage,
+    Preflight,
+    Question,
+    Ranking,
+    Scope,
+    Sentence,
+    SentenceRanking,
+)
 
 if TYPE_CHECKING:
     from epicrisis.deidentification.opening import LibraryDeidentification
@@ -396,9 +407,9 @@ class Pipeline:
         Sentences are chosen from `passages`, those that were read, and not from a patient's notes.
         """
         settings, verifier = self.settings, self.verifier
-        if settings.check in ("model", "med-v1", "minicheck"):
+        if settings.check in get_args(ChatCheck):
             role = "judge" if "judge" in self.models else "writer"
-            verifier = make_chat_verifier(context, role, settings.check)
+            verifier = make_chat_verifier(context, role, cast(ChatCheck, settings.check))
         documents = None
         if context.scope.patient is None and self.search is not None:
             unique = tuple({passage.id: passage for passage in passages.values()}.values())
