@@ -45,6 +45,9 @@ ARMS = {
     BRIEF_CONTEXT: RunOverrides(strategy="brief-context"),
     "brief-context+confidence": RunOverrides(strategy="brief-context", map_confidence=True),
     "focused": RunOverrides(strategy="focused"),
+    "focused-3": RunOverrides(strategy="focused"),
+    "focused-4": RunOverrides(strategy="focused"),
+    "focused-8": RunOverrides(strategy="focused"),
     "rag+route": RunOverrides(strategy="rag", route="brief-context"),
     "focused+route": RunOverrides(strategy="focused", route="brief-context"),
     CLOSED_BOOK: RunOverrides(strategy="closed-book"),
@@ -56,6 +59,8 @@ before the largest gap in the scores. `rotations`: RAG asked several times, the 
 `confidence`: findings with a rationale and a stated confidence (LLM x MapReduce). `route`: a question that the
 documents in one prompt do not answer goes to BriefContext (Self-Route).
 """
+SENTENCES = {"focused-3": 3, "focused-4": 4, "focused-8": 8}
+"""Sentences of the arms of `focused` that read fewer than the tokens pay for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,7 @@ def _question_cases(evidence: Evidence, study: Study, grid: Grid) -> list[Case]:
         overrides = replace(
             overrides,
             ranking=_order_for(arm, evidence.ranking),
-            sentences=evidence.sentences if overrides.strategy == "focused" else None,
+            sentences=_take_sentences(arm, evidence) if overrides.strategy == "focused" else None,
             count="passages",
             partition=PARTITION if study.protocol.partition == "half" else study.protocol.partition,
             rotations=grid.votes[0] if overrides.rotations else None,
@@ -137,6 +142,13 @@ def _question_cases(evidence: Evidence, study: Study, grid: Grid) -> list[Case]:
             limited = replace(overrides, prompt_tokens=limit)
             cases += repeat_case(evidence.question, condition, limited, study.seed, study.repeats)
     return cases
+
+
+def _take_sentences(arm: str, evidence: Evidence) -> SentenceRanking | None:
+    """Return the sentences that an arm of `focused` may read."""
+    if evidence.sentences is None or arm not in SENTENCES:
+        return evidence.sentences
+    return replace(evidence.sentences, hits=evidence.sentences.hits[: SENTENCES[arm]])
 
 
 def _order_for(arm: str, ranking: Ranking) -> Ranking:
