@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.reading.articles import find_headings
-from epicrisis.reading.roles import ROLES, SentenceRole, classify_role, describe_place, mask_numbers, name_role
+from epicrisis.reading.roles import ROLES, SentenceRole, classify_places, describe_place, mask_numbers, name_role
 from epicrisis.reading.text_classifier import TextClassifier
 from epicrisis.retrieval.sentence_ranking import is_statement
 
@@ -57,7 +57,7 @@ def load_roles(data: Path, split: str) -> dict[str, list[Labelled]]:
 
 def read_role(one: Labelled) -> SentenceRole:
     """Return the role of a sentence by its words and place."""
-    return ROLES[int(classify_role(one.text, one.index, one.count).argmax())]
+    return ROLES[int(classify_places([(one.text, one.index, one.count)]).argmax())]
 
 
 def _read_pubmedqa(data: Path, split: str) -> Iterator[Labelled]:

@@ -116,7 +116,7 @@ def read_effect(sentence: str, comparison: Comparison) -> EffectReading:
     if stated != "none":
         return EffectReading(stated, OF_RATES, by_rules=True)
     classifier = _load_classifier()
-    probabilities = classifier.predict(mask_words(sentence, comparison), list_signs(sentence, comparison))
+    (probabilities,) = classifier.predict([mask_words(sentence, comparison)], [list_signs(sentence, comparison)])
     best = int(probabilities.argmax())
     direction = cast(Effect, classifier.classes[best])
     return EffectReading(direction, float(probabilities[best]), find_direction(sentence, comparison) == direction)

@@ -41,11 +41,11 @@ SECTIONS: Mapping[str, re.Pattern[str]] = {
     }.items()
 }
 _MARKS: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(pattern, re.IGNORECASE)
+    name: re.compile(pattern)
     for name, pattern in {
         "p_value": r"\bp\s?(?:-?\s?values?\s?)?(?:[<>=≤≥]|&[lg]t;|was|of)\s?\.?0?\.?\d|\bp\s?=\s?ns\b",
-        "interval": r"\bCI\b|confidence interval|\d\s?(?:to|[-\u2013])\s?-?\d+\.\d",
-        "ratio": r"\b(?:odds|hazard|risk|rate|relative risk|mean difference|OR|HR|RR|aOR|aHR|SMD|MD)\b.{0,20}\d",
+        "interval": r"\bci\b|confidence interval|\d\s?(?:to|[-\u2013])\s?-?\d+\.\d",
+        "ratio": r"\b(?:odds|hazard|risk|rate|relative risk|mean difference|or|hr|rr|aor|ahr|smd|md)\b.{0,20}\d",
         "significant": r"\bsignifican(?:t|tly|ce)\b",
         "no_difference": r"\bno(?:t)?\b.{0,40}\b(?:differ\w*|significan\w*|effect|change|associat\w*|influence|"
         r"affect\w*|improve\w*|increase\w*|"
@@ -55,7 +55,7 @@ _MARKS: Mapping[str, re.Pattern[str]] = {
         "down": r"\b(?:decreas\w*|lower|less|fewer|reduc\w*|shorter|inferior|worse\w*|declin\w*|fell|smaller|"
         r"prevent\w*)\b",
         "percent": r"\d\s?%|\bper ?cent\b",
-        "spread": r"\u00b1|\bSD\b|\bIQR\b|\bmean\b|\bmedian\b",
+        "spread": r"\u00b1|\bsd\b|\biqr\b|\bmean\b|\bmedian\b",
         "citation": r"\[\s?\d+(?:\s?[,\u2013-]\s?\d+)*\s?\]|\(\s?\d+(?:\s?[,\u2013-]\s?\d+)*\s?\)|et al",
         "first_person": r"\b(?:we|our|us)\b",
         "table": r"\b(?:table|figure|fig\.?|supplementary|appendix)\b\s?\S?\d?",
@@ -81,6 +81,7 @@ _MARKS: Mapping[str, re.Pattern[str]] = {
         r"\bsuch as\b|\bincluding\b",
     }.items()
 }
+"""What a sentence in lower case may have. A search without case costs more."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SEPARATOR = re.compile(r"[;:]\s")
 OWN_FEATURES = (
@@ -193,12 +194,12 @@ def describe_sentences(article: ArticleText) -> Matrix:
         columns[f"section {name}"] = [name in sections[heading] for heading in article.headings]
     for name in ("results", "conclusion", "methods", "background"):
         columns[f"in abstract {name}"] = [{"abstract", name} <= sections[heading] for heading in article.headings]
-    for name, pattern in _MARKS.items():
-        columns[name] = marks = np.array(
-            [pattern.search(sentence) is not None for sentence in article.sentences], dtype=np.float32
-        )
-        columns[f"next {name}"] = np.append(marks, 0)[1:]
-        columns[f"previous {name}"] = np.append([0], marks)[:-1]
+    marks = np.zeros((count + 2, len(_MARKS)))
+    lowered = [sentence.lower() for sentence in article.sentences]
+    for column, pattern in enumerate(_MARKS.values()):
+        marks[1:-1, column] = [pattern.search(sentence) is not None for sentence in lowered]
+    for prefix, rows in (("", marks[1:-1]), ("next ", marks[2:]), ("previous ", marks[:-2])):
+        columns |= {f"{prefix}{name}": values for name, values in zip(_MARKS, rows.T, strict=True)}
     starts: list[int] = []
     for index, heading in enumerate(article.headings):
         starts.append(index if not index or heading != article.headings[index - 1] else starts[-1])

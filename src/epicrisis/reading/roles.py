@@ -75,17 +75,18 @@ def name_role(heading: str) -> SentenceRole | None:
 
 def classify_roles(sentences: Sequence[str]) -> npt.NDArray[np.float32]:
     """Return the probability of each of ROLES for each sentence of a document `(n, 5)`, by words and places."""
-    rows = np.zeros((len(sentences), len(ROLES)), dtype=np.float32)
-    for index, sentence in enumerate(sentences):
-        rows[index] = classify_role(sentence, index, len(sentences))
-    return rows
+    count = len(sentences)
+    return classify_places([(sentence, index, count) for index, sentence in enumerate(sentences)])
 
 
-def classify_role(sentence: str, index: int, count: int) -> npt.NDArray[np.float32]:
-    """Return the probability of each of ROLES for one of `count` sentences of a document `(5,)`."""
+def classify_places(places: Sequence[tuple[str, int, int]]) -> npt.NDArray[np.float32]:
+    """Return the probability of each of ROLES `(n, 5)` for sentences with their places in documents of that length."""
+    if not places:
+        return np.zeros((0, len(ROLES)), dtype=np.float32)
     classifier = _load_classifier()
     columns = [classifier.classes.index(role) for role in ROLES]
-    return classifier.predict(mask_numbers(sentence), describe_place(sentence, index, count))[columns]
+    words = [mask_numbers(sentence) for sentence, _, _ in places]
+    return classifier.predict(words, [describe_place(*place) for place in places])[:, columns]
 
 
 def mask_numbers(sentence: str) -> list[str]:

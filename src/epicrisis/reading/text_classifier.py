@@ -1,7 +1,7 @@
 """Classify short texts by their words and pairs of words, with multinomial logistic regression.
 
 classifier = TextClassifier.from_bytes(content)
-probabilities = classifier.predict(["the", "risk", "fell"], [0.0, 1.0])   # (classes,)
+probabilities = classifier.predict([["the", "risk", "fell"]], [[0.0, 1.0]])   # (1, classes)
 """
 
 from __future__ import annotations
@@ -30,16 +30,21 @@ class TextClassifier:
     """Shape `(classes, terms + further features)`."""
     intercept: FloatArray
 
-    def predict(self, words: Sequence[str], further: Sequence[float] = ()) -> FloatArray:
-        """Return the probability of each class, an array of shape `(classes,)`."""
-        counts = Counter(self.terms[term] for term in list_terms(words) if term in self.terms)
-        columns = np.fromiter(counts, dtype=np.int64, count=len(counts))
-        values = np.array([1 + np.log(count) for count in counts.values()]) * self.idf[columns]
-        norm = float(np.sqrt((values**2).sum())) or 1.0
-        logits = self.intercept + self.weights[:, columns] @ (values / norm)
-        logits = logits + self.weights[:, len(self.idf) :] @ np.asarray(further, dtype=np.float32)
-        odds = np.exp(logits - logits.max())
-        probabilities: FloatArray = (odds / odds.sum()).astype(np.float32)
+    def predict(self, texts: Sequence[Sequence[str]], further: npt.ArrayLike) -> FloatArray:
+        """Return the probability of each class for the words of each text, an array of shape `(texts, classes)`.
+
+        `further` has the other features of each text `(texts, features)`.
+        """
+        found = [Counter(self.terms[term] for term in list_terms(words) if term in self.terms) for words in texts]
+        columns = list({column: None for counts in found for column in counts})
+        counts = np.array([[row[column] for column in columns] for row in found], dtype=np.float32)
+        counts = counts.reshape(len(texts), len(columns))
+        values = np.where(counts > 0, 1 + np.log(np.maximum(counts, 1)), 0) * self.idf[columns]
+        norms = np.sqrt((values**2).sum(axis=1, keepdims=True))
+        logits = (values / np.where(norms > 0, norms, 1)) @ self.weights[:, columns].T + self.intercept
+        logits += np.asarray(further, dtype=np.float32) @ self.weights[:, len(self.idf) :].T
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities: FloatArray = (odds / odds.sum(axis=1, keepdims=True)).astype(np.float32)
         return probabilities
 
     def save(self, path: str | PathLike[str]) -> None:
