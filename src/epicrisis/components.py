@@ -190,6 +190,8 @@ def open_library_search(
         rerank_depth=settings.rerank.depth,
         fusion_times=settings.fusion_times,
         analyze=analyze_words,
+        expands=settings.other_names,
+        keeps_first=settings.keep_first,
     )
     stores = tuple(map(itemgetter(0), literature))
     return LibrarySearch(
@@ -222,6 +224,8 @@ def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) 
         rerank_depth=settings.rerank.depth,
         fusion_times=settings.fusion_times,
         analyze=analyze_words,
+        expands=settings.other_names,
+        keeps_first=settings.keep_first,
     )
     return LibrarySearch(store, retriever, remarks=_list_remarks(pool, settings))
 

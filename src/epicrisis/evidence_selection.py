@@ -15,7 +15,9 @@ from epicrisis.partitioning import mark_largest_gap
 from epicrisis.printable import agree, count_noun
 from epicrisis.prompts import format_passage
 from epicrisis.protocols import Message
-from epicrisis.reading.subject_words import list_spellings, list_subject_words, names_subject
+from epicrisis.reading.spellings import list_spellings
+from epicrisis.reading.subject_words import list_subject_words, names_subject
+from epicrisis.retrieval.query_expansion import find_other_names, reword
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import Listing, SentenceRanker
@@ -175,7 +177,10 @@ def list_evidence(
     missing = find_missing_words(retriever, text, scope) if is_checked else ()
     passages = retriever.read_whole(ranking.passages, scope)
     ranker = retriever.sentence_ranker
-    sentences = rank_sentences(settings, ranker, text, ranking, k, passages, Listing())
+    asked = text
+    if retriever.expands:
+        asked = reword(text, [f"{passage.title}\n{passage.text}" for passage in passages])
+    sentences = rank_sentences(settings, ranker, asked, ranking, k, passages, Listing())
     is_below = is_checked and sentences.relevance is not None and sentences.relevance < ANSWERING
     if not (missing or is_below):
         return sentences
@@ -187,9 +192,11 @@ def list_evidence(
 def find_missing_words(retriever: Retriever, text: str, scope: Scope) -> tuple[str, ...]:
     """Return the words of the question's subject that no document has."""
     stores = retriever.list_stores()
+    names = find_other_names(text) if retriever.expands else ()
     missing: list[str] = []
     for word in list_subject_words(text, analyze_words):
-        query = " ".join(list_spellings(word))
+        others = [other for one in names if word in one.asked for other in one.others]
+        query = " ".join((*list_spellings(word), *others))
         if not any(store.search_words(query, 1, scope) for store in stores):
             missing.append(word)
     return tuple(missing)

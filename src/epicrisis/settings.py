@@ -247,6 +247,12 @@ class Settings(_Table):
         "times k",
         ge=1,
     )
+    other_names: bool = _key(
+        True,
+        "Search again with other names, if few of the first passages have those of the question: spellings, drug "
+        "brands, lay words, abbreviations.",
+    )
+    keep_first: bool = _key(True, "Keep the first passage of each search among the first two of a hybrid ranking.")
     fuse: tuple[LibraryFolder, ...] = _key(
         (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.library.word_index import analyze_words
-from epicrisis.reading.subject_words import list_spellings, list_subject_words
+from epicrisis.reading.subject_words import list_subject_words
 
 
 @pytest.mark.parametrize(
@@ -19,17 +19,3 @@ from epicrisis.reading.subject_words import list_spellings, list_subject_words
 )
 def test_uncommon_words_name_the_subject(question: str, words: list[str]) -> None:
     assert list_subject_words(question, analyze_words) == words
-
-
-@pytest.mark.parametrize(
-    ("word", "spelling"),
-    [
-        ("edema", "oedema"),
-        ("oedema", "edema"),
-        ("hematochezia", "haematochezia"),
-        ("tumour", "tumor"),
-        ("Sulfate", "sulphate"),
-    ],
-)
-def test_both_spellings_are_tried(word: str, spelling: str) -> None:
-    assert {word, spelling} <= set(list_spellings(word))

@@ -83,7 +83,8 @@ def test_focused_reads_the_best_sentences_of_whole_documents(tmp_path: Path) -> 
     model = ScriptedModel(lambda _: '{"sentences": [], "claims": []}')
     with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as library:
         library.add(write_trial(200))
-    with Library.open(tmp_path / "library", encoder=HashingEncoder(64), model=model, cache={"mode": "off"}) as library:
+    settings = {"cache": {"mode": "off"}, "keep_first": False}
+    with Library.open(tmp_path / "library", encoder=HashingEncoder(64), model=model, **settings) as library:
         library.ask(QUESTION, strategy="rag", k=4)
         assert not any(RESULT in message.content for request in model.requests for message in request.messages)
         library.ask(QUESTION, strategy="focused", k=4)
@@ -91,7 +92,7 @@ def test_focused_reads_the_best_sentences_of_whole_documents(tmp_path: Path) -> 
 
 
 def test_evidence_is_of_whole_documents_and_three_sentences_of_one(tmp_path: Path) -> None:
-    with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as library:
+    with Library.create(tmp_path / "library", encoder=HashingEncoder(64), keep_first=False) as library:
         library.add(write_trial(CHAPTERS))
         listed = library.evidence(QUESTION, sentences=8).sentences
         asked = library.ask(QUESTION, strategy="evidence", sentences=8).citations

@@ -13,8 +13,6 @@ from importlib.resources import files
 MAX_WORDS = 40
 """A longer question tells a case, with words that no answer needs."""
 _WORD = re.compile(r"[^\W\d_]{4,}")
-_SPELLINGS = (("ae", "e"), ("oe", "e"), ("our", "or"), ("isa", "iza"), ("ise", "ize"), ("ph", "f"), ("lys", "lyz"))
-"""British and American."""
 
 
 def names_subject(question: str) -> bool:
@@ -29,18 +27,6 @@ def list_subject_words(question: str, analyze: Callable[[str], Sequence[str]]) -
     words = _WORD.findall(question)
     _, common = load_frequencies()
     return list(dict.fromkeys(word for word in words if any(stem not in common for stem in analyze(word))))
-
-
-def list_spellings(word: str) -> list[str]:
-    """Return a word with the British and American spellings of each of its places."""
-    lower = word.lower()
-    spellings = dict.fromkeys((word,))
-    for pair in _SPELLINGS:
-        for one, other in (pair, pair[::-1]):
-            for place in range(len(lower)):
-                if lower.startswith(one, place):
-                    spellings[lower[:place] + other + lower[place + len(one) :]] = None
-    return list(spellings)
 
 
 @cache

@@ -22,7 +22,8 @@ from epicrisis.reading.direction_rules import denies_effect, find_direction, lis
 from epicrisis.reading.directions import Effect, EffectReading, describe_effect, read_effect
 from epicrisis.reading.opposites import count_opposites, list_opposites
 from epicrisis.reading.roles import STATES_RESULTS, name_role
-from epicrisis.reading.subject_words import list_spellings, list_subject_words
+from epicrisis.reading.spellings import list_spellings
+from epicrisis.reading.subject_words import list_subject_words
 from epicrisis.types import SupportState
 
 SAME_WORDS = 0.7

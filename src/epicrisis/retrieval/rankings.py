@@ -55,6 +55,21 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int = 60) -> li
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
+def keep_first(
+    fused: Sequence[tuple[str, float]], rankings: Sequence[Sequence[str]], place: int
+) -> list[tuple[str, float]]:
+    """Return a fusion in which the first of each ranking is among the first `place`, with the score of that place.
+
+    A document that one search has first and the other does not know falls far behind those that both know a little.
+    """
+    kept = list(fused)
+    for ranking in rankings:
+        index = next((index for index, (id_, _) in enumerate(kept) if ranking and id_ == ranking[0]), 0)
+        if index >= place:
+            kept.insert(place - 1, (kept.pop(index)[0], kept[place - 1][1]))
+    return kept
+
+
 def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) -> Ranking:
     """Return the best `k` passages of a ranking by their scores against the query.
 

@@ -15,7 +15,14 @@ from epicrisis.protocols import Encoder, PassageStore, Reranker
 from epicrisis.retrieval.id_rankings import IdRanking, ScopedStore, SearchableStore, list_tops, rank_for_documents
 from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
-from epicrisis.retrieval.rankings import find_document_depth, reciprocal_rank_fusion, rerank, select_documents
+from epicrisis.retrieval.query_expansion import OtherNames, describe, expand, find_other_names, list_absent, rewrite
+from epicrisis.retrieval.rankings import (
+    find_document_depth,
+    keep_first,
+    reciprocal_rank_fusion,
+    rerank,
+    select_documents,
+)
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.telemetry import span
@@ -44,6 +51,10 @@ WHOLE_DOCUMENTS = 8
 """The best documents, which are read whole to rank their sentences."""
 REACH = 40
 """Passages before and after a found one that are read of its document: those of an article, and of a book a chapter."""
+NAMES_SOUGHT = 10
+"""The first passages that are read to see whether they have the names of a question."""
+KEPT_FIRST = 2
+"""A fusion keeps the first passage of each ranking among its first, if `keeps_first` is set."""
 _MAX_NAMES = 5
 
 
@@ -67,7 +78,9 @@ class Retriever:
 
     A question longer than an encoder's window is treated by `remedy`, with `sentences` as the sentence splitter. With a
     reranker, the best `rerank_depth` hits are reranked. `fusion_times` k hits of each ranking are fused (2 in the EHR
-    study, 4.3), or FUSION_DEPTH if it is None. `analyze` returns the words of a sentence.
+    study, 4.3), or FUSION_DEPTH if it is None. `analyze` returns the words of a sentence. With `expands`, a question
+    whose names few of the first passages have is searched with its other names too (`query_expansion`). With
+    `keeps_first`, a hybrid ranking has the first passage of each search among its first KEPT_FIRST.
     """
 
     store: PassageStore
@@ -82,6 +95,8 @@ class Retriever:
     rerank_depth: int = 64
     fusion_times: int | None = None
     analyze: WordAnalyzer = str.split
+    expands: bool = False
+    keeps_first: bool = False
 
     @property
     def sentence_ranker(self) -> SentenceRanker:
@@ -193,9 +208,9 @@ class Retriever:
         needs a reranker and there is none.
         """
         if count == "passages":
-            dense = self._rank(text, depth, "dense", scope, self._depth(depth))
+            dense = self._rank_texts(text, text, depth, "dense", scope, self._depth(depth))
         else:
-            dense = rank_for_documents(lambda k: self._rank(text, k, "dense", scope, self._depth(k)), depth)
+            dense = rank_for_documents(lambda k: self._rank_texts(text, text, k, "dense", scope, self._depth(k)), depth)
             dense = dense.take_first(depth, count)
         judge = choose_rule(
             rule, dense.parameters, count, scope.patient is not None, signal=signal, n=n, threshold=threshold
@@ -214,6 +229,39 @@ class Retriever:
     def _rank(
         self, text: str, k: int, by: SearchMode, scope: Scope, depth: int, words: Callable[[int], Ranking] | None = None
     ) -> IdRanking:
+        """Return the best `k` passages for the question, or for it with other names if few have its own.
+
+        Other names for a sparse encoder's ranking in the place of `words` are not sought.
+        """
+        ranking = self._rank_texts(text, text, k, by, scope, depth, words)
+        if not self.expands or words is not None:
+            return ranking
+        absent = self._list_absent_names(text, ranking)
+        if not absent:
+            return ranking
+        # An encoder knows most words, but few drugs by their brand.
+        dense_text = rewrite(text, [one for one in absent if one.is_drug])
+        ranking = self._rank_texts(expand(text, absent), dense_text, k, by, scope, depth)
+        return replace(ranking, notes=(*ranking.notes, f"also searched: {describe(absent)}"))
+
+    def _list_absent_names(self, text: str, ranking: IdRanking) -> tuple[OtherNames, ...]:
+        """Return the names of the question that few of the first passages have."""
+        names = find_other_names(text)
+        if not names:
+            return ()
+        passages = ranking.take_first(NAMES_SOUGHT, "passages").fetch().passages
+        return list_absent(names, [f"{passage.title}\n{passage.text}" for passage in passages])
+
+    def _rank_texts(
+        self,
+        words_text: str,
+        dense_text: str,
+        k: int,
+        by: SearchMode,
+        scope: Scope,
+        depth: int,
+        words: Callable[[int], Ranking] | None = None,
+    ) -> IdRanking:
         """Return `k` passages by fusing rankings of `depth` hits. A single ranking has `k` hits."""
         own, *others = self._stores(scope)
         vector_stores: list[ScopedStore] = []
@@ -224,13 +272,13 @@ class Retriever:
         size = k if len(vector_stores) + len(word_stores) == 1 else depth
         rankings: list[IdRanking] = []
         for store in vector_stores:
-            rankings.append(self._rank_dense(text, size, store))
+            rankings.append(self._rank_dense(dense_text, size, store))
         if words is not None:
             ranking = words(size)
             rankings.append(own.adopt(ranking.scored_ids, ranking.retriever, ranking.parameters))
         else:
             for store in word_stores:
-                rankings.append(store.search_words(text, size))
+                rankings.append(store.search_words(words_text, size))
         return self._fuse(rankings, by, k, depth)
 
     def _depth(self, k: int) -> int:
@@ -280,7 +328,11 @@ class Retriever:
                 encoders[str(ranking.parameters["encoder"])] = None
             question_cut = question_cut or QUESTION_CUT in ranking.parameters
             notes |= dict.fromkeys(ranking.notes)
-        fused = reciprocal_rank_fusion(list(map(attrgetter("ids"), rankings)), self.rrf_k)[:k]
+        ids = [ranking.ids for ranking in rankings]
+        fused = reciprocal_rank_fusion(ids, self.rrf_k)
+        if self.keeps_first and name == "hybrid":
+            fused = keep_first(fused, ids, KEPT_FIRST)
+        fused = fused[:k]
         names = list(encoders)
         parameters = {
             "k": k,

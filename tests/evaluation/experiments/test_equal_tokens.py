@@ -242,13 +242,13 @@ def test_every_arm_of_a_question_starts_from_one_ranking(library_search: Library
     assert first is not None
     assert {str(name) for name, ranking in rankings.items() if ranking is first} == {
         "rag", "rotations", "brief-context", "brief-context+confidence", "focused", "focused-3", "focused-4",
-        "focused-8", "rag+route", "focused+route",
+        "focused-8", "rag+route", "focused+route", "focused-4+route", "focused-8+route",
     }  # fmt: skip
     sentences = {case.condition["arm"]: case.treatment.sentences for case in cases if case.treatment.sentences}
     everything = sentences["focused"]
     assert everything is not None
     assert len(everything.hits) > 4
-    for arm, n in (("focused-3", 3), ("focused-4", 4), ("focused-8", 8)):
+    for arm, n in (("focused-3", 3), ("focused-4", 4), ("focused-8", 8), ("focused-4+route", 4)):
         assert sentences[arm] == replace(everything, hits=everything.hits[:n])
     assert rankings["in-order"] == replace(first, parameters={**first.parameters, DOCUMENT_ORDER: True})
     adaptive = rankings["adaptive-k"]
@@ -327,8 +327,8 @@ def test_holm_corrects_all_comparisons_of_a_set_together(finished: tuple[Path, A
                     corrected = cells[index + 1]
                     assert isinstance(corrected, float)
                     pairs.append((cell.p, corrected))
-        # Eleven rivals against RAG and ten against BriefContext, at each limit.
-        assert len(pairs) == len(LIMITS) * (11 + 10)
+        # Thirteen rivals against RAG and twelve against BriefContext, at each limit.
+        assert len(pairs) == len(LIMITS) * (13 + 12)
         assert holm([p for p, _ in pairs]) == tuple(corrected for _, corrected in pairs)
 
 
@@ -366,7 +366,7 @@ def test_frontier_table_agrees_with_the_records(finished: tuple[Path, list[RunRe
         assert cells[TOKENS] == round(tokens / N)
         assert cells[SHARE_COLUMN].value == pytest.approx(right / N)
         points.append((tokens / N, right / N, cells[FRONTIER]))
-    assert len(points) == 1 + len(LIMITS) * 12
+    assert len(points) == 1 + len(LIMITS) * 14
     assert points == sorted(points, key=lambda point: point[0])
     for cost, share, mark in points:
         beaten = any(c <= cost and s >= share and (c, s) != (cost, share) for c, s, _ in points)

@@ -50,6 +50,8 @@ ARMS = {
     "focused-8": RunOverrides(strategy="focused"),
     "rag+route": RunOverrides(strategy="rag", route="brief-context"),
     "focused+route": RunOverrides(strategy="focused", route="brief-context"),
+    "focused-4+route": RunOverrides(strategy="focused", route="brief-context"),
+    "focused-8+route": RunOverrides(strategy="focused", route="brief-context"),
     CLOSED_BOOK: RunOverrides(strategy="closed-book"),
 }
 """The arms, with what each changes.
@@ -59,7 +61,7 @@ before the largest gap in the scores. `rotations`: RAG asked several times, the 
 `confidence`: findings with a rationale and a stated confidence (LLM x MapReduce). `route`: a question that the
 documents in one prompt do not answer goes to BriefContext (Self-Route).
 """
-SENTENCES = {"focused-3": 3, "focused-4": 4, "focused-8": 8}
+SENTENCES = {"focused-3": 3, "focused-4": 4, "focused-8": 8, "focused-4+route": 4, "focused-8+route": 8}
 """Sentences of the arms of `focused` that read fewer than the tokens pay for."""
 
 

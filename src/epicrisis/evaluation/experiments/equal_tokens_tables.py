@@ -31,6 +31,8 @@ ARM_ORDER = (
     "focused-8",
     "rag+route",
     "focused+route",
+    "focused-4+route",
+    "focused-8+route",
     CLOSED_BOOK,
 )
 """The order of the rows at one limit."""

@@ -30,14 +30,16 @@ _OLD_COMMON = (
 PAPER_SETTINGS: Mapping[str, Any] = {
     "unverified": "keep",
     "not_in_library": "ask",
+    "other_names": False,
+    "keep_first": False,
     "citing": "quotes",
     "describe_sources": False,
     "facts": False,
 }
 """Settings of the papers where the user names no others: every answer counts, and no prompt has what they lack."""
 _PAPER_SETTINGS_NOTE = (
-    "As in the paper, every question is asked, answers count without a verified quotation, and prompts have no numbers "
-    "of sentences, no study types and no computed facts (unless the settings say otherwise)."
+    "As in the paper, every question is asked in its own words, answers count without a verified quotation, and "
+    "prompts have no numbers of sentences, no study types and no computed facts (unless the settings say otherwise)."
 )
 PLACEMENT_NOTES = (
     "If a question has several key documents, one is chosen by the seed and placed, and the others are left out; with "

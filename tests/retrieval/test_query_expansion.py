@@ -1,0 +1,103 @@
+"""Questions in other words than the library's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from epicrisis import Document, Library
+from epicrisis.retrieval.query_expansion import describe, expand, find_other_names, list_absent, reword, rewrite
+from epicrisis.retrieval.rankings import keep_first, reciprocal_rank_fusion
+from epicrisis.testing.encoders import HashingEncoder
+
+TEXTS = {
+    "imatinib": "Imatinib caused muscle pain in 9 % of patients.",
+    "anemia": "Hemolytic anemia followed in 4 of 100 children.",
+    "infarction": "Aspirin lowered mortality after myocardial infarction.",
+    "oxide": "Inhaled nitric oxide improved oxygenation in neonates.",
+    "lungs": "Rehabilitation helps in chronic obstructive pulmonary disease.",
+    "paracetamol": "Paracetamol reduced fever in children.",
+}
+OTHERS = [
+    Document(f"other:{i}", f"Trial {i} of exercise found no effect on sleep or pain after surgery.") for i in range(12)
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    folder = tmp_path_factory.mktemp("names") / "library"
+    with Library.create(folder, encoder=HashingEncoder(64)) as made:
+        made.add(*(Document(name, text) for name, text in TEXTS.items()), *OTHERS)
+    with Library.open(folder, encoder=HashingEncoder(64)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("question", "found", "note"),
+    [
+        ("Is Gleevec safe?", "imatinib", "imatinib for Gleevec"),
+        ("glivec side effects", "imatinib", "imatinib for glivec"),
+        ("haemolytic anaemia", "anemia", "hemolytic for haemolytic; anemia for anaemia"),
+        ("Deaths after a heart attack", "infarction", "myocardial infarction, MI for heart attack"),
+        ("Does NO help newborn babies?", "oxide", "nitric oxide for NO"),
+        ("Is COPD helped by exercise?", "lungs", "chronic obstructive pulmonary disease for COPD"),
+        ("Does acetaminophen lower temperature?", "paracetamol", "paracetamol for acetaminophen"),
+        ("Tylenol", "paracetamol", "acetaminophen, paracetamol for Tylenol"),
+    ],
+)
+def test_question_finds_the_other_name_and_says_so(library: Library, question: str, found: str, note: str) -> None:
+    ranking = library.search(question, k=3, by="bm25", count="passages")
+    assert ranking.hits[0].passage.document_id == found
+    assert any(note in text for text in ranking.notes), ranking.notes
+    plain = library.search(question, k=3, by="bm25", count="passages", other_names=False)
+    assert not plain.notes
+
+
+def test_brand_is_not_missing_if_its_drug_is_there(library: Library) -> None:
+    found = library.evidence("Does Gleevec cause muscle pain?")
+    assert found.hits[0].sentence.passage.document_id == "imatinib"
+    assert not any("nothing" in note for note in found.notes)
+
+
+def test_names_that_the_library_uses_are_not_replaced() -> None:
+    names = find_other_names("Does COPD cause anaemia?")
+    assert list_absent(names, ["COPD and anaemia"] * 3) == ()
+    assert [one.asked for one in list_absent(names, ["COPD in old age"] * 3)] == ["anaemia"]
+
+
+@pytest.mark.parametrize(
+    ("question", "others"),
+    [
+        ("There is no effect, as it is or was", ""),
+        ("Is MI less frequent?", "myocardial infarction for MI"),
+        ("mi", ""),
+        ("Does aspirin (acetylsalicylic acid, ASA) help?", ""),
+        ("kidney stones", "nephrolithiasis, renal calculi, urolithiasis, renal stone for kidney stones"),
+        ("Which weighs more, a case of forty words? " * 8 + "Gleevec", ""),
+    ],
+)
+def test_names_with_others(question: str, others: str) -> None:
+    assert describe(find_other_names(question)) == others
+
+
+def test_question_is_expanded_and_rewritten() -> None:
+    question = "Does Gleevec help after a heart attack?"
+    names = find_other_names(question)
+    assert expand(question, names) == f"{question} imatinib myocardial infarction MI"
+    assert rewrite(question, names) == "Does imatinib help after a myocardial infarction?"
+    assert reword(question, ["A heart attack on imatinib"] * 3) == "Does imatinib help after a heart attack?"
+    assert reword(question, ["Nothing on either"]) == question
+
+
+def test_fusion_keeps_what_one_search_has_first() -> None:
+    words, dense = ["a", *"bcdefgh"], ["z", *"hgfedcb"]
+    fused = reciprocal_rank_fusion([words, dense])
+    places = [id_ for id_, _ in fused]
+    assert min(places.index("a"), places.index("z")) > 1
+    kept = keep_first(fused, [words, dense], 2)
+    assert [id_ for id_, _ in kept[:3]] == [places[0], "z", "a"]
+    assert sorted(id_ for id_, _ in kept) == sorted(places)
+    scores = [score for _, score in kept]
+    assert scores == sorted(scores, reverse=True)
+    assert keep_first(fused, [[], list(places)], 2) == fused
