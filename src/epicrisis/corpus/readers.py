@@ -50,7 +50,7 @@ from epicrisis.corpus.reader_base import (
 )
 from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.record_files import RECORD_FORMATS, detect_record, read_records
-from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_pubmed_export
+from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_reference_export
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
@@ -89,7 +89,7 @@ FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet"), _CSV),
     **dict.fromkeys((".docx", ".pptx", ".odt", ".odp", ".rtf"), "office"),
     **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
-    **dict.fromkeys((".nbib", ".ris", ".bib", ".csljson"), _REFERENCES),
+    **dict.fromkeys((".nbib", ".ris", ".enw", ".ciw", ".bib", ".csljson"), _REFERENCES),
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
     **dict.fromkeys((".cda", ".ccda"), "ccda"),
     **dict.fromkeys((".hl7", ".hl7.gz"), "hl7"),
@@ -389,7 +389,7 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
 
 def _detect_text(path: Path, format: str | None) -> str | None:
     """Return the format of a text file, or of one with an unknown ending, by its beginning. Raises OSError."""
-    if format == "text" and is_pubmed_export(path):
+    if format == "text" and is_reference_export(path):
         return _REFERENCES
     if format is None and path.suffix.lower() in CURES:
         return "office" if office.is_newer_format(path) else None

@@ -1,8 +1,4 @@
-"""Parse files of reference managers: nbib (PubMed), RIS, BibTeX and CSL-JSON.
-
-RIS and nbib are parsed here: of the parsers, rispy joins two records where the line `ER` is missing and fails on tags
-with one space, and nbib has had no release since 2021.
-"""
+"""Parse files of reference managers: nbib (PubMed), RIS, Web of Science, Refer, BibTeX and CSL-JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +13,10 @@ from urllib.parse import unquote
 
 from epicrisis.corpus.article_ids import find_dois
 from epicrisis.corpus.pubmed_record import parse_printed_date
+from epicrisis.corpus.tagged_records import TaggedRecord, detect_tagged_format, read_tagged
+from epicrisis.corpus.text_quality import is_empty
 from epicrisis.dates import find_publication_date
 
-_RIS_TAG = re.compile(r"([A-Z][A-Z0-9]) {0,2}-(?: (.*)|$)")
-_NBIB_TAG = re.compile(r"([A-Z]{2,4}) {0,3}-(?: (.*)|$)")
 _NUMBER = re.compile(r"\d{1,9}")
 _PMID_NAMED = re.compile(r"(?:PMID:?\s{0,3}|pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/)(\d{1,9})")
 _PMCID = re.compile(r"PMC\d{1,9}")
@@ -79,56 +75,13 @@ def parse_references(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, s
         return _parse_csl(text)
     if re.search(r"^\s{0,20}@\w{1,40}\s{0,20}[{(]", text, re.MULTILINE):
         return _parse_bibtex(text)
-    if re.search(r"^TY {0,2}-", text, re.MULTILINE):
-        return [_from_ris(record, number) for number, record in enumerate(_ris_records(text), 1)], []
-    if re.search(r"^(?:PMID|FAU|TI) {0,3}-", text, re.MULTILINE):
-        return [_from_nbib(record, number) for number, record in enumerate(_nbib_records(text), 1)], []
+    if format := detect_tagged_format(text):
+        convert = _from_nbib if format == "nbib" else _from_ris
+        return [convert(record, number) for number, record in enumerate(read_tagged(text, format), 1)], []
     raise ValueError("no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is")
 
 
-_Record = Mapping[str, list[str]]
-
-
-def _ris_records(text: str) -> Iterator[_Record]:
-    """Yield the records. `TY` begins a record, even if `ER` is missing before it."""
-    record: dict[str, list[str]] = {}
-    last = ""
-    for line in text.splitlines():
-        match = _RIS_TAG.match(line)
-        tag = match[1] if match else ""
-        if tag in ("TY", "ER"):
-            if record:
-                yield record
-            record, last = {}, ""
-        if match and tag != "ER":
-            record.setdefault(tag, []).append((match[2] or "").strip())
-            last = tag
-        elif not match and last and line.strip():
-            record[last][-1] = f"{record[last][-1]} {line.strip()}".strip()
-    if record:
-        yield record
-
-
-def _nbib_records(text: str) -> Iterator[_Record]:
-    """Yield the records, which a blank line or `PMID` begins."""
-    record: dict[str, list[str]] = {}
-    last = ""
-    for line in text.splitlines():
-        match = _NBIB_TAG.match(line)
-        if not line.strip() or (match and match[1] == "PMID" and "PMID" in record):
-            if record:
-                yield record
-            record, last = {}, ""
-        if match:
-            last = match[1]
-            record.setdefault(last, []).append((match[2] or "").strip())
-        elif last and line.strip():
-            record[last][-1] = f"{record[last][-1]} {line.strip()}".strip()
-    if record:
-        yield record
-
-
-def _first(record: _Record, *tags: str) -> str:
+def _first(record: TaggedRecord, *tags: str) -> str:
     for tag in tags:
         for value in record.get(tag, ()):
             if value:
@@ -136,7 +89,7 @@ def _first(record: _Record, *tags: str) -> str:
     return ""
 
 
-def _all(record: _Record, *tags: str) -> list[str]:
+def _all(record: TaggedRecord, *tags: str) -> list[str]:
     """Return the values of the first of these tags that has one."""
     for tag in tags:
         values = [clean_text(value) for value in record.get(tag, ()) if value.strip()]
@@ -145,25 +98,45 @@ def _all(record: _Record, *tags: str) -> list[str]:
     return []
 
 
-def _from_ris(record: _Record, number: int) -> ReferenceEntry:
+def _join_abstracts(record: TaggedRecord, *tags: str) -> str:
+    """Return the parts of an abstract in order, without those that another part contains."""
+    parts = [part for tag in tags for value in record.get(tag, ()) if not is_empty(part := clean_text(value))]
+    kept: list[str] = []
+    for number, part in enumerate(parts):
+        others = [*kept, *parts[number + 1 :]]
+        if not any(part in other and part != other for other in others) and part not in kept:
+            kept.append(part)
+    return " ".join(kept)
+
+
+def _ris_source(record: TaggedRecord) -> str:
+    """Return the journal in `SO`, which may also be a whole citation."""
+    source = _first(record, "SO")
+    return "" if any(map(str.isdigit, source)) else source
+
+
+def _from_ris(record: TaggedRecord, number: int) -> ReferenceEntry:
     first, last = _first(record, "SP"), _first(record, "EP")
     is_pubmed = "pubmed" in _first(record, "DB", "DP").lower() or "medline" in _first(record, "DB", "DP").lower()
     accession = _first(record, "AN") if is_pubmed else ""
     serial = _first(record, "SN")
     is_book = _first(record, "TY") in ("BOOK", "CHAP")
     metadata = {
-        "authors": _all(record, "AU", "A1"),
+        "authors": _all(record, "AU"),
         "editors": _all(record, "ED", "A2", "A3"),
-        "journal": "" if is_book else _first(record, "JF", "T2", "JO", "BT"),
+        "journal": "" if is_book else _first(record, "JF", "T2", "JO", "BT") or _ris_source(record),
         "book": _first(record, "T2", "BT") if _first(record, "TY") == "CHAP" else "",
         "journal_abbreviation": _first(record, "JA", "J2"),
         "volume": _first(record, "VL"),
         "issue": _first(record, "IS"),
         "page_range": f"{first}-{last}" if last not in ("", first) else first,
         "publisher": _first(record, "PB"),
-        "doi": _find_doi([*record.get("DO", ()), *record.get("UR", ()), *record.get("M3", ())]),
-        "pmid": _find_pmid(accession, [*record.get("UR", ()), *record.get("N1", ()), *record.get("ID", ())]),
-        "pmcid": _find_pmcid(record.get("C2", ())),
+        "doi": _find_doi([value for tag in ("DO", "DOI", "DI", "UR", "M3") for value in record.get(tag, ())]),
+        "pmid": _find_pmid(
+            accession or _first(record, "PMID"),
+            [*record.get("UR", ()), *record.get("N1", ()), *record.get("ID", ())],
+        ),
+        "pmcid": _find_pmcid([*record.get("C2", ()), *record.get("PMC", ())]),
         "isbn" if is_book else "issn": serial,
         "url": _find_url(record.get("UR", ())),
         "keywords": _all(record, "KW"),
@@ -173,14 +146,14 @@ def _from_ris(record: _Record, number: int) -> ReferenceEntry:
     return ReferenceEntry(
         key=_first(record, "ID") or str(number),
         title=_first(record, "TI", "T1", "CT"),
-        abstract=_first(record, "AB", "N2"),
+        abstract=_join_abstracts(record, "AB", "N2"),
         date=find_publication_date(_first(record, "DA")) or find_publication_date(_first(record, "PY", "Y1")),
         metadata=_without_empty(metadata),
         files=tuple(_file_path(value) for value in record.get("L1", ()) if value),
     )
 
 
-def _from_nbib(record: _Record, number: int) -> ReferenceEntry:
+def _from_nbib(record: TaggedRecord, number: int) -> ReferenceEntry:
     identifiers = [value for value in (*record.get("AID", ()), *record.get("LID", ())) if value.endswith("[doi]")]
     pmid = _first(record, "PMID")
     metadata = {
@@ -203,7 +176,7 @@ def _from_nbib(record: _Record, number: int) -> ReferenceEntry:
     return ReferenceEntry(
         key=pmid or str(number),
         title=_first(record, "TI", "BTI"),
-        abstract=_first(record, "AB"),
+        abstract=_join_abstracts(record, "AB"),
         date=parse_printed_date(_first(record, "DP")) if record.get("DP") else None,
         metadata=_without_empty(metadata),
     )

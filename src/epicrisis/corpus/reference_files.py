@@ -30,6 +30,7 @@ from epicrisis.corpus.reader_base import (
     skip,
 )
 from epicrisis.corpus.reference_entries import ReferenceEntry
+from epicrisis.corpus.tagged_records import begins_with_record
 from epicrisis.types import Document
 
 MIN_TITLE_LETTERS = 30
@@ -152,10 +153,13 @@ def is_csl_json(path: Path) -> bool:
     return start.startswith((b"[", b'{"items"')) and _CSL_TYPES.search(start) is not None
 
 
-def is_pubmed_export(path: Path) -> bool:
-    """Return whether a text file is PubMed's export of citations. Raises OSError."""
+def is_reference_export(path: Path) -> bool:
+    """Return whether a text file is an export of a reference manager or a literature database. Raises OSError."""
     with path.open("rb") as file:
-        return re.match(rb"(?:\xef\xbb\xbf)?\s{0,9}PMID- \d", file.read(64)) is not None
+        start = file.read(_START_BYTES)
+    # Without the NULs, UTF-16 looks like ASCII.
+    text = start.removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff").replace(b"\0", b"")
+    return begins_with_record(text.decode("utf-8", "replace"))
 
 
 def _read_entries(path: Path, collection: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]], str]:

@@ -17,8 +17,15 @@ if TYPE_CHECKING:
     Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _WORD = re.compile(r"[^\W_]+")
-_NOTICES = frozenset({"", "not available", "no abstract", "no abstract available", "abstract not available"})
-_MAX_NOTICE_WORDS = 3
+_NOTICES = frozenset(
+    (
+        "",
+        *("na", "n a", "nan", "null", "none", "not available", "not provided", "unavailable"),
+        *("no abstract", "no abstract available", "no abstract is available", "no abstract provided"),
+        *("abstract not available", "abstract is not available", "abstract unavailable", "abstract not provided"),
+    )
+)
+_MAX_NOTICE_WORDS = 4
 
 _TAG = re.compile(
     r"""</?(?:(?:mml|jats|xlink|ce|m):[a-z-]+|sup|sub|inf|sc|i|b|u|em|strong|italic|bold|underline|br|p|div|span|font|a|li|ul|ol

@@ -1,0 +1,106 @@
+"""Real inputs that failed: each case of the folder `cases/literature` beside the data gives what its `case.md` expects.
+
+A new case is a function that reads its folder with `read_case` and checks the expected line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from epicrisis.corpus.reader_base import FileRemark, ReaderItem, Skipped
+from epicrisis.corpus.readers import read_sources
+from epicrisis.types import Document
+
+
+@dataclass(frozen=True)
+class CaseItems:
+    """What the reader yields for the input of a case."""
+
+    items: Sequence[ReaderItem]
+
+    @property
+    def documents(self) -> list[Document]:
+        return [item for item in self.items if isinstance(item, Document)]
+
+    @property
+    def texts(self) -> list[str]:
+        return [document.text for document in self.documents]
+
+    @property
+    def notes(self) -> list[Skipped | FileRemark]:
+        return [item for item in self.items if isinstance(item, Skipped | FileRemark)]
+
+
+CaseReader: TypeAlias = Callable[[str], CaseItems]
+
+
+@pytest.fixture
+def read_case(data_folder: Path) -> CaseReader:
+    """A function that reads the input of the case with this number."""
+
+    def read(number: str) -> CaseItems:
+        (folder,) = (data_folder.parent / "cases" / "literature").glob(f"{number}-*")
+        inputs = sorted(path for path in folder.iterdir() if path.name != "case.md")
+        return CaseItems(list(read_sources(inputs)))
+
+    return read
+
+
+def test_09_repeated_abstract_is_whole(read_case: CaseReader) -> None:
+    (text,) = read_case("09").texts
+    assert text == (
+        "BACKGROUND: Few data exist. METHODS: We randomised 200 patients. RESULTS: Mortality was 12 % and 20 %. "
+        "CONCLUSIONS: The drug helps."
+    )
+
+
+def test_11_text_line_like_an_end_stays_in_abstract(read_case: CaseReader) -> None:
+    case = read_case("11")
+    (document,) = case.documents
+    assert document.text.startswith("We treated 400 women. ER- tumours did not respond")
+    assert document.text.endswith("ER+ tumours responded, hazard ratio 0.61.")
+    assert (document.date, document.metadata["doi"], case.notes) == ("2001", "10.1000/demo.11", [])
+
+
+def test_13_tags_before_type_belong_to_their_record(read_case: CaseReader) -> None:
+    case = read_case("13")
+    assert [document.metadata["volume"] for document in case.documents] == ["49", "3"]
+    assert {document.metadata["reference_type"] for document in case.documents} == {"article-journal"}
+    assert not case.notes
+
+
+def test_14_records_without_type_have_date_doi_and_journal(read_case: CaseReader) -> None:
+    first, second = read_case("14").documents
+    assert (first.date, second.date) == ("2014", "2005")
+    assert (first.metadata["doi"], second.metadata["doi"]) == ("10.1000/demo.1", "10.1000/demo.2")
+    assert (first.metadata["journal"], first.metadata["issue"]) == ("Demo Heart", "2")
+    assert "issn" not in first.metadata
+
+
+def test_16_authors_of_both_tags_are_read(read_case: CaseReader) -> None:
+    (document,) = read_case("16").documents
+    assert document.metadata["authors"] == ["First, Ann", "Second, Bob"]
+
+
+def test_17_tags_of_three_letters_are_not_text(read_case: CaseReader) -> None:
+    (document,) = read_case("17").documents
+    assert (document.text, document.metadata["doi"]) == ("Text of it.", "10.1002/demo")
+
+
+def test_19_placeholder_is_no_abstract(read_case: CaseReader) -> None:
+    case = read_case("19")
+    assert not case.documents
+    (remark,) = case.notes
+    assert isinstance(remark, FileRemark)
+    assert remark.count == 3
+
+
+def test_20_text_export_of_endnote_has_records(read_case: CaseReader) -> None:
+    first, second = read_case("20").documents
+    assert (first.title, second.title) == ("Aspirin and preterm preeclampsia", "Statins in dialysis")
+    assert (first.date, second.date, first.metadata["doi"]) == ("2017", "2005", "10.1000/demo.20")
