@@ -51,6 +51,16 @@ def read_case(data_folder: Path) -> CaseReader:
     return read
 
 
+def test_05_latex_keeps_signs_and_powers(read_case: CaseReader) -> None:
+    (text,) = read_case("05").texts
+    assert "(p < 0.05) in women aged >35" in text
+    assert text.endswith("150 x 10^9/L; change -5 mmHg.")
+
+
+def test_07_address_in_latex_loses_no_entry(read_case: CaseReader) -> None:
+    assert [document.title for document in read_case("07").documents] == ["A", "B second"]
+
+
 def test_09_repeated_abstract_is_whole(read_case: CaseReader) -> None:
     (text,) = read_case("09").texts
     assert text == (
@@ -104,3 +114,9 @@ def test_20_text_export_of_endnote_has_records(read_case: CaseReader) -> None:
     first, second = read_case("20").documents
     assert (first.title, second.title) == ("Aspirin and preterm preeclampsia", "Statins in dialysis")
     assert (first.date, second.date, first.metadata["doi"]) == ("2017", "2005", "10.1000/demo.20")
+
+
+def test_39_joined_bibtex_values_are_read(read_case: CaseReader) -> None:
+    first, second, third = read_case("39").documents
+    assert (first.text, first.metadata["authors"]) == ("abs more", ["Sample, Stefan", "Other, Xavier"])
+    assert (second.metadata["pmid"], third.title, third.text) == ("999", "C", "Text three.")

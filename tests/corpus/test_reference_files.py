@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.corpus.latex import decode_latex
 from epicrisis.corpus.reader_base import FileDocument, FileRemark, Skipped
 from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.reference_entries import decode_latex, parse_references
+from epicrisis.corpus.reference_entries import parse_references
 from epicrisis.types import Document
 from tests.support.pdf_files import column, placed_pdf
 
@@ -134,6 +135,57 @@ def test_bibtex_decodes_latex_and_reports_broken_entries() -> None:
 
 def test_per_cent_sign_does_not_begin_a_comment() -> None:
     assert decode_latex("falls by 5% in {women} and 7\\% in men") == "falls by 5% in women and 7% in men"
+
+
+@pytest.mark.parametrize(
+    ("latex", "text"),
+    [
+        (r"p {\textless} 0.05, {\textgreater}35, \textless{} 5, $<$ 1", "p < 0.05, >35, < 5, < 1"),
+        (r"{\textminus}5 and \textpm 3 \textdegree C", "-5 and ±3 °C"),
+        (r"{\textalpha}, \textbeta-blocker, \upmu g, \ensuremath{\gamma}, {\textDelta}x", "α, β-blocker, μg, γ, Δx"),
+        (r"10{\textsuperscript{9}}/L, 10$^{9}$, 10\textsuperscript{-3}, 10\sp{9}", "10^9/L, 10^9, 10^-3, 10^9"),
+        (r"5\textsuperscript{th}, H\textsubscript{2}O", "5th, H2O"),
+        (r"\foo{kept} and \texttt{kept} and \mbox{kept}", "kept and kept and kept"),
+        (r"\href{http://x.org}{here} or \url{http://a_b}", "here (http://x.org) or http://a_b"),
+        (r"\SI{5}{mg}, \sfrac{1}{2}, \foo{1}{2}, 5 \mg", "5 mg, 1/2, 1 2, 5 \\mg"),
+        (r"$\mathit{n}$ = 0\textperiodcentered5, costs $5", "n = 0·5, costs $5"),
+        (r"\noindent {\bf Bold} text\ldots \cite{key}", "Bold text…"),
+    ],
+)
+def test_latex_keeps_signs_numbers_and_arguments(latex: str, text: str) -> None:
+    (entry,), faults = parse_references(f"@article{{k, title={{T}}, abstract={{{latex}}}}}")
+    assert (entry.abstract, faults) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        r"title={A}, abstract={\SI}",
+        "title={A}, abstract={" + 3000 * "{" + "x" + 3000 * "}" + "}",
+        "title={A}, abstract={a } brace too many.}, year=2000",
+        "title={A}, abstract={a { brace missing}",
+        "title={A}, abstract={x} y",
+    ],
+)
+def test_bad_bibtex_entry_is_skipped_with_its_line(fields: str) -> None:
+    good = "@article{good, title={B}, abstract={Fine.}}"
+    entries, faults = parse_references(f"{good}\n@article{{k, {fields}}}\n{good}\n")
+    assert [entry.abstract for entry in entries] == ["Fine.", "Fine."]
+    assert [where for where, _ in faults] == ["line 2"]
+
+
+def test_bibtex_values_are_joined_and_missing_commas_are_read() -> None:
+    (entry, other, quoted), faults = parse_references(
+        '@string{a = "Smith, A"}\n@string{both = a # " and Jones, B"}\n'
+        '@article{k, title = {T} # ": " # {sub}, author = BOTH # " and " # {Lee, C}, month = "5 " # jan, year = 2015,'
+        " abstract = {One} # { two.}, note = {See {PMID:} 999}}\n"
+        '@article{m, title={C}\n abstract="Text three."}\n@article{q, abstract="Text "four"."}'
+    )
+    assert not faults
+    assert (entry.title, entry.abstract, entry.date) == ("T: sub", "One two.", "2015-01")
+    assert (entry.metadata["authors"], entry.metadata["pmid"]) == (["Smith, A", "Jones, B", "Lee, C"], "999")
+    assert (other.title, other.abstract) == ("C", "Text three.")
+    assert quoted.abstract == 'Text "four".'
 
 
 def test_csl_json_gives_metadata_and_reports_other_entries() -> None:

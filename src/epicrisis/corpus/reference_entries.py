@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from epicrisis.corpus.article_ids import find_dois
+from epicrisis.corpus.bibtex_values import BROKEN, read_values
+from epicrisis.corpus.latex import decode_latex
 from epicrisis.corpus.pubmed_record import parse_printed_date
 from epicrisis.corpus.tagged_records import TaggedRecord, detect_tagged_format, read_tagged
 from epicrisis.corpus.text_quality import is_empty
@@ -24,9 +26,8 @@ _MARKUP = re.compile(
     r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|title|sec|italic|bold|br|span)(?:\s[^<>]{0,200})?/?>", re.I
 )
 _RAISED = re.compile(r"(?<=\d)<sup>(?=[+\-−–]?\d)", re.I)
+_WORD = re.compile(r"[a-z]{3,}")
 _MONTHS = {name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905
-_DOLLARS = re.compile(r"(?<!\\)\$([^$]{0,500})\$")
-_FORMULA = re.compile(r"[\\^_<>=]")
 _RIS_TYPES = {
     "JOUR": "article-journal",
     "EJOUR": "article-journal",
@@ -186,37 +187,49 @@ def _parse_bibtex(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]
     import logging
 
     from bibtexparser.entrypoint import parse_string
-    from bibtexparser.model import DuplicateBlockKeyBlock, DuplicateFieldKeyBlock, Entry, ParsingFailedBlock
+    from bibtexparser.model import (
+        DuplicateBlockKeyBlock,
+        DuplicateFieldKeyBlock,
+        Entry,
+        ImplicitComment,
+        ParsingFailedBlock,
+        String,
+    )
 
-    logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
+    for name in ("bibtexparser", "pylatexenc"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     entries: list[ReferenceEntry] = []
     faults: list[tuple[str, str]] = []
-    for block in parse_string(text).blocks:
+    strings: dict[str, str] = {}
+    blocks = parse_string(text, parse_stack=[]).blocks
+    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         # An entry with a key, or a field, that another one has is an entry too.
         entry = (
             block.ignore_error_block if isinstance(block, DuplicateBlockKeyBlock | DuplicateFieldKeyBlock) else block
         )
-        if isinstance(entry, Entry):
-            fields: dict[str, str] = {}
-            for item in entry.fields:
-                fields.setdefault(item.key.lower(), _strip_delimiters(str(item.value)))
-            entries.append(_from_bibtex(entry.key, entry.entry_type.lower(), fields))
-        elif isinstance(block, ParsingFailedBlock):
-            reason = "its braces, quotes or commas are broken; correct it, or export it again"
-            faults.append((f"line {(block.start_line or 0) + 1}", reason))
+        line = (block.start_line or 0) + 1
+        end = line + (block.raw or "").count("\n") - 1
+        # A closing brace too many ends an entry within a value.
+        is_cut = isinstance(following, ImplicitComment) and following.start_line == end and "}" in following.comment
+        try:
+            if (isinstance(block, ParsingFailedBlock) and entry is block) or is_cut:
+                raise ValueError(BROKEN)
+            if isinstance(entry, String):
+                strings |= read_values(entry.key.lower(), str(entry.value), strings)
+            elif isinstance(entry, Entry):
+                fields: dict[str, str] = {}
+                for item in entry.fields:
+                    fields = read_values(item.key.lower(), str(item.value), strings) | fields
+                entries.append(_from_bibtex(entry.key, entry.entry_type.lower(), fields))
+        except ValueError as error:
+            faults.append((f"line {line}", f"{error}; correct it, or export it again"))
     return entries, faults
-
-
-def _strip_delimiters(value: str) -> str:
-    """Return a value without its braces or quotes; those of failed blocks still have them."""
-    value = value.strip()
-    is_quoted = len(value) > 1 and (value[0], value[-1]) in (("{", "}"), ('"', '"'))
-    return value[1:-1] if is_quoted else value
 
 
 def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEntry:
     texts = {name: clean_text(decode_latex(value)) for name, value in fields.items() if name != "file"}
     pmid = texts.get("pmid", "")
+    notes = [texts.get(name, "") for name in ("note", "annote", "annotation")]
     metadata = {
         "authors": _bibtex_names(fields.get("author", "")),
         "editors": _bibtex_names(fields.get("editor", "")),
@@ -229,8 +242,8 @@ def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEnt
         "publisher_place": texts.get("address", ""),
         "edition": texts.get("edition", ""),
         "doi": _find_doi([fields.get("doi", ""), fields.get("url", "")]),
-        "pmid": pmid if _NUMBER.fullmatch(pmid) else _find_pmid("", [fields.get("url", ""), fields.get("note", "")]),
-        "pmcid": _find_pmcid([fields.get("pmcid", "")]),
+        "pmid": pmid if _NUMBER.fullmatch(pmid) else _find_pmid("", [fields.get("url", ""), *notes]),
+        "pmcid": _find_pmcid([texts.get("pmcid", ""), *notes]),
         "isbn": texts.get("isbn", ""),
         "issn": texts.get("issn", ""),
         "url": _find_url([fields.get("url", "")]),
@@ -238,9 +251,11 @@ def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEnt
         "language": [texts["language"]] if texts.get("language") else [],
         "reference_type": _BIBTEX_TYPES.get(type, ""),
     }
-    month = texts.get("month", "").lower()[:3]
+    month = texts.get("month", "").lower()
     year = texts.get("date", "") or texts.get("year", "")
-    number = _MONTHS.get(month) or (int(month) if month.isdecimal() and 1 <= int(month) <= 12 else None)
+    number = next((_MONTHS[word[:3]] for word in _WORD.findall(month) if word[:3] in _MONTHS), None)
+    if month.isdecimal() and 1 <= int(month[:3]) <= 12:
+        number = int(month)
     return ReferenceEntry(
         key=key,
         title=texts.get("title", ""),
@@ -249,25 +264,6 @@ def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEnt
         metadata=_without_empty(metadata),
         files=tuple(_bibtex_files(fields.get("file", ""))),
     )
-
-
-def decode_latex(text: str) -> str:
-    """Return a text with LaTeX's commands as characters. A per cent sign or a price is no command."""
-    if not any(sign in text for sign in "\\{}$~"):
-        return text
-    from pylatexenc.latex2text import LatexNodes2Text
-
-    text = re.sub(r"(?<!\\)%", r"\\%", text)
-    text = re.sub(r"(?<=\d)\\textsuperscript\{", r"{\\textasciicircum{}", text)
-    text = _DOLLARS.sub(_escape_prices, text)
-    decoder = LatexNodes2Text(math_mode="text", keep_comments=True, strict_latex_spaces=False)
-    return str(decoder.latex_to_text(text)).replace("ˆ", "^")
-
-
-def _escape_prices(match: re.Match[str]) -> str:
-    """Return text between two dollar signs, which are escaped unless it is a formula."""
-    is_formula = bool(_FORMULA.search(match[1])) or " " not in match[1].strip()
-    return match[0] if is_formula else f"\\${match[1]}\\$"
 
 
 def _bibtex_names(value: str) -> list[str]:

@@ -153,7 +153,7 @@ def _read_clinical_documents(path: Path) -> list[dict[str, Any]]:
 
 def _read_references(path: Path) -> dict[str, Any]:
     text, encoding = decode_text(read_limited(path, MAX_SHEET_BYTES))
-    entries, skipped = parse_references(text)
+    entries, skipped = _guard_parser(lambda: parse_references(text))
     return {"entries": list(map(asdict, entries)), "skipped": skipped, "encoding": encoding}
 
 

@@ -1,0 +1,146 @@
+r"""Turn LaTeX in the fields of BibTeX into text: `p {\textless} 0.05` is `p < 0.05`, `10\textsuperscript{9}` `10^9`.
+
+pylatexenc reads the text. What it drops is handled here: signs it does not know, macros with arguments, raised numbers.
+A macro that is known to neither keeps its argument; one without an argument stays as it is written.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pylatexenc.latex2text import LatexNodes2Text
+
+_DOLLARS = re.compile(r"(?<!\\)\$([^$]{0,500})\$|(?<!\\)\$")
+_FORMULA = re.compile(r"[\\^_<>=]")
+_PER_CENT = re.compile(r"(?<!\\)%")
+_MACRO = re.compile(r"(?<!\\)((?:\\\\)*)\\([A-Za-z]+)(\*?)(?=(\s{0,9}[\[{](?!\s{0,9}\}))?)")
+_EMPTY_ACCENT = re.compile(r"\\([\^~])(?=\{\s{0,9}\}|\d)")
+_JOINED_NUMBERS = re.compile(r"(?<=\d)\}\{(?=\d)")
+_SIGNS = {
+    "textless": "<",
+    "lt": "<",
+    "textgreater": ">",
+    "gt": ">",
+    "textminus": "-",
+    "textplus": "+",
+    "textequals": "=",
+    "textslash": "/",
+    "textpercent": r"\%",
+    "percent": r"\%",
+    "permil": "‰",
+    "leqslant": "≤",
+    "geqslant": "≥",
+    "textmugreek": "μ",
+    "micro": "μ",
+    "degree": "°",
+    "celsius": "°C",
+    "degreeCelsius": "°C",
+    "textperiodcentered": "·",
+    "S": "§",
+    "textbar": "|",
+    "textunderscore": r"\_",
+}
+_OTHER_NAMES = {"dfrac": "frac", "tfrac": "frac", "sfrac": "frac", "cfrac": "frac", "qty": "SI", "sp": "^", "sb": "_"}
+_PREFIXES = ("text", "up", "var", "mathrm")
+r"""Names such as `\textalpha` and `\upmu` are those of signs with a word before them."""
+_FORMATS = frozenset(
+    "relax noindent indent par protect xspace newline linebreak nobreak allowbreak centering bf it rm sc sl tt em "  # noqa: SIM905
+    "normalfont normalsize small footnotesize scriptsize tiny large Large LARGE huge Huge bfseries itshape rmfamily "
+    "sffamily ttfamily upshape mdseries scshape slshape smallskip medskip bigskip hfill vfill displaystyle textstyle "
+    "left right middle big Big bigl bigr Bigl Bigr limits nolimits thinspace enspace quad qquad space "
+    "nobreakspace".split()
+)
+"""Macros without text of their own."""
+_POINTERS = (
+    *("cite", "citet", "citep", "citealt", "citealp", "citenum", "ref", "autoref", "cref", "Cref", "eqref", "label"),
+    *("color", "pagecolor", "selectlanguage", "hspace", "vspace"),
+)
+"""Macros whose argument is no text."""
+_STRUCTURE = ("begin", "end", "item", "verb")
+_PLAIN_STYLES = ("mathbf", "mathit", "mathsf", "mathtt", "mathcal", "mathscr", "mathfrak", "boldsymbol", "bm")
+
+
+def decode_latex(text: str) -> str:
+    """Return a text with LaTeX's commands as characters, raised and lowered text within `<sup>` and `<sub>`.
+
+    A per cent sign or a price is no command. Raises ValueError for broken LaTeX.
+    """
+    if not any(sign in text for sign in "\\{}$~"):
+        return text
+    text = _PER_CENT.sub(r"\\%", text)
+    text = _DOLLARS.sub(_escape_prices, text)
+    text = _EMPTY_ACCENT.sub(lambda match: r"\textasciicircum " if match[1] == "^" else r"\textasciitilde ", text)
+    text = _MACRO.sub(_rename_macro, text)
+    text = _JOINED_NUMBERS.sub("} {", text)
+    decoder, walker = _load_decoder()
+    try:
+        return str(decoder.latex_to_text(text, latex_context=walker)).replace("ˆ", "^")
+    except Exception as error:  # pylatexenc raises errors of many kinds
+        raise ValueError("its LaTeX is broken") from error
+
+
+def _escape_prices(match: re.Match[str]) -> str:
+    """Return text between two dollar signs, which are escaped unless it is a formula; so is a single one."""
+    if match[1] is None:
+        return r"\$"
+    is_formula = bool(_FORMULA.search(match[1])) or " " not in match[1].strip()
+    return match[0] if is_formula else f"\\${match[1]}\\$"
+
+
+def _rename_macro(match: re.Match[str]) -> str:
+    """Return a macro that pylatexenc reads rightly, or its text."""
+    breaks, name, star = match[1], match[2], match[3]
+    name = _OTHER_NAMES.get(name, name)
+    if name in _SIGNS:
+        return f"{breaks}{{}}{_SIGNS[name]}{{}}"
+    if name in ("^", "_"):
+        return breaks + name
+    if name in _STRUCTURE or _load_decoder()[0].latex_context.get_macro_spec(name) is not None:
+        return f"{breaks}\\{name}{star}"
+    for prefix in _PREFIXES:
+        if name.startswith(prefix) and _is_sign(name.removeprefix(prefix)):
+            return f"{breaks}\\{name.removeprefix(prefix)}"
+    if name in _FORMATS:
+        return f"{breaks} "
+    has_argument = match[4] is not None
+    return breaks if has_argument else f"{breaks}{{\\textbackslash}}{name}"
+
+
+def _is_sign(name: str) -> bool:
+    """Return whether a macro stands for one letter or sign."""
+    decoder, _ = _load_decoder()
+    if decoder.latex_context.get_macro_spec(name) is None:
+        return False
+    sign = str(decoder.latex_to_text(f"\\{name}"))
+    return len(sign) == 1 and not unicodedata.combining(sign)
+
+
+@cache
+def _load_decoder() -> tuple[LatexNodes2Text, Any]:
+    """Return the decoder, and the macros with their numbers of arguments."""
+    from pylatexenc import latex2text, latexwalker, macrospec
+
+    texts = latex2text.get_default_latex_context_db()
+    arguments = latexwalker.get_default_latex_context_db()
+    templates = {
+        "textsuperscript": "<sup>%s</sup>",
+        "textsubscript": "<sub>%s</sub>",
+        "href": "%(2)s (%(1)s)",
+        "SI": "%(1)s %(2)s",
+        "url": "%s",
+        **dict.fromkeys(_POINTERS, ""),
+        **dict.fromkeys(_PLAIN_STYLES, "%s"),
+    }
+    counts = {"href": 2, "SI": 2}
+    specs = [latex2text.MacroTextSpec(name, simplify_repl=template) for name, template in templates.items()]
+    texts.add_context_category("epicrisis", prepend=True, macros=specs)
+    with_arguments = [macrospec.std_macro(name, False, counts.get(name, 1)) for name in templates]
+    arguments.add_context_category("epicrisis", prepend=True, macros=with_arguments)
+    decoder = latex2text.LatexNodes2Text(
+        latex_context=texts, math_mode="text", keep_comments=True, strict_latex_spaces=False
+    )
+    return decoder, arguments
