@@ -14,7 +14,7 @@ import pytest
 
 from epicrisis.corpus.reader_base import FileRemark, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
-from epicrisis.types import Document
+from epicrisis.types import Document, is_retracted, list_article_marks
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,20 @@ def read_case(data_folder: Path) -> CaseReader:
         return CaseItems(list(read_sources(inputs)))
 
     return read
+
+
+def test_01_nbib_types_and_relations_are_marks(read_case: CaseReader) -> None:
+    marks = {document.metadata["pmid"]: list_article_marks(document.metadata) for document in read_case("01").documents}
+    assert marks == {
+        "31234567": ("retracted",),
+        "33333333": ("retraction-notice",),
+        "31234568": ("expression-of-concern",),
+    }
+
+
+def test_02_titles_and_notes_are_marks(read_case: CaseReader) -> None:
+    documents = read_case("02").documents
+    assert [is_retracted(document.metadata) for document in documents] == [True, True, True, True, False]
 
 
 def test_05_latex_keeps_signs_and_powers(read_case: CaseReader) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus.pubmed_record import parse_printed_date
 from epicrisis.corpus.reader_base import Skipped, skip
@@ -29,6 +29,13 @@ _IGNORED = frozenset(
     ("ref-list", "graphic", "object-id", "sec-meta", "permissions", "fn-group", "bio", "label", "title")
 )
 _PUBLICATION_DATES = frozenset(("epub", "ppub", "epub-ppub", "collection", "pub"))
+
+_RETRACTED_TYPES = frozenset(("retracted-article", "retracted article", "retracted", "withdrawn-article"))
+_NOTICE_TYPES = frozenset(("retraction", "retraction-notice", "partial-retraction", "withdrawal"))
+_CORRECTION_TYPES = frozenset(("correction", "expression-of-concern", "editorial", "announcement", "other", "addendum"))
+_RETRACTED_BY = frozenset(("retraction-forward", "retraction", "retraction-notice", "retraction-in", "retracted-by"))
+"""Relations of a retracted article to its notice."""
+_CONCERNED_BY = frozenset(("concern-forward", "expression-of-concern", "expression-of-concern-forward"))
 
 
 def read_articles(path: Path, name: str) -> Iterator[Document | Skipped]:
@@ -91,7 +98,7 @@ def _build_document(article: _Element, name: str) -> Document | None:
         "issue": _first_text(meta, "issue"),
         "page_range": _first_text(meta, "page-range") or _join_pages(meta),
         "keywords": list(filter(None, keywords)),
-        "retracted": article_type == "retracted-article",
+        **_find_retraction(article, meta),
         "sections": text.sections,
     }
     file_id = f"doi:{doi}" if doi else f"file:{name}"
@@ -103,6 +110,23 @@ def _build_document(article: _Element, name: str) -> Document | None:
         date=_publication_date(meta),
         metadata={key: value for key, value in metadata.items() if value},
     )
+
+
+def _find_retraction(article: _Element, meta: _Element) -> dict[str, Any]:
+    """Return the metadata that mark a retracted article, a notice, or an article with a concern.
+
+    A `retracted-article` beside an article of another type is one that it cites, so the type must say "notice".
+    """
+    kind = (article.get("article-type") or "").replace("_", "-").lower()
+    related = {(element.get("related-article-type") or "").lower() for element in meta.iter("related-article")}
+    if kind in _NOTICE_TYPES or (kind in _CORRECTION_TYPES and "retracted-article" in related):
+        return {"retraction_notice": True}
+    subjects = {element_text(subject).lower() for subject in meta.iterfind("article-categories//subject")}
+    if kind in _RETRACTED_TYPES or not related.isdisjoint(_RETRACTED_BY) or not subjects.isdisjoint(_RETRACTED_TYPES):
+        return {"retracted": True}
+    if not related.isdisjoint(_CONCERNED_BY):
+        return {"corrections": [{"type": "ExpressionOfConcernIn"}]}
+    return {}
 
 
 def _list_authors(meta: _Element) -> tuple[list[str], list[str]]:

@@ -19,6 +19,7 @@ from epicrisis.corpus import ocr
 from epicrisis.corpus.article_ids import find_article_ids
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
 from epicrisis.corpus.removal_log import RUNNING_LINE
+from epicrisis.corpus.retraction_wording import find_banner
 from epicrisis.corpus.running_heads import OUTER_LINES, OuterLine, find_running_lines
 from epicrisis.corpus.wrapped_lines import is_continued, join_wrapped_lines
 from epicrisis.types import Document
@@ -93,7 +94,7 @@ def read_pdf(
     starts = [0]
     for text in texts[:-1]:
         starts.append(starts[-1] + len(text) + len(_PAGE_SEPARATOR))
-    metadata: dict[str, Any] = {"pages": starts, **pages.ids}
+    metadata: dict[str, Any] = {"pages": starts, **pages.ids, **find_banner([text or "" for text in pages.texts])}
     unreadable = [number for number, page in enumerate(page_texts, 1) if page is None]
     for key, numbers in (
         ("pages_without_text", empty),

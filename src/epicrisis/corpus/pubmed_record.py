@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
 _SEASONS = {"spr": 6, "sum": 9, "fal": 12, "aut": 12, "win": 12}
 _DATE_PART = re.compile(r"(\d{4})(?:-(\d\d)(?![\d-]))?|(\d{1,2})(?!\d)|([a-z]{3,})", re.ASCII)
-_RETRACTION_RELATIONS = frozenset(("RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"))
+RETRACTION_RELATIONS = frozenset(("RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"))
 _NAME_PARTS = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
 
 
@@ -65,7 +65,7 @@ def read_record(element: _Element, file_key: str) -> tuple[Document, str]:
             raise ValueError("no title and no abstract to search")
         metadata["abstract"] = False
     relations = {correction.get("type") for correction in metadata.get("corrections", ())}
-    is_retracted = not relations.isdisjoint(_RETRACTION_RELATIONS)
+    is_retracted = not relations.isdisjoint(RETRACTION_RELATIONS)
     if is_retracted or "Retracted Publication" in metadata.get("publication_types", ()):
         metadata["retracted"] = True
     if "RetractionOf" in relations:

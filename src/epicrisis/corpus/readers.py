@@ -52,6 +52,7 @@ from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.record_files import RECORD_FORMATS, detect_record, read_records
 from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_reference_export
 from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.retraction_wording import mark_document
 from epicrisis.corpus.xml_text import detect_xml_kind
 from epicrisis.errors import InputError
 from epicrisis.extensions import list_extensions
@@ -466,10 +467,10 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
             name.encode()
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
-        return lambda: append_fingerprint(path, _log_removed(file, log, _READERS_WITH_NAME[format](path, name)))
+        return lambda: append_fingerprint(path, _mark(_log_removed(file, log, _READERS_WITH_NAME[format](path, name))))
     if (extension := None if format in _READERS else find_own_reader(format)) is not None:
         return lambda: append_fingerprint(path, read_own(extension, path, name))
-    return lambda: append_fingerprint(path, _log_removed(file, log, _READERS[format](path)))
+    return lambda: append_fingerprint(path, _mark(_log_removed(file, log, _READERS[format](path))))
 
 
 def _log_removed(file: _SourceFile, log: RemovalLog, items: Iterable[ReaderItem | OmittedText]) -> Iterator[ReaderItem]:
@@ -479,6 +480,12 @@ def _log_removed(file: _SourceFile, log: RemovalLog, items: Iterable[ReaderItem 
             log.record(log.begin_source(file.path, file.name), item.kind, item.document, item.texts)
         else:
             yield item
+
+
+def _mark(items: Iterable[ReaderItem]) -> Iterator[ReaderItem]:
+    """Yield the items, documents with the marks of a retraction that they state themselves."""
+    for item in items:
+        yield mark_document(item) if isinstance(item, Document) else item
 
 
 def _skip(path: Path, reason: str) -> Iterator[ReaderItem]:

@@ -7,14 +7,16 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
 from epicrisis.corpus.article_ids import find_dois
 from epicrisis.corpus.bibtex_values import BROKEN, read_values
 from epicrisis.corpus.latex import decode_latex
-from epicrisis.corpus.pubmed_record import parse_printed_date
+from epicrisis.corpus.pubmed_record import RETRACTION_RELATIONS, parse_printed_date
+from epicrisis.corpus.retraction_wording import find_named_title, find_retraction, merge_marks
+from epicrisis.corpus.retractions import MARK_BY_RELATION
 from epicrisis.corpus.tagged_records import TaggedRecord, detect_tagged_format, read_tagged
 from epicrisis.corpus.text_quality import is_empty
 from epicrisis.dates import find_publication_date
@@ -28,6 +30,29 @@ _MARKUP = re.compile(
 _RAISED = re.compile(r"(?<=\d)<sup>(?=[+\-−–]?\d)", re.I)
 _WORD = re.compile(r"[a-z]{3,}")
 _MONTHS = {name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905
+_CORRECTIONS = {
+    "RIN": "RetractionIn",
+    "ROF": "RetractionOf",
+    "PRIN": "PartialRetractionIn",
+    "PROF": "PartialRetractionOf",
+    "RRI": "RetractedandRepublishedIn",
+    "RRF": "RetractedandRepublishedFrom",
+    "ECI": "ExpressionOfConcernIn",
+    "ECF": "ExpressionOfConcernFor",
+    "EIN": "ErratumIn",
+    "EFR": "ErratumFor",
+    "CRI": "CorrectedandRepublishedIn",
+    "CRF": "CorrectedandRepublishedFrom",
+}
+"""The tags of nbib, and the relations of PubMed's XML."""
+_METADATA_BY_MARK: Mapping[str, Mapping[str, Any]] = {
+    "retracted": {"retracted": True},
+    "expression-of-concern": {"corrections": [{"type": "ExpressionOfConcernIn"}]},
+    "corrected": {"corrections": [{"type": "ErratumIn"}]},
+}
+MIN_TITLE_LETTERS = 30
+"""Letters that a title must have to identify an article."""
+_NO_LETTERS = re.compile(r"[\W_]+")
 _RIS_TYPES = {
     "JOUR": "article-journal",
     "EJOUR": "article-journal",
@@ -71,6 +96,11 @@ def parse_references(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, s
 
     The beginning of the text decides on the format.
     """
+    entries, faults = _parse_entries(text)
+    return _apply_notices(entries), faults
+
+
+def _parse_entries(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]]]:
     start = text.lstrip()[:1]
     if start in ("[", "{"):
         return _parse_csl(text)
@@ -80,6 +110,31 @@ def parse_references(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, s
         convert = _from_nbib if format == "nbib" else _from_ris
         return [convert(record, number) for number, record in enumerate(read_tagged(text, format), 1)], []
     raise ValueError("no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is")
+
+
+def _apply_notices(entries: Sequence[ReferenceEntry]) -> list[ReferenceEntry]:
+    """Return the entries, marked where a notice in the same file names their PMID, or their title."""
+    by_pmid: dict[str, Mapping[str, Any]] = {}
+    titles: set[str] = set()
+    for entry in entries:
+        for correction in entry.metadata.get("corrections", ()):
+            if (mark := MARK_BY_RELATION.get(correction["type"])) and correction.get("pmid"):
+                by_pmid[correction["pmid"]] = merge_marks(by_pmid.get(correction["pmid"], {}), _METADATA_BY_MARK[mark])
+        if entry.metadata.get("retraction_notice"):
+            titles.add(fold_title(find_named_title(entry.title)))
+    marked = []
+    for entry in entries:
+        marks = by_pmid.get(entry.metadata.get("pmid", ""), {})
+        title = fold_title(entry.title)
+        if len(title) >= MIN_TITLE_LETTERS and not entry.metadata.get("retraction_notice") and title in titles:
+            marks = {**marks, "retracted": True}
+        marked.append(replace(entry, metadata=merge_marks(entry.metadata, marks)) if marks else entry)
+    return marked
+
+
+def fold_title(title: str) -> str:
+    """Return the letters and digits of a title, by which two are compared."""
+    return _NO_LETTERS.sub("", title).casefold()
 
 
 def _first(record: TaggedRecord, *tags: str) -> str:
@@ -144,10 +199,13 @@ def _from_ris(record: TaggedRecord, number: int) -> ReferenceEntry:
         "language": _all(record, "LA"),
         "reference_type": _RIS_TYPES.get(_first(record, "TY"), ""),
     }
+    title, abstract = _first(record, "TI", "T1", "CT"), _join_abstracts(record, "AB", "N2")
+    types = [*_all(record, "M3"), *_retracted_keywords(record.get("KW", ()))]
+    metadata = merge_marks(metadata, find_retraction(title, abstract, types, record.get("N1", ())))
     return ReferenceEntry(
         key=_first(record, "ID") or str(number),
-        title=_first(record, "TI", "T1", "CT"),
-        abstract=_join_abstracts(record, "AB", "N2"),
+        title=title,
+        abstract=abstract,
         date=find_publication_date(_first(record, "DA")) or find_publication_date(_first(record, "PY", "Y1")),
         metadata=_without_empty(metadata),
         files=tuple(_file_path(value) for value in record.get("L1", ()) if value),
@@ -157,7 +215,7 @@ def _from_ris(record: TaggedRecord, number: int) -> ReferenceEntry:
 def _from_nbib(record: TaggedRecord, number: int) -> ReferenceEntry:
     identifiers = [value for value in (*record.get("AID", ()), *record.get("LID", ())) if value.endswith("[doi]")]
     pmid = _first(record, "PMID")
-    metadata = {
+    metadata: dict[str, Any] = {
         "authors": [*_all(record, "FAU", "AU"), *_all(record, "CN")],
         "group_authors": _all(record, "CN"),
         "journal": _first(record, "JT"),
@@ -170,17 +228,38 @@ def _from_nbib(record: TaggedRecord, number: int) -> ReferenceEntry:
         "pmcid": _find_pmcid(record.get("PMC", ())),
         "issn": _first(record, "IS").partition(" ")[0],
         "publication_types": _all(record, "PT"),
+        "corrections": list(_list_corrections(record)),
         "mesh": [value.replace("*", "") for value in _all(record, "MH")],
         "keywords": _all(record, "OT"),
         "language": _all(record, "LA"),
     }
+    title, abstract = _first(record, "TI", "BTI"), _join_abstracts(record, "AB")
+    relations = {correction["type"] for correction in metadata["corrections"]}
+    if not RETRACTION_RELATIONS.isdisjoint(relations):
+        metadata["retracted"] = True
+    if "RetractionOf" in relations:
+        metadata["retraction_notice"] = True
+    metadata = merge_marks(metadata, find_retraction(title, abstract, metadata["publication_types"]))
     return ReferenceEntry(
         key=pmid or str(number),
-        title=_first(record, "TI", "BTI"),
-        abstract=_join_abstracts(record, "AB"),
+        title=title,
+        abstract=abstract,
         date=parse_printed_date(_first(record, "DP")) if record.get("DP") else None,
         metadata=_without_empty(metadata),
     )
+
+
+def _list_corrections(record: TaggedRecord) -> Iterator[dict[str, str]]:
+    """Yield the notices about an article, or the articles of a notice, as PubMed's XML has them."""
+    for tag, kind in _CORRECTIONS.items():
+        for value in record.get(tag, ()):
+            correction = {"type": kind, "pmid": _find_pmid("", [value]), "source": clean_text(value)}
+            yield {name: text for name, text in correction.items() if text}
+
+
+def _retracted_keywords(keywords: Iterable[str]) -> list[str]:
+    """Return the keywords that are PubMed's publication type; others may name a retraction of something else."""
+    return [keyword for keyword in keywords if keyword.strip().casefold() == "retracted publication"]
 
 
 def _parse_bibtex(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]]]:
@@ -230,7 +309,7 @@ def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEnt
     texts = {name: clean_text(decode_latex(value)) for name, value in fields.items() if name != "file"}
     pmid = texts.get("pmid", "")
     notes = [texts.get(name, "") for name in ("note", "annote", "annotation")]
-    metadata = {
+    metadata: dict[str, Any] = {
         "authors": _bibtex_names(fields.get("author", "")),
         "editors": _bibtex_names(fields.get("editor", "")),
         "journal": texts.get("journal", "") or texts.get("journaltitle", ""),
@@ -251,6 +330,8 @@ def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEnt
         "language": [texts["language"]] if texts.get("language") else [],
         "reference_type": _BIBTEX_TYPES.get(type, ""),
     }
+    types = [texts.get("type", ""), *_retracted_keywords(metadata["keywords"])]
+    metadata = merge_marks(metadata, find_retraction(texts.get("title", ""), texts.get("abstract", ""), types, notes))
     month = texts.get("month", "").lower()
     year = texts.get("date", "") or texts.get("year", "")
     number = next((_MONTHS[word[:3]] for word in _WORD.findall(month) if word[:3] in _MONTHS), None)
@@ -315,7 +396,7 @@ def _from_csl(item: Mapping[str, Any], number: int) -> ReferenceEntry:
     container = _first(record, "CONTAINER-TITLE")
     pmid = _first(record, "PMID")
     keywords = _first(record, "KEYWORD")
-    metadata = {
+    metadata: dict[str, Any] = {
         "authors": list(_csl_names(item.get("author"))),
         "editors": list(_csl_names(item.get("editor"))),
         "journal": "" if is_chapter else container,
@@ -337,10 +418,13 @@ def _from_csl(item: Mapping[str, Any], number: int) -> ReferenceEntry:
         "language": _all(record, "LANGUAGE"),
         "reference_type": _first(record, "TYPE"),
     }
+    title, abstract = _first(record, "TITLE"), _first(record, "ABSTRACT")
+    types = [*_all(record, "GENRE"), *_all(record, "STATUS"), *_retracted_keywords(metadata["keywords"])]
+    metadata = merge_marks(metadata, find_retraction(title, abstract, types, record["NOTE"]))
     return ReferenceEntry(
         key=_first(record, "ID") or str(number),
-        title=_first(record, "TITLE"),
-        abstract=_first(record, "ABSTRACT"),
+        title=title,
+        abstract=abstract,
         date=_csl_date(item.get("issued")),
         metadata=_without_empty(metadata),
     )

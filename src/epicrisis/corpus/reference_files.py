@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,12 @@ from epicrisis.corpus.reader_base import (
     real_path,
     skip,
 )
-from epicrisis.corpus.reference_entries import ReferenceEntry
+from epicrisis.corpus.reference_entries import MIN_TITLE_LETTERS, ReferenceEntry, fold_title
+from epicrisis.corpus.retraction_wording import merge_marks, strip_retraction
 from epicrisis.corpus.tagged_records import begins_with_record
 from epicrisis.types import Document
 
-MIN_TITLE_LETTERS = 30
-"""Letters that a title must have to identify a file."""
 FIRST_PAGE_LETTERS = 4_000
-_NO_LETTERS = re.compile(r"[\W_]+")
 _START_BYTES = 65_536
 _CSL_TYPES = re.compile(
     rb'"type"\s{0,9}:\s{0,9}"(?:article(?:-journal|-magazine|-newspaper)?|book|chapter|report|thesis|webpage|dataset|'
@@ -60,14 +58,19 @@ class ReferenceFiles:
         if document.patient is not None or not self._names:
             return document
         place = real_path(path)
+        described: Document | None = None
+        marks: dict[str, Any] = {}
         for reference_path, entries in self._read().items():
             # Zotero names files in other folders, too.
             if real_path(reference_path).parent not in place.parents and reference_path.name != zotero.DATABASE:
                 continue
-            number = self._find_entry(reference_path, entries, place, document)
-            if number is not None:
-                return _describe(document, entries.pop(number))
-        return document
+            numbers = self._find_entries(reference_path, entries, place, document)
+            for number in numbers:
+                marks = merge_marks(marks, _select_marks(entries[number].metadata))
+            if len(numbers) == 1 and described is None:
+                described = _describe(document, entries.pop(numbers[0]))
+        document = described or document
+        return dataclasses.replace(document, metadata=merge_marks(document.metadata, marks)) if marks else document
 
     def read_rest(self, path: Path) -> Iterator[ReaderItem]:
         """Yield the documents of the entries that describe no file, what cannot be read, and the fingerprint."""
@@ -110,14 +113,18 @@ class ReferenceFiles:
                 if not entries and not skipped:
                     faults.append(skip(path, "", "holds no entries"))
                 self._rest[path] = dict(enumerate(entries))
-                self._titles[path] = [_fold(entry.title) for entry in entries]
+                self._titles[path] = [_fold_entry_title(entry) for entry in entries]
         return self._rest
 
-    def _find_entry(
+    def _find_entries(
         self, reference_path: Path, entries: dict[int, ReferenceEntry], place: Path, document: Document
-    ) -> int | None:
-        """Return the number of the entry that describes a file: the only one of the first rule that finds any."""
-        start, own_title = _fold(document.text[:FIRST_PAGE_LETTERS]), _fold(document.title)
+    ) -> list[int]:
+        """Return the numbers of the entries of the first rule that finds any.
+
+        One alone describes the file. Several have its name or identifier, and are about it.
+        """
+        start = fold_title(document.text[:FIRST_PAGE_LETTERS])
+        own_title = fold_title(strip_retraction(document.title))
         ids = {(key, str(document.metadata[key]).lower()) for key in ("doi", "pmid") if document.metadata.get(key)}
         by_file: list[int] = []
         by_id: list[int] = []
@@ -130,10 +137,7 @@ class ReferenceFiles:
             title = self._titles[reference_path][number]
             if len(title) >= MIN_TITLE_LETTERS and (title in start or title == own_title):
                 by_title.append(number)
-        for numbers in (by_file, by_id, by_title):
-            if numbers:
-                return numbers[0] if len(numbers) == 1 else None
-        return None
+        return by_file or by_id or (by_title if len(by_title) == 1 else [])
 
     def _is_file(self, reference_path: Path, file: str, place: Path) -> bool:
         """Return whether a path in an entry is this file: the path itself, or else the only file of that name."""
@@ -168,8 +172,16 @@ def _read_entries(path: Path, collection: str) -> tuple[list[ReferenceEntry], li
     return sandbox.read_references(path)
 
 
-def _fold(text: str) -> str:
-    return _NO_LETTERS.sub("", text).casefold()
+def _fold_entry_title(entry: ReferenceEntry) -> str:
+    """Return the title as it is on the file's first page, where no `RETRACTED:` may be before it."""
+    is_notice = entry.metadata.get("retraction_notice")
+    return fold_title(entry.title if is_notice else strip_retraction(entry.title))
+
+
+def _select_marks(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an entry says of a retraction or a concern."""
+    names = ("retracted", "retraction_notice", "corrections")
+    return {name: metadata[name] for name in names if metadata.get(name)}
 
 
 def _describe(document: Document, entry: ReferenceEntry) -> Document:

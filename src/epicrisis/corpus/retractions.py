@@ -20,7 +20,7 @@ _MARK_BY_NATURE = {
     "correction": "corrected",
     "reinstatement": REINSTATED,
 }
-_MARK_BY_RELATION = {
+MARK_BY_RELATION = {
     **dict.fromkeys(("RetractionOf", "PartialRetractionOf", "RetractedandRepublishedFrom"), "retracted"),
     "ExpressionOfConcernFor": "expression-of-concern",
     **dict.fromkeys(("ErratumFor", "CorrectedandRepublishedFrom"), "corrected"),
@@ -66,7 +66,7 @@ def extract_statements(document: Document) -> tuple[ArticleStatement, ...]:
     day = None if document.date is None else last_day(document.date)
     statements = []
     for correction in corrections:
-        mark, pmid = _MARK_BY_RELATION.get(str(correction.get("type"))), str(correction.get("pmid", ""))
+        mark, pmid = MARK_BY_RELATION.get(str(correction.get("type"))), str(correction.get("pmid", ""))
         if mark is not None and is_number(pmid):
             statements.append(ArticleStatement(document.id, (f"pubmed:{int(pmid)}",), mark, day))
     return tuple(statements)

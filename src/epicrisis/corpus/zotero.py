@@ -20,6 +20,8 @@ from typing import Any
 
 from epicrisis.corpus.reader_base import os_error_reason
 from epicrisis.corpus.reference_entries import ReferenceEntry, clean_text
+from epicrisis.corpus.retraction_wording import find_retraction, merge_marks
+from epicrisis.corpus.text_quality import is_empty
 from epicrisis.temporary_folders import TemporaryFolder
 
 DATABASE = "zotero.sqlite"
@@ -118,11 +120,14 @@ def read_entries(path: Path, collection: str = "") -> list[ReferenceEntry]:
             metadata = _build_metadata(kind, fields[item], creators[item], tags[item])
             if item in retracted:
                 metadata["retracted"] = True
+            title = clean_text(fields[item].get("title", ""))
+            abstract = clean_text(fields[item].get("abstractNote", ""))
+            metadata = merge_marks(metadata, find_retraction(title, abstract, (), [fields[item].get("extra", "")]))
             entries.append(
                 ReferenceEntry(
                     key=key,
-                    title=clean_text(fields[item].get("title", "")),
-                    abstract=clean_text(fields[item].get("abstractNote", "")),
+                    title=title,
+                    abstract="" if is_empty(abstract) else abstract,
                     date=_read_date(fields[item].get("date", "")),
                     metadata=metadata,
                     files=tuple(attachments[item]),
