@@ -130,6 +130,30 @@ def test_20_text_export_of_endnote_has_records(read_case: CaseReader) -> None:
     assert (first.date, second.date, first.metadata["doi"]) == ("2017", "2005", "10.1000/demo.20")
 
 
+def test_22_abstract_without_tags_keeps_labels(read_case: CaseReader) -> None:
+    assert read_case("22").texts == [
+        "BACKGROUND: Few data exist. RESULTS: Mortality was 12 %.",
+        "Background: Text. Methods: More.",
+        "Objective To see.",
+    ]
+
+
+def test_31_citations_are_no_powers_and_all_authors_are_read(read_case: CaseReader) -> None:
+    case = read_case("31")
+    (document,) = case.documents
+    assert "Mortality fell by 12 [3] percent, as reported before." in document.text
+    assert "10^9/L cells" in document.text
+    assert document.metadata["authors"] == ["NoType, A", "String, Bea", "Demo Group", "Alt, D"]
+    assert "Rule\nStop at 5 mg." in document.text
+    assert "The reviewer thinks" not in document.text
+    assert len(case.notes) == 1
+
+
+def test_32_notes_before_the_body_are_text(read_case: CaseReader) -> None:
+    (text,) = read_case("32").texts
+    assert text.endswith("Data Availability\nIndividual data of 200 patients are available on request.")
+
+
 def test_39_joined_bibtex_values_are_read(read_case: CaseReader) -> None:
     first, second, third = read_case("39").documents
     assert (first.text, first.metadata["authors"]) == ("abs more", ["Sample, Stefan", "Other, Xavier"])

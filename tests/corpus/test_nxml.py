@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.corpus import jats
-from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.reader_base import FileRemark, Skipped
 from epicrisis.types import Document
 
 IDS = '<article-id pub-id-type="pmid">5</article-id><article-id pub-id-type="pmc">7</article-id>'
@@ -30,7 +30,7 @@ def article_xml(
     )
 
 
-def read(folder: Path, content: str | bytes) -> list[Document | Skipped]:
+def read(folder: Path, content: str | bytes) -> list[Document | Skipped | FileRemark]:
     path = folder / "x.nxml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return list(jats.read_articles(path, "folder/x.nxml"))
@@ -167,6 +167,63 @@ def test_jats_response_belongs_to_its_article(tmp_path: Path) -> None:
     response = "<front-stub><title-group><article-title>Reply</article-title></title-group></front-stub>"
     found = one(tmp_path, article_xml(rest=f"<response>{response}<body><p>We agree.</p></body></response>"))
     assert sections(found) == {"Text": "Text.", "Reply": "We agree."}
+
+
+def test_jats_reviewers_reports_are_left_out_and_counted(tmp_path: Path) -> None:
+    part = "<sub-article article-type='{}'><body><p>{}</p></body></sub-article>"
+    kinds = ["decision-letter", "reply", "referee-report", "translation"]
+    found, remark = read(tmp_path, article_xml(rest="".join(part.format(kind, kind) for kind in kinds)))
+    assert isinstance(found, Document)
+    assert isinstance(remark, FileRemark)
+    assert sections(found) == {"Text": "Text.", "sub-article": "translation"}
+    assert remark.count == 3
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "text"),
+    [
+        ("by 12<sup>{}</sup> percent", "by 12 [3] percent"),
+        ("by 12{} percent", "by 12 [3] percent"),
+        ("by 12<sup>{},{}</sup> percent", "by 12 [3,3] percent"),
+        ("by 12<xref ref-type='bibr' rid='a'><sup>3</sup></xref> percent", "by 12 [3] percent"),
+        ("by 12<sup><xref ref-type='fn' rid='a'>3</xref></sup> percent", "by 12 [note 3] percent"),
+        ("before.<sup>4,5</sup> Then,<sup>6–8</sup> so", "before. [4,5] Then, [6–8] so"),
+        ("as [{},{}] and (see {}–{}) in {}", "as [3,3] and (see 3–3) in 3"),
+        ("in 2015<sup>[7]</sup>, 10<sup>9</sup>/L and m<sup>2</sup>", "in 2015[7], 10^9/L and m^2"),
+        ("<sup>1</sup>H,<sup>13</sup>C NMR", "1H,13C NMR"),
+    ],
+)
+def test_jats_citation_is_no_power(tmp_path: Path, paragraph: str, text: str) -> None:
+    cited = paragraph.replace("{}", "<xref ref-type='bibr' rid='r'>3</xref>")
+    assert one(tmp_path, article_xml(f"<body><p>{cited}</p></body>")).text == f"Text\n{text}"
+
+
+def test_jats_authors_of_every_form_are_listed_once(tmp_path: Path) -> None:
+    def name(family: str) -> str:
+        return f"<name><surname>{family}</surname><given-names>A</given-names></name>"
+
+    author = "<contrib contrib-type='author'>{}</contrib>"
+    members = f"<contrib-group>{author.format(name('Member'))}</contrib-group>"
+    meta = (
+        f"<contrib-group><contrib>{name('Untyped')}</contrib>"
+        + author.format("<string-name>Bea String</string-name>")
+        + author.format(f"<collab>The <italic>Demo</italic> Group{members}</collab>")
+        + author.format(f"<name-alternatives>{name('First')}{name('Second')}</name-alternatives>")
+        + f"</contrib-group><contrib-group content-type='editors'><contrib>{name('Editor')}</contrib></contrib-group>"
+    )
+    metadata = one(tmp_path, article_xml(meta=meta)).metadata
+    assert metadata["authors"] == ["Untyped, A", "Bea String", "The Demo Group", "First, A"]
+    assert metadata["group_authors"] == ["The Demo Group"]
+
+
+def test_jats_front_notes_statements_and_footnotes_are_text(tmp_path: Path) -> None:
+    article = article_xml(
+        "<body><p>See<fn><p>Aside.</p></fn> this.</p><statement><label>Rule 1</label><p>Stop.</p></statement></body>",
+        "<title-group><article-title>A title<xref ref-type='fn'>*</xref></article-title></title-group>",
+    ).replace("</front>", "<notes><title>Data</title><p>On request.</p></notes></front>")
+    found = one(tmp_path, article)
+    assert found.title == "A title"
+    assert sections(found) == {"Text": "See this.\nAside.", "Rule 1": "Stop.", "Data": "On request."}
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ References, author notes and the licence are left out.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus.pubmed_record import parse_printed_date
-from epicrisis.corpus.reader_base import Skipped, skip
+from epicrisis.corpus.reader_base import FileRemark, Skipped, skip
 from epicrisis.corpus.sectioned_text import SectionedText
 from epicrisis.corpus.xml_text import BrokenXML, element_text, parse_file
 from epicrisis.dates import last_day
@@ -20,11 +21,19 @@ if TYPE_CHECKING:
     from lxml.etree import _Element
 
 _DEFAULT_TITLES = {"ack": "Acknowledgements", "glossary": "Glossary", "app": "Appendix", "notes": "Notes"}
-_SECTIONS = frozenset(("sec", "boxed-text", *_DEFAULT_TITLES))
+_SECTIONS = frozenset(("sec", "boxed-text", "statement", *_DEFAULT_TITLES))
+_REVIEWS = frozenset(
+    (
+        *("reviewer-report", "referee-report", "review-report", "peer-review", "aggregated-review-documents"),
+        *("decision-letter", "editor-report", "author-comment", "author-response"),
+    )
+)
+"""Types of sub-articles that are about the article and not part of it."""
+_REVIEW_REMARK = "of reviewers or editors left out, no part of the article: to search it, add it as a file of its own"
 _CAPTIONED = frozenset(("fig", "table-wrap", "supplementary-material", "media", "chem-struct-wrap"))
-_LIFTED = (*_CAPTIONED, "boxed-text", "list", "def-list", "disp-quote")
+_LIFTED = (*_CAPTIONED, "boxed-text", "list", "def-list", "disp-quote", "fn")
 """Elements that publishers put into a paragraph although they are none of its text."""
-_LINES = frozenset(("p", "list-item", "def-item", "disp-formula", "fn", "tr"))
+_LINES = frozenset(("p", "list-item", "def-item", "disp-formula", "fn", "tr", "verse-line"))
 _IGNORED = frozenset(
     ("ref-list", "graphic", "object-id", "sec-meta", "permissions", "fn-group", "bio", "label", "title")
 )
@@ -38,8 +47,10 @@ _RETRACTED_BY = frozenset(("retraction-forward", "retraction", "retraction-notic
 _CONCERNED_BY = frozenset(("concern-forward", "expression-of-concern", "expression-of-concern-forward"))
 
 
-def read_articles(path: Path, name: str) -> Iterator[Document | Skipped]:
+def read_articles(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
     """Yield the articles of one file, gzip or plain. A response or sub-article belongs to its article.
+
+    Reviewers' reports, decisions and replies to them are left out and counted.
 
     The id is `pmc:PMC123`, else `doi:<doi>`, else `file:<name>`, with `#2`, `#3`... for further articles. The text is
     the abstract, then the sections, each below a line with the path of its titles (`Methods / Statistics`). Every
@@ -62,6 +73,8 @@ def read_articles(path: Path, name: str) -> Iterator[Document | Skipped]:
         document = _build_document(article, name if number == 1 else f"{name}#{number}")
         where = f"article {number}" if len(articles) > 1 else ""
         yield document or skip(path, where, "holds neither an abstract nor a body")
+        if reviews := sum(map(_is_review, article.iter("sub-article", "response"))):
+            yield FileRemark(name, "report", _REVIEW_REMARK, reviews)
 
 
 def _build_document(article: _Element, name: str) -> Document | None:
@@ -79,6 +92,7 @@ def _build_document(article: _Element, name: str) -> Document | None:
         title = _first_text(abstract, "title") or (f"Abstract ({kind})" if kind else "Abstract")
         _write_content(abstract, (title,), text)
     _write_bodies(article, (), text)
+    _write_front(article.find("front"), (), text)
     if not text.lines:
         return None
     authors, groups = _list_authors(meta)
@@ -105,11 +119,23 @@ def _build_document(article: _Element, name: str) -> Document | None:
     return Document(
         id=f"pmc:{pmcid}" if pmcid else file_id,
         text="\n".join(text.lines),
-        title=_first_text(meta, "title-group/article-title"),
+        title=_find_title(meta),
         source="PubMed Central" if pmcid else name,
         date=_publication_date(meta),
         metadata={key: value for key, value in metadata.items() if value},
     )
+
+
+def _find_title(meta: _Element) -> str:
+    """Return the title without the marks of its footnotes."""
+    title = meta.find("title-group/article-title")
+    if title is None:
+        return ""
+    for mark in list(title.iter("xref", "fn")):
+        mark.tag, mark.text = "left-out", ""
+        for inner in list(mark):
+            mark.remove(inner)
+    return element_text(title)
 
 
 def _find_retraction(article: _Element, meta: _Element) -> dict[str, Any]:
@@ -130,18 +156,47 @@ def _find_retraction(article: _Element, meta: _Element) -> dict[str, Any]:
 
 
 def _list_authors(meta: _Element) -> tuple[list[str], list[str]]:
-    """Return the authors in order, and those of them that are organisations."""
+    """Return the authors in order, and those of them that are organisations. Members of an organisation are none."""
     authors: list[str] = []
     groups: list[str] = []
-    for author in meta.iterfind(".//contrib[@contrib-type='author']"):
-        parts = (".//surname", ".//given-names", ".//suffix")
-        name = ", ".join(filter(None, (_first_text(author, part) for part in parts)))
-        if not name and (group := _first_text(author, "collab")):
-            groups.append(group)
-            name = group
+    for author in meta.iter("contrib"):
+        group = author.getparent()
+        kind = author.get("contrib-type") or ""
+        if not kind and group is not None:
+            # A group of contributors without types is one of authors, unless it says that it is another.
+            kind = (group.get("content-type") or "author").removesuffix("s")
+        if kind != "author" or next(author.iterancestors("collab", "collab-alternatives"), None) is not None:
+            continue
+        collab = next(author.iter("collab"), None)
+        name = "" if collab is not None else _person_name(author)
+        if collab is not None:
+            name = _own_text(collab)
+            groups += [name] if name else []
         if name:
             authors.append(name)
     return authors, groups
+
+
+def _person_name(author: _Element) -> str:
+    """Return `Family, Given, Suffix` of the first name of an author, or a name without parts as it is."""
+    names = author.iter("name", "string-name")
+    person = next(names, author)
+    parts = [_first_text(person, part) for part in ("surname", "given-names", "suffix")]
+    if any(parts):
+        return ", ".join(filter(None, parts))
+    return element_text(person) if person.tag == "string-name" else ""
+
+
+def _own_text(collab: _Element) -> str:
+    """Return the name of an organisation without its members and addresses."""
+    name = copy.deepcopy(collab)
+    for inner in list(name.iter("contrib-group", "contrib", "aff", "xref")):
+        parent = inner.getparent()
+        if parent is not None:
+            placeholder = inner.makeelement("left-out")
+            placeholder.tail = inner.tail
+            parent.replace(inner, placeholder)
+    return element_text(name)
 
 
 def _find_abbreviation(article: _Element) -> str:
@@ -174,13 +229,32 @@ def _publication_date(meta: _Element) -> str | None:
     return min(filter(None, dates), key=last_day, default=None)
 
 
+def _write_front(front: _Element | None, path: tuple[str, ...], text: SectionedText) -> None:
+    """Write the notes before an article's body, such as the availability of its data."""
+    for part in front if front is not None else ():
+        if part.tag in _DEFAULT_TITLES:
+            title = _first_text(part, "title") or _DEFAULT_TITLES[part.tag]
+            _write_content(part, (*path, title), text)
+
+
 def _write_bodies(article: _Element, path: tuple[str, ...], text: SectionedText) -> None:
     for part in article:
         if part.tag in ("body", "back", "floats-group"):
             _write_content(part, path, text)
-        elif part.tag in ("sub-article", "response"):
+        elif part.tag in ("sub-article", "response") and not _is_review(part):
             title = _first_text(part, ".//article-title") or str(part.tag)
             _write_bodies(part, (*path, title), text)
+            _write_front(part.find("front-stub"), (*path, title), text)
+
+
+def _is_review(part: _Element) -> bool:
+    """Return whether a part of an article is a reviewer's report, an editor's decision or the authors' reply to one."""
+    kind = (part.get("article-type") or "").lower()
+    article = part.getparent()
+    if kind == "reply" and part.tag == "sub-article" and article is not None:
+        siblings = article.iterchildren("sub-article")
+        return any((sibling.get("article-type") or "").lower() in _REVIEWS for sibling in siblings)
+    return kind in _REVIEWS
 
 
 def _write_content(parent: _Element, path: tuple[str, ...], text: SectionedText) -> None:
@@ -189,7 +263,8 @@ def _write_content(parent: _Element, path: tuple[str, ...], text: SectionedText)
         if child.tag in _IGNORED or not isinstance(child.tag, str):
             continue
         if child.tag in _SECTIONS:
-            title = _first_text(child, "title") or _DEFAULT_TITLES.get(child.tag, "")
+            label = _first_text(child, "label") if child.tag == "statement" else ""
+            title = " ".join(filter(None, (label, _first_text(child, "title")))) or _DEFAULT_TITLES.get(child.tag, "")
             _write_content(child, (*path, title) if title else path, text)
         elif child.tag in _CAPTIONED:
             captions = [*child.iterchildren("label"), *child.iterchildren("caption")]

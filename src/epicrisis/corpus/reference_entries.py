@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections import defaultdict
@@ -14,6 +13,7 @@ from urllib.parse import unquote
 from epicrisis.corpus.article_ids import find_dois
 from epicrisis.corpus.bibtex_values import BROKEN, read_values
 from epicrisis.corpus.latex import decode_latex
+from epicrisis.corpus.markup import remove_markup
 from epicrisis.corpus.pubmed_record import RETRACTION_RELATIONS, parse_printed_date
 from epicrisis.corpus.retraction_wording import find_named_title, find_retraction, merge_marks
 from epicrisis.corpus.retractions import MARK_BY_RELATION
@@ -24,10 +24,6 @@ from epicrisis.dates import find_publication_date
 _NUMBER = re.compile(r"\d{1,9}")
 _PMID_NAMED = re.compile(r"(?:PMID:?\s{0,3}|pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/)(\d{1,9})")
 _PMCID = re.compile(r"PMC\d{1,9}")
-_MARKUP = re.compile(
-    r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|title|sec|italic|bold|br|span)(?:\s[^<>]{0,200})?/?>", re.I
-)
-_RAISED = re.compile(r"(?<=\d)<sup>(?=[+\-−–]?\d)", re.I)
 _WORD = re.compile(r"[a-z]{3,}")
 _MONTHS = {name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905
 _CORRECTIONS = {
@@ -141,14 +137,14 @@ def _first(record: TaggedRecord, *tags: str) -> str:
     for tag in tags:
         for value in record.get(tag, ()):
             if value:
-                return clean_text(value)
+                return remove_markup(value)
     return ""
 
 
 def _all(record: TaggedRecord, *tags: str) -> list[str]:
     """Return the values of the first of these tags that has one."""
     for tag in tags:
-        values = [clean_text(value) for value in record.get(tag, ()) if value.strip()]
+        values = [remove_markup(value) for value in record.get(tag, ()) if value.strip()]
         if values:
             return values
     return []
@@ -156,7 +152,7 @@ def _all(record: TaggedRecord, *tags: str) -> list[str]:
 
 def _join_abstracts(record: TaggedRecord, *tags: str) -> str:
     """Return the parts of an abstract in order, without those that another part contains."""
-    parts = [part for tag in tags for value in record.get(tag, ()) if not is_empty(part := clean_text(value))]
+    parts = [part for tag in tags for value in record.get(tag, ()) if not is_empty(part := remove_markup(value))]
     kept: list[str] = []
     for number, part in enumerate(parts):
         others = [*kept, *parts[number + 1 :]]
@@ -253,7 +249,7 @@ def _list_corrections(record: TaggedRecord) -> Iterator[dict[str, str]]:
     """Yield the notices about an article, or the articles of a notice, as PubMed's XML has them."""
     for tag, kind in _CORRECTIONS.items():
         for value in record.get(tag, ()):
-            correction = {"type": kind, "pmid": _find_pmid("", [value]), "source": clean_text(value)}
+            correction = {"type": kind, "pmid": _find_pmid("", [value]), "source": remove_markup(value)}
             yield {name: text for name, text in correction.items() if text}
 
 
@@ -306,7 +302,7 @@ def _parse_bibtex(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]
 
 
 def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEntry:
-    texts = {name: clean_text(decode_latex(value)) for name, value in fields.items() if name != "file"}
+    texts = {name: remove_markup(decode_latex(value)) for name, value in fields.items() if name != "file"}
     pmid = texts.get("pmid", "")
     notes = [texts.get(name, "") for name in ("note", "annote", "annotation")]
     metadata: dict[str, Any] = {
@@ -353,7 +349,7 @@ def _bibtex_names(value: str) -> list[str]:
     names: list[str] = []
     for name in split_multiple_persons_names(value) if value else ():
         is_group = name.strip().startswith("{") and name.strip().endswith("}")
-        plain = clean_text(decode_latex(name))
+        plain = remove_markup(decode_latex(name))
         words = plain.split()
         if not is_group and "," not in plain and len(words) > 1:
             plain = f"{words[-1]}, {' '.join(words[:-1])}"
@@ -438,7 +434,7 @@ def _csl_names(value: Any) -> Iterator[str]:
         parts = [family, str(name.get("given") or "")]
         full = ", ".join(filter(None, parts)) or str(name.get("literal") or "")
         if full:
-            yield clean_text(full)
+            yield remove_markup(full)
 
 
 def _csl_date(value: Any) -> str | None:
@@ -448,12 +444,6 @@ def _csl_date(value: Any) -> str | None:
     if isinstance(parts, list) and parts and isinstance(parts[0], list):
         return find_publication_date("-".join(map(str, parts[0][:3])))
     return find_publication_date(str(value.get("raw") or value.get("literal") or ""))
-
-
-def clean_text(text: str) -> str:
-    """Return a text on one line, without the markup that publishers leave in it."""
-    text = _RAISED.sub("^", text)
-    return " ".join(html.unescape(_MARKUP.sub(" " if "<p" in text or "jats:" in text else "", text)).split())
 
 
 def _find_doi(values: Iterable[str]) -> str:

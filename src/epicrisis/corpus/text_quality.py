@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from epicrisis.corpus.markup import KNOWN_TAG
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -27,12 +29,6 @@ _NOTICES = frozenset(
 )
 _MAX_NOTICE_WORDS = 4
 
-_TAG = re.compile(
-    r"""</?(?:(?:mml|jats|xlink|ce|m):[a-z-]+|sup|sub|inf|sc|i|b|u|em|strong|italic|bold|underline|br|p|div|span|font|a|li|ul|ol
-    |h[1-6]|table|t[rdh]|img|xref|ext-link|sec|title|list|list-item|math|m(?:i|n|o|row|sup|sub|frac|text|style|space)
-    |inline-formula|disp-formula|tex-math|abstracttext)(?:\s[^<>=]{1,50}=[^<>]{1,200}|\s)?/?>""",
-    re.IGNORECASE | re.VERBOSE,
-)
 _ENTITY = re.compile(r"&(?:amp;)*(?:#\d{2,7}|#[xX][0-9a-fA-F]{2,6}|([a-zA-Z][a-zA-Z0-9]{1,31}));")
 # Entities of SGML unknown to HTML: `&bgr;` for beta, and `&NA;` of publishers for "not available".
 _SGML = re.compile(r"[A-Za-z]{1,2}gr|NA")
@@ -51,7 +47,7 @@ def is_empty(text: str) -> bool:
 
 def has_markup(text: str) -> bool:
     """Return whether the text has a tag, a character entity or a TeX command; `p < 0.05` or `R&D;` is none."""
-    if "<" in text and _TAG.search(text):
+    if "<" in text and KNOWN_TAG.search(text):
         return True
     for match in _ENTITY.finditer(text) if "&" in text else ():
         name = match[1]

@@ -4,7 +4,8 @@
 and other inline markup are dropped. A subscript is written as it is spoken, `H2O`, `Tmax`; after a digit with `_`, so
 that no other number arises. A superscript beginning with a digit or a signed digit gets a `^` after a letter, a digit
 or a closing bracket (`10^-3`, `m^2`), and so does a single letter after a digit (`10^n`). Charges, genotypes, isotopes
-and others stay as commonly written (`Ca2+`, `CD4+`, `99mTc`). MathML is linear: `(a+b)/c`, `x_i^2`, `√(x)`. An entity
+and others stay as commonly written (`Ca2+`, `CD4+`, `99mTc`). The number of a cited work or footnote is in brackets
+(`12 [3] percent`, `12 [note 1]`), so that it is no power. MathML is linear: `(a+b)/c`, `x_i^2`, `√(x)`. An entity
 of HTML becomes its character; any other stays as `&name;`.
 """
 
@@ -160,6 +161,10 @@ _ENCODING_ERRORS = (9, 31, 32, 81)
 """libxml2's codes for invalid characters, unknown and unsupported encodings, and invalid bytes."""
 _SPACES = re.compile(r"[ \t\r\n]+")
 _POWER = re.compile(r"[+\-−–]?\d")
+_CITED_NUMBERS = re.compile(r"\d{1,4}(?:[,;–—-]\d{1,4}){0,40}[a-z]?")
+_PUNCTUATION = ".,;:?!”’"
+_BRACKET_PIECES = 60
+"""Pieces of text before a citation among which an open bracket is searched."""
 _CHARGE = re.compile(r"\d*[+\-−–]+")
 _BLOCKS = frozenset(
     "p title label list list-item def-list def-item term def sec br break td th tr table caption disp-formula "  # noqa: SIM905
@@ -193,7 +198,9 @@ def write_inline(child: Any, out: list[str]) -> None:
         out.append(html.unescape(child.text or ""))
         return
     name = child.tag.rpartition("}")[2]
-    if name == "sub":
+    if citation := _find_citation(child, name, out):
+        out.append(citation)
+    elif name == "sub":
         _write_subscript(_mixed(child), out)
     elif name == "sup":
         content, before = _mixed(child), _last(out)
@@ -220,6 +227,34 @@ def write_inline(child: Any, out: list[str]) -> None:
     else:
         inner = _mixed(child)
         out.append(f" {inner} " if name in _BLOCKS else inner)
+
+
+def _find_citation(child: Any, name: str, out: list[str]) -> str:
+    """Return the numbers of works cited or of footnotes in brackets, or an empty string for another element.
+
+    `12<sup><xref ref-type="bibr">3</xref></sup>` is `12 [3]`, which is no power, and neither are numbers raised after
+    a punctuation mark.
+    """
+    if name not in ("sup", "xref"):
+        return ""
+    references = [child, *child.iter("{*}xref", "xref")]
+    kinds = {element.get("ref-type") for element in references} - {None}
+    numbers = _SPACES.sub("", "".join(child.itertext())).strip("[]()")
+    before = _last(out)
+    if not _CITED_NUMBERS.fullmatch(numbers) or not before or before.isspace():
+        return ""
+    if name == "sup" and not kinds:
+        # `,<sup>13</sup>C` is an isotope.
+        is_raised = before in _PUNCTUATION and not (child.tail or "")[:1].isalpha()
+        return f" [{numbers}]" if is_raised else ""
+    is_citation = "bibr" in kinds
+    is_raised = name == "sup" or child.find("{*}sup") is not None or child.find("sup") is not None
+    text = "".join(out[-_BRACKET_PIECES:])
+    if not is_raised and (before in "[(–—-" or text.rfind("[") > text.rfind("]") or text.rfind("(") > text.rfind(")")):
+        return ""
+    if is_citation:
+        return f" [{numbers}]"
+    return f" [note {numbers}]" if is_raised and before.isalnum() else ""
 
 
 def _last(out: list[str]) -> str:

@@ -18,8 +18,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from epicrisis.corpus.markup import remove_markup
 from epicrisis.corpus.reader_base import os_error_reason
-from epicrisis.corpus.reference_entries import ReferenceEntry, clean_text
+from epicrisis.corpus.reference_entries import ReferenceEntry
 from epicrisis.corpus.retraction_wording import find_retraction, merge_marks
 from epicrisis.corpus.text_quality import is_empty
 from epicrisis.temporary_folders import TemporaryFolder
@@ -120,8 +121,8 @@ def read_entries(path: Path, collection: str = "") -> list[ReferenceEntry]:
             metadata = _build_metadata(kind, fields[item], creators[item], tags[item])
             if item in retracted:
                 metadata["retracted"] = True
-            title = clean_text(fields[item].get("title", ""))
-            abstract = clean_text(fields[item].get("abstractNote", ""))
+            title = remove_markup(fields[item].get("title", ""))
+            abstract = remove_markup(fields[item].get("abstractNote", ""))
             metadata = merge_marks(metadata, find_retraction(title, abstract, (), [fields[item].get("extra", "")]))
             entries.append(
                 ReferenceEntry(

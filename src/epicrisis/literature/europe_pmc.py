@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, Field, ValidationError
 
+from epicrisis.corpus.markup import remove_markup, split_sections
 from epicrisis.literature.response_cache import ResponseCache
 from epicrisis.literature.web_client import RequestRejected, ServiceFailed, WebClient
 from epicrisis.types import Document
 
 _PER_SECOND = 3
 _BATCH = 25
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 _RETRACTIONS = frozenset({"retraction in", "retracted in", "partial retraction in"})
 
 
@@ -126,7 +124,7 @@ def fetch_full_text(client: WebClient, cache: ResponseCache, pmcid: str) -> byte
 def build_document(article: IndexedArticle) -> Document | None:
     """Return the abstract of an article that PubMed does not have, such as a preprint; None without an abstract."""
     # Abstracts have tags such as <h4>Background</h4>, titles <i>.
-    text = _strip_tags(article.abstract)
+    text = "\n".join(split_sections(article.abstract))
     if not text or not article.doi:
         return None
     authors = []
@@ -151,15 +149,8 @@ def build_document(article: IndexedArticle) -> Document | None:
     return Document(
         id=f"doi:{article.doi.lower()}",
         text=text,
-        title=_strip_tags(article.title),
+        title=remove_markup(article.title),
         source="Europe PMC",
         date=article.published or article.year or None,
         metadata={name: value for name, value in metadata.items() if value},
     )
-
-
-def _strip_tags(text: str) -> str:
-    """Return a text of Europe PMC without its tags; a heading becomes a label at the beginning of a line."""
-    labelled = text.replace("</h4>", ": ").replace("<h4>", "\n")
-    lines = html.unescape(_TAG.sub("", labelled)).splitlines()
-    return "\n".join(filter(None, (" ".join(line.split()) for line in lines)))
