@@ -138,6 +138,12 @@ def test_22_abstract_without_tags_keeps_labels(read_case: CaseReader) -> None:
     ]
 
 
+def test_24_table_of_pubmed_is_read(read_case: CaseReader) -> None:
+    (document,) = read_case("24").documents
+    assert (document.id, document.title, document.date) == ("pubmed:123", "Aspirin", "2020")
+    assert (document.text, document.metadata["doi"]) == ("Aspirin lowered the rate.", "10.1000/x")
+
+
 def test_31_citations_are_no_powers_and_all_authors_are_read(read_case: CaseReader) -> None:
     case = read_case("31")
     (document,) = case.documents
@@ -152,6 +158,10 @@ def test_31_citations_are_no_powers_and_all_authors_are_read(read_case: CaseRead
 def test_32_notes_before_the_body_are_text(read_case: CaseReader) -> None:
     (text,) = read_case("32").texts
     assert text.endswith("Data Availability\nIndividual data of 200 patients are available on request.")
+
+
+def test_38_dates_as_text_are_read(read_case: CaseReader) -> None:
+    assert [document.date for document in read_case("38").documents] == ["2015", "2015-06"]
 
 
 def test_39_joined_bibtex_values_are_read(read_case: CaseReader) -> None:

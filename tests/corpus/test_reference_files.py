@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis.corpus.latex import decode_latex
+from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import FileDocument, FileRemark, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reference_entries import parse_references
+from epicrisis.errors import InputError
 from epicrisis.types import Document
 from tests.support.pdf_files import column, placed_pdf
 
@@ -195,6 +197,96 @@ def test_csl_json_gives_metadata_and_reports_other_entries() -> None:
     assert entry.metadata["authors"] == ["van Beek, A.", "The Group"]
     assert (entry.date, entry.metadata["pmid"]) == ("2018-07", "29768149")
     assert [where for where, _ in faults] == ["entry 2"]
+
+
+@pytest.mark.parametrize(
+    ("issued", "date"),
+    [
+        *(("2015", "2015"), ("2015-06-15T10:00:00Z", "2015-06-15"), ("2015-06-XX", "2015-06"), ("2015-21", "2015")),
+        *(("2015~", "2015"), (2015, "2015"), ("n.d.", None), ({"edtf": "2015-06/2016"}, "2015-06")),
+        *(({"date-parts": [["2015", "6"]]}, "2015-06"), ({"date-parts": [2015, 6]}, "2015-06")),
+        *(({"date-parts": [[None]], "raw": "2014-03"}, "2014-03"), ({"date-parts": []}, None)),
+    ],
+)
+def test_csl_date_in_any_form_is_read(issued: object, date: str | None) -> None:
+    (entry,), _ = parse_references(json.dumps([{"type": "article-journal", "title": "T", "issued": issued}]))
+    assert entry.date == date
+
+
+def test_answer_of_crossref_is_read(tmp_path: Path) -> None:
+    work = {
+        "type": "journal-article",
+        "title": ["A title"],
+        "container-title": ["Demo"],
+        "DOI": "10.1000/q",
+        "abstract": "<jats:p>Text.</jats:p>",
+        "published-print": {"date-parts": [[2019, 3]]},
+        "updated-by": [{"type": "retraction", "DOI": "10.1000/r"}],
+    }
+    (tmp_path / "works.json").write_text(json.dumps({"status": "ok", "message": {"items": [work]}}))
+    (document,) = [item for item in read_sources([tmp_path]) if isinstance(item, Document)]
+    assert (document.title, document.text, document.date) == ("A title", "Text.", "2019-03")
+    assert document.metadata["retracted"] is True
+    assert document.metadata["reference_type"] == "article-journal"
+
+
+SCOPUS = (
+    "Authors,Author full names,Title,Year,Source title,Page start,Page end,DOI,Abstract,Document Type\n"
+    '"Sample A.; Lee B.C.","Sample, Ann (1234); Lee, Bo (5678)","Aspirin, again",2020,Demo,12,15,10.1000/s,'
+    '"It ""lowered"" it,\nlater too.",Article\n'
+)
+COVIDENCE = (
+    "Title,Authors,Abstract,Published Year,Published Month,Journal,Volume,DOI,Covidence #\n"
+    '"RETRACTED: X","Sample, A.; Lee, B.",It fell.,2018,3,Demo,7,10.1000/c,#5\n'
+)
+RAYYAN = (
+    "key,title,year,month,day,journal,authors,abstract,doi,pubmed_id\n"
+    '1,X,2017,6,28,NEJM,"Sample, Ann and Lee, Bo",It fell.,,28657417\n'
+)
+PUBMED = (
+    "PMID;Title;Authors;Journal/Book;Publication Year;DOI;Abstract\n"
+    '5;X;"Sample A, Lee B.";Demo;2020;10.1000/p;It fell.\n'
+)
+WEB_OF_SCIENCE = "PT\tAU\tTI\tSO\tAB\tPY\tDI\nJ\tSample, A; Lee, B\tX\tDemo\tIt fell.\t2021\t10.1000/w\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "id", "date", "authors"),
+    [
+        ("a.csv", SCOPUS, "doi:10.1000/s", "2020", ["Sample, A.", "Lee, B.C."]),
+        ("a.csv", COVIDENCE, "doi:10.1000/c", "2018-03", ["Sample, A.", "Lee, B."]),
+        ("a.csv", RAYYAN, "pubmed:28657417", "2017-06-28", ["Sample, Ann", "Lee, Bo"]),
+        ("a.csv", PUBMED, "pubmed:5", "2020", ["Sample, A", "Lee, B"]),
+        ("a.tsv", WEB_OF_SCIENCE, "doi:10.1000/w", "2021", ["Sample, A", "Lee, B"]),
+        ("savedrecs.txt", WEB_OF_SCIENCE, "doi:10.1000/w", "2021", ["Sample, A", "Lee, B"]),
+    ],
+)
+def test_table_of_literature_database_is_read(
+    name: str, table: str, id: str, date: str, authors: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(f"\ufeff{table}", encoding="utf-8")
+    (document,) = [item for item in read_sources([tmp_path]) if isinstance(item, Document)]
+    assert (document.id, document.date, document.metadata["authors"]) == (id, date, authors)
+    assert document.text in ("It fell.", 'It "lowered" it, later too.')
+    assert ("retracted" in document.metadata) == (table == COVIDENCE)
+
+
+def test_table_with_broken_rows_names_them() -> None:
+    header = "Title,Abstract,DOI,Year\n"
+    entries, faults = parse_references(f'{header}T,A,10.1000/a,2020\nU,short\n"V","open,10.1000/b,2020\n"W",B,,1\n')
+    assert [entry.title for entry in entries] == ["T"]
+    assert [where for where, _ in faults] == ["line 3", "after line 3"]
+
+
+def test_table_with_named_columns_or_patients_is_one_of_notes(tmp_path: Path) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_text("title,abstract,doi,year\nP1,Seen today.,10.1000/x,2020\n")
+    columns = NoteColumns(patient="title", text="abstract")
+    (note,) = [item for item in read_sources([path], columns=columns) if isinstance(item, Document)]
+    assert (note.patient, note.text) == ("P1", "Seen today.")
+    path.write_text("patient,title,abstract,doi,year\nP1,T,Seen today.,10.1000/x,2020\n")
+    with pytest.raises(InputError, match="name its columns"):
+        list(read_sources([path]))
 
 
 @pytest.mark.parametrize("text", ["", "plain text", "[", "{}x"])

@@ -50,7 +50,7 @@ from epicrisis.corpus.reader_base import (
 )
 from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.record_files import RECORD_FORMATS, detect_record, read_records
-from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_reference_export
+from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_reference_export, is_reference_table
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.retraction_wording import mark_document
 from epicrisis.corpus.xml_text import detect_xml_kind
@@ -158,12 +158,19 @@ def read_sources(
         chunks = list(itertools.chain.from_iterable(map(medcpt.find_chunks, paths)))
         return itertools.chain.from_iterable(_read_chunk(chunk, previous) for chunk in chunks)
     files = _find_files(paths, format, with_origins, names or {}, only, collection)
+    if columns is not None:
+        # Who names the columns of notes means a table of notes.
+        files = [file._replace(format="notes") if _is_table_of_references(file) else file for file in files]
     if only_notes:
         files = [file for file in files if file.format in NOTE_FORMATS]
     readers = _choose_readers(files, previous, columns, cleaning or NoteCleaning(), with_origins, collection, patients)
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
     return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
+
+
+def _is_table_of_references(file: _SourceFile) -> bool:
+    return file.format == _REFERENCES and _format_by_name(file.path) == _CSV
 
 
 def detect_format(path: Path) -> str | None:
@@ -371,7 +378,11 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
         if format == _CSV:
             if path.suffix != ".gz" and retractions.is_retraction_watch(path):
                 return _RETRACTION_WATCH
-            return "notes" if note_tables.has_known_header(path) else detect_table_format(path, defaults.get(_CSV))
+            if note_tables.has_known_header(path):
+                return "notes"
+            is_packed = path.name.lower().endswith((".gz", ".parquet"))
+            is_references = not is_packed and path.is_file() and is_reference_table(path)
+            return detect_table_format(path, _REFERENCES if is_references else defaults.get(_CSV))
         if format == _JSON:
             if path.suffix != ".gz" and path.is_file() and is_csl_json(path):
                 return _REFERENCES

@@ -1,4 +1,4 @@
-"""Parse files of reference managers: nbib (PubMed), RIS, Web of Science, Refer, BibTeX and CSL-JSON."""
+"""Parse files of reference managers: nbib (PubMed), RIS, Web of Science, Refer, BibTeX, CSL-JSON and tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ from epicrisis.corpus.bibtex_values import BROKEN, read_values
 from epicrisis.corpus.latex import decode_latex
 from epicrisis.corpus.markup import remove_markup
 from epicrisis.corpus.pubmed_record import RETRACTION_RELATIONS, parse_printed_date
+from epicrisis.corpus.reference_tables import (
+    is_reference_header,
+    read_reference_rows,
+    split_authors,
+    split_header,
+)
 from epicrisis.corpus.retraction_wording import find_named_title, find_retraction, merge_marks
 from epicrisis.corpus.retractions import MARK_BY_RELATION
-from epicrisis.corpus.tagged_records import TaggedRecord, detect_tagged_format, read_tagged
+from epicrisis.corpus.tagged_records import PLACEHOLDERS, TaggedRecord, detect_tagged_format, read_tagged
 from epicrisis.corpus.text_quality import is_empty
 from epicrisis.dates import find_publication_date
 
@@ -60,6 +66,14 @@ _RIS_TYPES = {
     "CPAPER": "paper-conference",
     "ELEC": "webpage",
 }
+_CROSSREF_TYPES = {
+    "journal-article": "article-journal",
+    "book-chapter": "chapter",
+    "proceedings-article": "paper-conference",
+    "posted-content": "article",
+    "monograph": "book",
+    "dissertation": "thesis",
+}
 _BIBTEX_TYPES = {
     "article": "article-journal",
     "book": "book",
@@ -93,10 +107,14 @@ def parse_references(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, s
     The beginning of the text decides on the format.
     """
     entries, faults = _parse_entries(text)
+    entries = [replace(entry, abstract="") if is_empty(entry.abstract) else entry for entry in entries]
     return _apply_notices(entries), faults
 
 
 def _parse_entries(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]]]:
+    if is_reference_header(split_header(text)[0]):
+        rows, faults = read_reference_rows(text)
+        return [_from_row(row, number) for number, row in enumerate(rows, 1)], faults
     start = text.lstrip()[:1]
     if start in ("[", "{"):
         return _parse_csl(text)
@@ -372,32 +390,40 @@ def _parse_csl(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]]]:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError("not valid JSON; export it again") from error
+    if isinstance(data, dict) and isinstance(data.get("message"), dict):
+        # Crossref wraps what it was asked for.
+        data = data["message"]
     items = data.get("items", [data]) if isinstance(data, dict) else data
     entries: list[ReferenceEntry] = []
     faults: list[tuple[str, str]] = []
     for number, item in enumerate(items, 1):
-        if isinstance(item, dict) and isinstance(item.get("title", ""), str) and ("type" in item or "title" in item):
+        if isinstance(item, dict) and isinstance(item.get("title", ""), str | list) and not _is_bare(item):
             entries.append(_from_csl(item, number))
         else:
             faults.append((f"entry {number}", "no entry of CSL-JSON; export it again"))
     return entries, faults
 
 
+def _is_bare(item: Mapping[str, Any]) -> bool:
+    return "type" not in item and "title" not in item
+
+
 def _from_csl(item: Mapping[str, Any], number: int) -> ReferenceEntry:
     record: dict[str, list[str]] = defaultdict(list)
     for key, value in item.items():
-        if isinstance(value, str | int):
-            record[key.upper()].append(str(value))
-    is_chapter = item.get("type") == "chapter"
+        values = value if isinstance(value, list) else [value]
+        record[key.upper()] += [str(text) for text in values if isinstance(text, str | int)]
+    kind = _CROSSREF_TYPES.get(_first(record, "TYPE"), _first(record, "TYPE"))
     container = _first(record, "CONTAINER-TITLE")
     pmid = _first(record, "PMID")
     keywords = _first(record, "KEYWORD")
+    dates = ("issued", "published", "published-print", "published-online")
     metadata: dict[str, Any] = {
         "authors": list(_csl_names(item.get("author"))),
         "editors": list(_csl_names(item.get("editor"))),
-        "journal": "" if is_chapter else container,
-        "book": container if is_chapter else "",
-        "journal_abbreviation": _first(record, "CONTAINER-TITLE-SHORT", "JOURNALABBREVIATION"),
+        "journal": "" if kind == "chapter" else container,
+        "book": container if kind == "chapter" else "",
+        "journal_abbreviation": _first(record, "CONTAINER-TITLE-SHORT", "SHORT-CONTAINER-TITLE", "JOURNALABBREVIATION"),
         "volume": _first(record, "VOLUME"),
         "issue": _first(record, "ISSUE"),
         "page_range": _first(record, "PAGE"),
@@ -412,18 +438,25 @@ def _from_csl(item: Mapping[str, Any], number: int) -> ReferenceEntry:
         "url": _find_url(record.get("URL", ())),
         "keywords": _split_keywords(keywords),
         "language": _all(record, "LANGUAGE"),
-        "reference_type": _first(record, "TYPE"),
+        "reference_type": kind,
     }
     title, abstract = _first(record, "TITLE"), _first(record, "ABSTRACT")
     types = [*_all(record, "GENRE"), *_all(record, "STATUS"), *_retracted_keywords(metadata["keywords"])]
+    types += [*_list_updates(item.get("updated-by"), "retracted"), *_list_updates(item.get("update-to"), "retraction")]
     metadata = merge_marks(metadata, find_retraction(title, abstract, types, record["NOTE"]))
     return ReferenceEntry(
         key=_first(record, "ID") or str(number),
         title=title,
         abstract=abstract,
-        date=_csl_date(item.get("issued")),
+        date=next(filter(None, (_csl_date(item.get(name)) for name in dates)), None),
         metadata=_without_empty(metadata),
     )
+
+
+def _list_updates(updates: Any, kind: str) -> list[str]:
+    """Return `kind` if one of Crossref's updates is a retraction."""
+    entries = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
+    return [kind for update in entries if str(update.get("type")) in ("retraction", "withdrawal", "removal")]
 
 
 def _csl_names(value: Any) -> Iterator[str]:
@@ -438,12 +471,48 @@ def _csl_names(value: Any) -> Iterator[str]:
 
 
 def _csl_date(value: Any) -> str | None:
+    """Return a date in parts, or in text: EDTF as the schema has it, or another. A range is its beginning."""
+    if isinstance(value, str | int):
+        return find_publication_date(str(value))
+    parts = value.get("date-parts") if isinstance(value, dict) else value
+    if isinstance(parts, list) and parts:
+        first = parts[0] if isinstance(parts[0], list) else parts
+        if date := find_publication_date("-".join(map(str, first[:3]))):
+            return date
     if not isinstance(value, dict):
         return None
-    parts = value.get("date-parts")
-    if isinstance(parts, list) and parts and isinstance(parts[0], list):
-        return find_publication_date("-".join(map(str, parts[0][:3])))
-    return find_publication_date(str(value.get("raw") or value.get("literal") or ""))
+    texts = (str(value.get(name) or "") for name in ("edtf", "raw", "literal"))
+    return next(filter(None, map(find_publication_date, texts)), None)
+
+
+def _from_row(row: Mapping[str, str], number: int) -> ReferenceEntry:
+    """Return the entry of a row of a table."""
+    texts = {name: remove_markup(value) for name, value in row.items() if value not in PLACEHOLDERS}
+    first, last = texts.get("first_page", ""), texts.get("last_page", "")
+    pages = f"{first}-{last}" if first and last not in ("", first) else first
+    types = [part.strip() for part in texts.get("types", "").split(";") if part.strip()]
+    named = ("journal", "volume", "issue", "issn", "isbn", "publisher")
+    metadata: dict[str, Any] = {name: texts.get(name, "") for name in named}
+    metadata |= {
+        "authors": split_authors(texts.get("authors", "")),
+        "editors": split_authors(texts.get("editors", "")),
+        "page_range": texts.get("pages", "") or pages,
+        "doi": _find_doi([row.get("doi", ""), row.get("url", "")]),
+        "pmid": _find_pmid(texts.get("pmid", "").removesuffix(".0"), [row.get("pmid", ""), row.get("url", "")]),
+        "pmcid": _find_pmcid([row.get("pmcid", "")]),
+        "url": _find_url([row.get("url", "")]),
+        "keywords": _split_keywords(texts.get("keywords", "")),
+        "language": [texts["language"]] if texts.get("language") else [],
+        "publication_types": types,
+    }
+    title, abstract = texts.get("title", ""), texts.get("abstract", "")
+    metadata = merge_marks(metadata, find_retraction(title, abstract, types, [row.get("notes", "")]))
+    date = find_publication_date(texts.get("date", ""))
+    year = find_publication_date(texts.get("year", ""))
+    if year and (not date or date[:4] != year[:4]):
+        printed = f"{year[:4]} {texts.get('month', '')} {texts.get('day', '')}"
+        date = parse_printed_date(printed) or year
+    return ReferenceEntry(key=str(number), title=title, abstract=abstract, date=date, metadata=_without_empty(metadata))
 
 
 def _find_doi(values: Iterable[str]) -> str:

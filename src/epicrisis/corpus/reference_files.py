@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.corpus import sandbox, zotero
+from epicrisis.corpus.csv_rows import read_header
 from epicrisis.corpus.encodings import encoding_remark
 from epicrisis.corpus.reader_base import (
     FileRemark,
@@ -30,15 +31,17 @@ from epicrisis.corpus.reader_base import (
     skip,
 )
 from epicrisis.corpus.reference_entries import MIN_TITLE_LETTERS, ReferenceEntry, fold_title
+from epicrisis.corpus.reference_tables import is_reference_header
 from epicrisis.corpus.retraction_wording import merge_marks, strip_retraction
 from epicrisis.corpus.tagged_records import begins_with_record
+from epicrisis.errors import InputError
 from epicrisis.types import Document
 
 FIRST_PAGE_LETTERS = 4_000
 _START_BYTES = 65_536
 _CSL_TYPES = re.compile(
     rb'"type"\s{0,9}:\s{0,9}"(?:article(?:-journal|-magazine|-newspaper)?|book|chapter|report|thesis|webpage|dataset|'
-    rb'paper-conference|entry(?:-\w{1,20})?|review|document|post(?:-weblog)?|manuscript|software|patent)"'
+    rb'paper-conference|journal-article|book-chapter|proceedings-article|posted-content|entry(?:-\w{1,20})?|review|document|post(?:-weblog)?|manuscript|software|patent)"'
 )
 
 
@@ -154,7 +157,15 @@ def is_csl_json(path: Path) -> bool:
     """Return whether a JSON file begins like CSL-JSON: a list of entries with types of CSL. Raises OSError."""
     with path.open("rb") as file:
         start = file.read(_START_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return start.startswith((b"[", b'{"items"')) and _CSL_TYPES.search(start) is not None
+    return start.startswith((b"[", b'{"items"', b'{"status"')) and _CSL_TYPES.search(start) is not None
+
+
+def is_reference_table(path: Path) -> bool:
+    """Return whether a CSV file has the header of a table of references."""
+    try:
+        return is_reference_header(read_header(path)[0])
+    except InputError:
+        return False
 
 
 def is_reference_export(path: Path) -> bool:

@@ -46,7 +46,8 @@ _NBIB_TAGS = frozenset(
 )
 _ONCE = frozenset("TI T1 DB ID PMID".split())  # noqa: SIM905
 """Tags that a record has once, so that a second one begins the next record of a file without `TY`."""
-_PLACEHOLDERS = frozenset(("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None"))
+PLACEHOLDERS = frozenset(("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None"))
+"""What programs write into empty fields."""
 _RIS_ONLY = frozenset("A1 DO ER JF JO N2 PY SP T1 T2 UR VL Y1".split())  # noqa: SIM905
 _NBIB_ONLY = frozenset("FAU JT OWN STAT DP PMID".split())  # noqa: SIM905
 _TYPE_LINE = re.compile(r"TY {0,3}-(?:\s|$)")
@@ -144,6 +145,8 @@ def begins_with_record(text: str) -> bool:
     if _is_web_of_science(text) or _REFER_TYPE.match(text):
         return True
     lines = [line for line in _LINE_END.split(text) if line.strip()]
+    if lines and {"PT", "AU", "TI", "SO"}.issubset(lines[0].split("\t")):
+        return True
     if lines and _PMID_LINE.match(lines[0]):
         return True
     if any(map(_FULL_TYPE_LINE.match, lines[:6])):
@@ -283,7 +286,7 @@ def _group_values(pairs: Iterable[_Pair]) -> TaggedRecord:
             if tag_of_author.setdefault(value, tag) != tag:
                 continue
             tag = "AU"
-        if value not in _PLACEHOLDERS or tag == "KW":
+        if value not in PLACEHOLDERS or tag == "KW":
             record.setdefault(tag, []).append(value)
     return record
 
