@@ -162,6 +162,7 @@ _ENCODING_ERRORS = (9, 31, 32, 81)
 _SPACES = re.compile(r"[ \t\r\n]+")
 _POWER = re.compile(r"[+\-−–]?\d")
 _CITED_NUMBERS = re.compile(r"\d{1,4}(?:[,;–—-]\d{1,4}){0,40}[a-z]?")
+_CITED_BEFORE = re.compile(r" \[\d[\d,;–—-]{0,80}\](?:\s?[,;–—-]|,? and)?\s{0,3}$")
 _PUNCTUATION = ".,;:?!”’"
 _BRACKET_PIECES = 60
 """Pieces of text before a citation among which an open bracket is searched."""
@@ -239,17 +240,20 @@ def _find_citation(child: Any, name: str, out: list[str]) -> str:
         return ""
     references = [child, *child.iter("{*}xref", "xref")]
     kinds = {element.get("ref-type") for element in references} - {None}
-    numbers = _SPACES.sub("", "".join(child.itertext())).strip("[]()")
+    numbers = _SPACES.sub("", "".join(child.itertext()))
     before = _last(out)
-    if not _CITED_NUMBERS.fullmatch(numbers) or not before or before.isspace():
+    text = "".join(out[-_BRACKET_PIECES:])
+    is_continued = name == "xref" and "bibr" in kinds and _CITED_BEFORE.search(text) is not None
+    if not _CITED_NUMBERS.fullmatch(numbers) or not before or (before.isspace() and not is_continued):
         return ""
+    if is_continued:
+        return f"[{numbers}]"
     if name == "sup" and not kinds:
         # `,<sup>13</sup>C` is an isotope.
         is_raised = before in _PUNCTUATION and not (child.tail or "")[:1].isalpha()
         return f" [{numbers}]" if is_raised else ""
     is_citation = "bibr" in kinds
     is_raised = name == "sup" or child.find("{*}sup") is not None or child.find("sup") is not None
-    text = "".join(out[-_BRACKET_PIECES:])
     if not is_raised and (before in "[(–—-" or text.rfind("[") > text.rfind("]") or text.rfind("(") > text.rfind(")")):
         return ""
     if is_citation:
