@@ -138,6 +138,8 @@ def test_notice_in_the_same_file_marks_the_title_that_it_names() -> None:
         (["Cover", "We\nRETRACTED\nsaw", "RETRACTED"], {"retracted": True}),
         (["Drug X\nThis article has been retracted at the request of the editor."], {"retracted": True}),
         (["WITHDRAWN\nDrug X\nWe saw"], {"retracted": True}),
+        (["Drug X\nWe saw 20 percent. RETRACTED\nMore"], {"retracted": True}),
+        (["Drug X\n\nRETRACTED We saw", "RETRACTED More of it"], {"retracted": True}),
         (["Journal\nRetraction notice to: Drug X\nWe saw"], {"retraction_notice": True}),
         (["Flow\nlost\n3\nleft\n2\nWITHDRAWN\n4\nn\nm\no\np"], {}),
         (["RETRACTED PAPERS IN ONCOLOGY\nWe saw", "RETRACTED PAPERS IN ONCOLOGY\nMore"], {}),

@@ -132,6 +132,12 @@ def test_nbib_paragraphs_and_text_like_tags_stay_in_abstract() -> None:
     ]
 
 
+def test_abstract_in_another_language_stands_for_a_missing_one() -> None:
+    assert _abstracts("PMID- 1\nTI  - T\nOAB - Fall.\n      HR - 0.8\nDP  - 2003\n") == [
+        ("T", "Fall. HR - 0.8", "2003")
+    ]
+
+
 def test_authors_under_two_tags_keep_their_order() -> None:
     ris = "TY  - JOUR\nA1  - First, A\nAU  - Second, B\nA1  - Third, C\nAU  - First, A\nTI  - T\nAB  - x\nER  - \n"
     (entry,), _ = parse_references(ris)
@@ -150,11 +156,13 @@ def test_exports_of_web_of_science_and_endnote_are_read(text: str, abstract: str
     assert (second.title, second.abstract) == ("Statins", "No effect.")
 
 
+BIB = "@article{a, title={T}, abstract={x}}\n@book{b, title={U}, abstract={y}}\n"
 RIS = "TY  - JOUR\nTI  - T\nAB  - x\nER  - \n\nTY  - JOUR\nTI  - U\nAB  - y\nER  - \n"
 
 
 @pytest.mark.parametrize(
-    "text", [RIS, f"Provider: P\nDatabase: D\n\n{RIS}", RIS.replace("TY  - JOUR", "DB  - S"), WEB_OF_SCIENCE, REFER]
+    "text",
+    [RIS, f"Provider: P\nDatabase: D\n\n{RIS}", RIS.replace("TY  - JOUR", "DB  - S"), BIB, WEB_OF_SCIENCE, REFER],
 )
 def test_text_file_with_records_is_an_export(text: str, tmp_path: Path) -> None:
     for encoding in ("utf-8", "utf-8-sig", "utf-16"):

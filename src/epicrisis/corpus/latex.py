@@ -41,6 +41,10 @@ _SIGNS = {
     "degreeCelsius": "°C",
     "textperiodcentered": "·",
     "S": "§",
+    "textquotedbl": '"',
+    "textinfinity": "∞",
+    "textdblhyphen": "-",
+    "slash": "/",
     "textbar": "|",
     "textunderscore": r"\_",
 }

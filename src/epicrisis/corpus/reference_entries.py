@@ -247,7 +247,7 @@ def _from_nbib(record: TaggedRecord, number: int) -> ReferenceEntry:
         "keywords": _all(record, "OT"),
         "language": _all(record, "LA"),
     }
-    title, abstract = _first(record, "TI", "BTI"), _join_abstracts(record, "AB")
+    title, abstract = _first(record, "TI", "BTI"), _join_abstracts(record, "AB") or _join_abstracts(record, "OAB")
     relations = {correction["type"] for correction in metadata["corrections"]}
     if not RETRACTION_RELATIONS.isdisjoint(relations):
         metadata["retracted"] = True

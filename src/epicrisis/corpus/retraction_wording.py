@@ -30,7 +30,9 @@ _TITLE_END = re.compile(
     r"|retraction in:[^()\[\]]{0,200})\s{0,3}[\])]\W{0,5}$",
     re.IGNORECASE,
 )
-_CAPITAL_END = re.compile(r"(?:[-–—:.]\s{0,3}RETRACTED(?: ARTICLE| PAPER)?|\(WITHDRAWN\)|\[WITHDRAWN\])\W{0,5}$")
+_CAPITAL_END = re.compile(
+    r"(?:(?:[-–—:.]\s{0,3}|(?<=[a-z0-9)])\s{1,3})RETRACTED(?: ARTICLE| PAPER)?|\(WITHDRAWN\)|\[WITHDRAWN\])\W{0,5}$"
+)
 _NOTICE_TITLE = re.compile(
     r"\W{0,5}(?:(?:statement|notice|letter) of (?:retraction|withdrawal)\b|(?:retraction|withdrawal) (?:notice|note|"
     rf"statement)\b|(?:editorial|author|partial) retraction\b|retraction of {_WORK}\b"
@@ -70,6 +72,9 @@ _NOTICE_TYPES = frozenset(
 )
 _BANNER = re.compile(r"^\W{0,9}RETRACTED(?: ARTICLE| PAPER| PUBLICATION)?\W{0,9}$", re.MULTILINE)
 _SPREAD_BANNER = re.compile(r"(?<![^\W_])R\s{1,4}E\s{1,4}T\s{1,4}R\s{1,4}A\s{1,4}C\s{1,4}T\s{1,4}E\s{1,4}D(?![^\W_])")
+_BANNER_AFTER_LINE = re.compile(r"[a-z0-9.,;:)%]\s{1,3}RETRACTED(?: ARTICLE| PAPER)?\s{0,9}$", re.MULTILINE)
+"""A watermark that a PDF draws after a line of its text."""
+_BANNER_BEFORE_LINE = re.compile(r"^RETRACTED(?: ARTICLE| PAPER)?\s{1,3}(?=[A-Z(]?[a-z])", re.MULTILINE)
 _WITHDRAWN_BANNER = re.compile(r"^\W{0,9}WITHDRAWN(?: ARTICLE| PAPER)?\W{0,9}$", re.MULTILINE)
 _FIRST_LINES = 12
 """Lines of the first page that may hold the title."""
@@ -110,11 +115,12 @@ def find_banner(pages: Sequence[str]) -> dict[str, Any]:
     is_retracted = (
         _BANNER.search(pages[0])
         or _SPREAD_BANNER.search(pages[0])
+        or _BANNER_AFTER_LINE.search(pages[0])
         or _WITHDRAWN_BANNER.search(outer_lines)
         or _STATEMENT.search(pages[0])
         or any(map(_TITLE_PREFIX.match, lines))
     )
-    for pattern in (_BANNER, _SPREAD_BANNER, _WITHDRAWN_BANNER):
+    for pattern in (_BANNER, _SPREAD_BANNER, _BANNER_AFTER_LINE, _BANNER_BEFORE_LINE, _WITHDRAWN_BANNER):
         count = sum(pattern.search(page) is not None for page in pages)
         is_retracted = is_retracted or (count > 1 and 2 * count >= len(pages))
     return {"retracted": True} if is_retracted else {}

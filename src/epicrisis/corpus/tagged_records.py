@@ -30,7 +30,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _TAG_LINE = re.compile(r"([A-Z][A-Z0-9]{1,3})( {0,3})-(?:\s(.*)|$)")
 _ANCHORS = frozenset("TY PMID FAU OWN STAT TI T1 AU A1 PY Y1 DB DO".split())  # noqa: SIM905
 """Tags by which the form of a file is known."""
-_ABSTRACT_TAGS = frozenset(("AB", "N2"))
+_ABSTRACT_TAGS = frozenset(("AB", "N2", "OAB"))
 _RIS_TAGS = frozenset(
     """
     A1 A2 A3 A4 AB AD AN AU AV BT C1 C2 C3 C4 C5 C6 C7 C8 CA CN CP CY DA DB DI DO DOI DP ED EP ER ET ID IS ISBN ISSN J1
@@ -40,8 +40,8 @@ _RIS_TAGS = frozenset(
 )
 _NBIB_TAGS = frozenset(
     """
-    AB AD AID AU AUID CN CRDT DCOM DEP DP ECI EDAT EIN FAU FIR GR IP IR IS JID JT LA LID LR MH MHDA MID OABL OID OT OTO
-    OWN PG PHST PL PMC PMCR PMID PST PT RF RIN RN ROF SB SI SO STAT TA TI TT VI VTI
+    AB AD AID AU AUID CN CRDT DCOM DEP DP ECI EDAT EIN FAU FIR GR IP IR IS JID JT LA LID LR MH MHDA MID OAB OABL OID OT
+    OTO OWN PG PHST PL PMC PMCR PMID PST PT RF RIN RN ROF SB SI SO STAT TA TI TT VI VTI
     """.split()  # noqa: SIM905
 )
 _ONCE = frozenset("TI T1 DB ID PMID".split())  # noqa: SIM905
@@ -52,6 +52,7 @@ _RIS_ONLY = frozenset("A1 DO ER JF JO N2 PY SP T1 T2 UR VL Y1".split())  # noqa:
 _NBIB_ONLY = frozenset("FAU JT OWN STAT DP PMID".split())  # noqa: SIM905
 _TYPE_LINE = re.compile(r"TY {0,3}-(?:\s|$)")
 _FULL_TYPE_LINE = re.compile(r"TY {1,3}- {0,2}[A-Z]{3,6}\s*$")
+_BIBTEX_LINE = re.compile(r"@(?:article|book|inbook|incollection|inproceedings|misc|phdthesis|string)\{", re.IGNORECASE)
 _PMID_LINE = re.compile(r"PMID {0,2}- {0,2}\d")
 _TITLE_LINE = re.compile(r"T[I1] {0,3}-\s")
 _END_LINE = re.compile(r"ER(?: {0,3}-)?\s*$")
@@ -147,7 +148,7 @@ def begins_with_record(text: str) -> bool:
     lines = [line for line in _LINE_END.split(text) if line.strip()]
     if lines and {"PT", "AU", "TI", "SO"}.issubset(lines[0].split("\t")):
         return True
-    if lines and _PMID_LINE.match(lines[0]):
+    if lines and (_PMID_LINE.match(lines[0]) or _BIBTEX_LINE.match(lines[0])):
         return True
     if any(map(_FULL_TYPE_LINE.match, lines[:6])):
         return True
