@@ -12,7 +12,7 @@ from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reference_entries import parse_references
 from epicrisis.corpus.retraction_wording import find_banner, find_retraction, strip_retraction
 from epicrisis.types import Document, list_article_marks
-from tests.support.pdf_files import placed_pdf
+from tests.support.pdf_files import column, placed_pdf
 
 RETRACTED_TITLES = [
     *("RETRACTED: Drug X", "Retracted - Drug X", "Retracted—Drug X", "RETRACTED Drug X halves mortality"),
@@ -186,6 +186,13 @@ def test_files_state_their_retraction(tmp_path: Path) -> None:
         **dict.fromkeys(("b.pdf", "g.nxml"), ()),
         "i.nxml": ("expression-of-concern",),
     }
+
+
+def test_watermark_on_later_pages_of_pdf_marks_it(tmp_path: Path) -> None:
+    cover = column("Drug X lowered mortality in septic shock. " * 120, 40, 760, 90)
+    page = [(72, 600, "Drug X lowered mortality"), (72, 590, "RETRACTED"), (72, 580, "in septic shock.")]
+    (tmp_path / "x.pdf").write_bytes(placed_pdf([cover, page, page]))
+    assert _marks(tmp_path) == {"x.pdf": ("retracted",)}
 
 
 TITLE = "Drug X halves mortality in septic shock"
