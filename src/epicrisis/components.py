@@ -191,6 +191,7 @@ def open_library_search(
         fusion_times=settings.fusion_times,
         analyze=analyze_words,
         expands=settings.other_names,
+        english_encoder=_name_english_encoder(first.manifest.encoder_name),
         keeps_first=settings.keep_first,
     )
     stores = tuple(map(itemgetter(0), literature))
@@ -206,6 +207,13 @@ def open_library_search(
 
 def _list_remarks(pool: ModelPool, settings: Settings) -> tuple[str, ...]:
     return tuple(notice.message for notice in pool.list_notices(settings, chat_models=False))
+
+
+def _name_english_encoder(name: str) -> str:
+    """Return the name of an encoder that reads English only, or an empty string."""
+    from epicrisis.models.catalogue import reads_english_only
+
+    return name if reads_english_only(name) else ""
 
 
 def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) -> LibrarySearch:
@@ -225,6 +233,7 @@ def _open_own_store(settings: Settings, name: str, path: Path, pool: ModelPool) 
         fusion_times=settings.fusion_times,
         analyze=analyze_words,
         expands=settings.other_names,
+        english_encoder=_name_english_encoder(settings.encoder or DEFAULT_ENCODER),
         keeps_first=settings.keep_first,
     )
     return LibrarySearch(store, retriever, remarks=_list_remarks(pool, settings))

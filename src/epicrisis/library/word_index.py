@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +36,39 @@ _LITERATURE = "none"
 _WRITER_HEAP_BYTES = 64_000_000
 _VERSIONS = 1 << 56
 _PIECE = 50_000
+
+
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+)
+_CAPITALS = re.compile(r"(?<![A-Z] )(?<![^\W_])[A-Z]{2,3}(?![^\W_])(?! [A-Z]{2})")
+_STOP_WORDS = frozenset(
+    {
+        "AN",
+        "AND",
+        "ARE",
+        "AS",
+        "AT",
+        "BE",
+        "BUT",
+        "BY",
+        "FOR",
+        "IF",
+        "IN",
+        "IS",
+        "IT",
+        "NO",
+        "NOT",
+        "OF",
+        "ON",
+        "OR",
+        "SUCH",
+        "THE",
+        "TO",
+        "WAS",
+    }
+)
+_ABBREVIATION = "abbr"
 
 
 def version_of(content_hash: str) -> int:
@@ -136,7 +170,7 @@ class WordIndex:
                 for stored in passages:
                     passage = stored.passage
                     values: dict[str, Any] = {
-                        "body": f"{passage.title}\n{passage.text}",
+                        "body": cut_words(f"{passage.title}\n{passage.text}"),
                         "id": passage.id,
                         "document_id": passage.document_id,
                         "patient": _LITERATURE if passage.patient is None else f"p:{passage.patient}",
@@ -309,4 +343,25 @@ def _load_analyzers() -> _Analyzers:
 
 def analyze_words(text: str) -> list[str]:
     """Return the words of a text as the index has them: lower case, stemmed, without English stop words."""
-    return _load_analyzers().analyzer.analyze(text)
+    return _load_analyzers().analyzer.analyze(cut_words(text))
+
+
+def cut_words(text: str) -> str:
+    """Return a text with a blank between words that are written without one, or that would count as stop words.
+
+    Runs of Chinese, Japanese, Korean, Thai, Lao, Khmer and Burmese letters become pairs of neighbouring letters. An
+    abbreviation in capitals that is spelled as a stop word (NO, AS, IT, OR) becomes a word of its own, unless words in
+    capitals are around it.
+    """
+    if text.isascii():
+        return _CAPITALS.sub(_mark_abbreviation, text)
+    return _CAPITALS.sub(_mark_abbreviation, _UNSPACED.sub(_cut_pairs, text))
+
+
+def _cut_pairs(match: re.Match[str]) -> str:
+    run = match[0]
+    return f" {' '.join(run[start : start + 2] for start in range(max(1, len(run) - 1)))} "
+
+
+def _mark_abbreviation(match: re.Match[str]) -> str:
+    return f"{match[0]}{_ABBREVIATION}" if match[0] in _STOP_WORDS else match[0]

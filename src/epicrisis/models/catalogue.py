@@ -84,6 +84,8 @@ class PinnedModel:
     measurement: str = ""
     """What a small chat model got right in a measurement of this project, as the end of a sentence."""
     unpinned: tuple[HubFolder, ...] = ()
+    english_only: bool = False
+    """Whether an encoder reads no other language."""
     publisher: str = ""
     """Who made the files, and who packaged them. For files of the hub empty: the owner of the repository."""
 
@@ -143,6 +145,11 @@ def parse_catalogue(text: str) -> Catalogue:
 def is_demo(name: str) -> bool:
     """Return whether the catalogue marks this model as a demo: its answers mean nothing. A path is never a demo."""
     return name in load_catalogue() and load_catalogue()[name].demo
+
+
+def reads_english_only(name: str) -> bool:
+    """Return whether an encoder of the catalogue reads no other language. Nothing is known of others."""
+    return name in load_catalogue() and load_catalogue()[name].english_only
 
 
 def get_measurement(name: str) -> str:

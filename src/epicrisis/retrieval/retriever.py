@@ -16,6 +16,7 @@ from epicrisis.retrieval.id_rankings import IdRanking, ScopedStore, SearchableSt
 from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
 from epicrisis.retrieval.query_expansion import OtherNames, describe, expand, find_other_names, list_absent, rewrite
+from epicrisis.retrieval.question_language import find_language
 from epicrisis.retrieval.rankings import (
     find_document_depth,
     keep_first,
@@ -97,6 +98,8 @@ class Retriever:
     analyze: WordAnalyzer = str.split
     expands: bool = False
     keeps_first: bool = False
+    english_encoder: str = ""
+    """The encoder's name, if it reads English only."""
 
     @property
     def sentence_ranker(self) -> SentenceRanker:
@@ -234,6 +237,8 @@ class Retriever:
         Other names for a sparse encoder's ranking in the place of `words` are not sought.
         """
         ranking = self._rank_texts(text, text, k, by, scope, depth, words)
+        if language := find_language(text):
+            ranking = replace(ranking, notes=(*ranking.notes, self._describe_language(language, by)))
         if not self.expands or words is not None:
             return ranking
         absent = self._list_absent_names(text, ranking)
@@ -243,6 +248,15 @@ class Retriever:
         dense_text = rewrite(text, [one for one in absent if one.is_drug])
         ranking = self._rank_texts(expand(text, absent), dense_text, k, by, scope, depth)
         return replace(ranking, notes=(*ranking.notes, f"also searched: {describe(absent)}"))
+
+    def _describe_language(self, language: str, by: SearchMode) -> str:
+        """Return what a search does not read of a question in another language."""
+        readers = [f"the encoder {self.english_encoder}"] if self.english_encoder and by != "bm25" else []
+        readers += [] if by == "dense" else ["the search by words"]
+        if not readers:
+            return f"the question seems to be {language}"
+        verb = "reads" if len(readers) == 1 else "read"
+        return f"the question seems to be {language}, and {' and '.join(readers)} {verb} English: ask it in English too"
 
     def _list_absent_names(self, text: str, ranking: IdRanking) -> tuple[OtherNames, ...]:
         """Return the names of the question that few of the first passages have."""
