@@ -261,6 +261,10 @@ class ConflictSource:
     """Whether it is a note of a patient's record."""
     is_retracted: bool = False
     """Whether it is a retracted article or a retraction notice. Such a source is shown and does not count."""
+    same_study_as: str = ""
+    """The document of the same side that counts for the study, if that is another one."""
+    is_same_study_sure: bool = True
+    """False if the documents are probably one study: by title, without the year or first author of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +276,7 @@ class ConflictSide:
     summary: str
     """The sources by type of study, such as `2 randomised trials, 1 cohort study`."""
     count: int
-    """Sources that are not retracted, parts without a verified quotation, or votes."""
+    """Studies that are not retracted, parts without a verified quotation, or votes."""
     choice: str | None = None
     """The letter of the option."""
     is_answer: bool = False

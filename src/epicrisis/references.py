@@ -19,6 +19,8 @@ _PMCID = re.compile(r"pmc:(PMC\d{1,9})")
 _NUMBER = re.compile(r"\d{1,9}")
 _PMC_NUMBER = re.compile(r"PMC\d{1,9}")
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
+_PREFIX = re.compile(r"(?:https?://(?:dx\.|www\.)?doi\.org/|doi\b:? ?|pmid\b:? ?)", re.IGNORECASE)
+"""What exports write before a DOI or PMID."""
 _CSL_TYPE = re.compile(r"[a-z]+(?:-[a-z]+)*")
 _URL = re.compile(r"https?://[^\s<>\"{}\\^`|]+")
 _LABELLED_URLS = {
@@ -263,8 +265,8 @@ def _links(passage: Passage) -> tuple[Link, ...]:
 
 
 def _match(pattern: re.Pattern[str], value: object) -> str:
-    """Return the value if all of it has this form, else an empty text."""
-    text = str(value).strip() if isinstance(value, str | int) else ""
+    """Return the value without the prefix of an identifier if all of it has this form, else an empty text."""
+    text = _PREFIX.sub("", str(value).strip(), count=1) if isinstance(value, str | int) else ""
     return text if pattern.fullmatch(text) else ""
 
 

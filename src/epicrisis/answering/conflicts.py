@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from epicrisis.answers import (
@@ -25,7 +25,8 @@ from epicrisis.answers import (
 )
 from epicrisis.question_options import first_same_option
 from epicrisis.reading.directions import Effect, describe_effect, find_effect, match_options
-from epicrisis.references import find_document_study, find_passage_study
+from epicrisis.references import build_reference, find_document_study, find_passage_study
+from epicrisis.study_identity import CitedArticle, StudyGroups, group_studies
 from epicrisis.study_types import StudyType
 from epicrisis.types import ArticleMark, Passage
 
@@ -46,6 +47,10 @@ _STUDY_NAMES: Mapping[StudyType, tuple[str, str]] = {
 }
 _UNKNOWN = ("source of unknown study type", "sources of unknown study type")
 _NOTE = ("note of the record", "notes of the record")
+_COPIES: Mapping[bool, tuple[str, str]] = {
+    True: ("more document of the same study", "more documents of the same studies"),
+    False: ("more document of probably the same study", "more documents of probably the same studies"),
+}
 _NOT_EVIDENCE: frozenset[ArticleMark] = frozenset({"retracted", "retraction-notice"})
 _ASKS_FOR_EFFECT = re.compile(
     r"\b(?:effect\w*|reduc\w*|increas\w*|decreas\w*|improv\w*|prevent\w*|associat\w*|better|worse|benefi\w*|risk\w*|"
@@ -69,15 +74,23 @@ class _Side:
     """Parts without a verified quotation."""
     is_answer: bool = False
     """Whether only the chat model's answer says so."""
+    shared: int = 0
+    """Studies of which another document is on another side."""
 
     @property
     def count(self) -> int:
-        """The number of sources, parts and votes that count."""
+        """The number of studies, parts and votes that count."""
         return len(self.valid_sources) + self.unsourced + len(self.votes) + self.is_answer
 
     @property
     def valid_sources(self) -> list[ConflictSource]:
-        return [source for source in self.sources.values() if not source.is_retracted]
+        """One source of each study that counts."""
+        return [source for source in self.sources.values() if not source.is_retracted and not source.same_study_as]
+
+    @property
+    def copies(self) -> list[ConflictSource]:
+        """Further documents of studies that count."""
+        return [source for source in self.sources.values() if not source.is_retracted and source.same_study_as]
 
 
 def watch_passages(emit: Callable[[Event], None]) -> tuple[Callable[[Event], None], Mapping[str, Passage]]:
@@ -101,15 +114,57 @@ def find_conflicts(answer: Answer, passages: Mapping[str, Passage], *, is_record
     Sentences of a patient's record are not compared: values of different days differ without a conflict.
     """
     conflicts: list[Conflict] = []
+    studies = _group_cited(answer, passages)
     if any(partial.choice for partial in answer.partials):
-        conflicts += _compare_parts(answer, passages)
+        conflicts += _compare_parts(answer, passages, studies)
     elif not is_record and _ASKS_FOR_EFFECT.search(answer.question.text):
-        conflicts += _compare_sentences(answer, passages)
+        conflicts += _compare_sentences(answer, passages, studies)
     conflicts += _compare_votes(answer)
     return tuple(conflicts)
 
 
-def _compare_parts(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[Conflict]:
+@dataclass(frozen=True, slots=True)
+class _Studies:
+    """The studies of the cited documents, and those of them that are retracted."""
+
+    groups: StudyGroups
+    retracted: frozenset[str]
+    """By the first of the documents that are surely the study."""
+
+    def mark(self, sources: Mapping[str, ConflictSource]) -> dict[str, ConflictSource]:
+        """Return the sources of a side. One of each study counts: the first of a known study type, else the first."""
+        find_sure = self.groups.find_sure
+        marked: dict[str, ConflictSource] = {}
+        for id_, source in sources.items():
+            marked[id_] = replace(source, is_retracted=source.is_retracted or find_sure(id_) in self.retracted)
+        counted: dict[str, str] = {}
+        for source in sorted(marked.values(), key=lambda source: source.study is None):
+            if not source.is_retracted:
+                counted.setdefault(self.groups.find(source.document_id), source.document_id)
+        for id_, source in marked.items():
+            first = counted.get(self.groups.find(id_), id_)
+            if first != id_ and not source.is_retracted:
+                is_sure = find_sure(first) == find_sure(id_)
+                marked[id_] = replace(source, same_study_as=first, is_same_study_sure=is_sure)
+        return marked
+
+
+def _group_cited(answer: Answer, passages: Mapping[str, Passage]) -> _Studies:
+    """Return the studies of the documents with quotations, and of retracted documents that were read."""
+    articles = [CitedArticle(citation.document_id, citation.title, citation.reference) for citation in answer.citations]
+    quoted = {quotation.passage_id for partial in answer.partials for quotation in partial.quotations}
+    retracted: set[str] = set()
+    for id_, passage in passages.items():
+        is_retracted = passage.patient is None and "retracted" in passage.marks
+        if is_retracted:
+            retracted.add(passage.document_id)
+        if is_retracted or id_ in quoted:
+            articles.append(CitedArticle(passage.document_id, passage.title, build_reference(passage)))
+    groups = group_studies(articles)
+    return _Studies(groups, frozenset(groups.find_sure(id_) for id_ in retracted))
+
+
+def _compare_parts(answer: Answer, passages: Mapping[str, Passage], studies: _Studies) -> Iterable[Conflict]:
     """Yield the conflict of the options that the parts chose."""
     options = answer.question.options
     sides: dict[str, _Side] = {}
@@ -125,22 +180,55 @@ def _compare_parts(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[
         side.unsourced += not sources
         side.citations += _list_citations(partial, answer.citations)
         parts_by_choice[choice] += not sources or not all(map(attrgetter("is_retracted"), sources.values()))
+    _mark_studies(sides, studies)
     if sum(side.count > 0 for side in sides.values()) > 1:
         chosen = None if answer.choice is None else first_same_option(options, answer.choice)
         yield _build_conflict("parts", sides, chosen, _name_rule(answer, parts_by_choice, chosen))
 
 
-def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Iterable[Conflict]:
-    """Yield the conflict of the directions of quoted sentences. A document counts by its first sentence alone."""
-    question = answer.question.text
+def _mark_studies(sides: Mapping[str, _Side], studies: _Studies) -> None:
+    """Mark the documents that do not count, because another one of their study does, and count studies on two sides."""
+    documents: dict[str, set[str]] = {}
+    for side in sides.values():
+        side.sources = studies.mark(side.sources)
+        for source in side.valid_sources:
+            documents.setdefault(studies.groups.find(source.document_id), set()).add(source.document_id)
+    for side in sides.values():
+        ids = [source.document_id for source in side.valid_sources]
+        side.shared = sum(documents[studies.groups.find(id_)] != {id_} for id_ in ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectionReader:
+    """Reads the direction of a study's first sentence."""
+
+    question: str
+    groups: StudyGroups
+    directions: dict[str, Effect] = field(default_factory=dict)
+    """By the first document of the study."""
+    documents: set[str] = field(default_factory=set)
+
+    def read(self, document_id: str, quotation: str, title: str) -> Effect | None:
+        """Return the direction of the first sentence of a document; None for the others, and without one.
+
+        Further documents of a study have a direction if it is that of the first.
+        """
+        effect = None if document_id in self.documents else find_effect(self.question, quotation, title)
+        self.documents.add(document_id)
+        if effect is None:
+            return None
+        first = self.directions.setdefault(self.groups.find_sure(document_id), effect.direction)
+        return effect.direction if effect.direction == first else None
+
+
+def _compare_sentences(answer: Answer, passages: Mapping[str, Passage], studies: _Studies) -> Iterable[Conflict]:
+    """Yield the conflict of the directions of quoted sentences. A study counts by its first sentence alone."""
     sides: dict[str, _Side] = {}
-    read: set[str] = set()
+    reader = _DirectionReader(answer.question.text, studies.groups)
 
     def add(document_id: str, quotation: str, title: str) -> _Side | None:
-        """Return the side of a document's first sentence; None for the others, and without a direction."""
-        effect = find_effect(question, quotation, title) if document_id not in read else None
-        read.add(document_id)
-        return None if effect is None else _find_side(sides, effect.direction)
+        direction = reader.read(document_id, quotation, title)
+        return None if direction is None else _find_side(sides, direction)
 
     for citation in answer.citations:
         if citation.verified and (side := add(citation.document_id, citation.quotation, citation.title)):
@@ -154,6 +242,7 @@ def _compare_sentences(answer: Answer, passages: Mapping[str, Passage]) -> Itera
             if side := add(passage.document_id, quotation.text, passage.title):
                 side.sources[passage.document_id] = _source_of_passage(passage, passages)
                 side.partitions.append(partial.partition)
+    _mark_studies(sides, studies)
     stated = _read_answer(answer)
     if sides and stated is not None and stated not in sides:
         _find_side(sides, stated).is_answer = True
@@ -241,7 +330,13 @@ def _describe_side(side: _Side) -> str:
         pieces.append("the chat model's answer alone")
     if side.votes:
         pieces.append(_count(len(side.votes), ("vote", "votes")))
-    retracted = len(side.sources) - len(side.valid_sources)
+    for is_sure, name in _COPIES.items():
+        copies = sum(source.is_same_study_sure == is_sure for source in side.copies)
+        if copies:
+            pieces.append(f"{_count(copies, name)}, not counted")
+    if side.shared:
+        pieces.append(f"of which {side.shared} probably also on another side, by another document")
+    retracted = sum(source.is_retracted for source in side.sources.values())
     if retracted:
         pieces.append(f"{retracted} retracted, not counted")
     return ", ".join(pieces)

@@ -47,6 +47,8 @@ from epicrisis.errors import ChatError, ContextOverflow, InputError
 from epicrisis.partitioning import split_in_half
 from epicrisis.printable import count_noun
 from epicrisis.question_options import first_same_option, is_unanswerable
+from epicrisis.references import build_reference
+from epicrisis.study_identity import CitedArticle, group_studies
 from epicrisis.types import CountUnit, Passage, Question
 
 
@@ -74,6 +76,7 @@ async def isolated_votes(question: Question, context: Context) -> Answer:
         return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
     context = replace(context, ranks=ranking.ranks)
     units = _group_units(ranking.passages, context.count)
+    _name_copies(ranking.passages, context)
     try:
         requests = [await build_documents_request(question, context, unit, "map") for unit in units]
         calls = [_read_unit(question, context, number, request) for number, request in enumerate(requests)]
@@ -81,6 +84,18 @@ async def isolated_votes(question: Question, context: Context) -> Answer:
     except (ChatError, Unreadable) as error:
         return make_unanswered(question, NAME, error)
     return replace(_decide(question, context, partials, ranking.passages), partials=tuple(partials))
+
+
+def _name_copies(passages: Sequence[Passage], context: Context) -> None:
+    """Name documents that are one study. Each still votes: a false document must not take the vote of another one."""
+    documents = {passage.document_id: passage for passage in reversed(passages) if passage.patient is None}
+    articles = [CitedArticle(id_, passage.title, build_reference(passage)) for id_, passage in documents.items()]
+    groups = group_studies(articles)
+    copies = sum(groups.find(id_) != id_ for id_ in documents)
+    if copies:
+        context.emit(
+            Notice("votes", f"{count_noun(copies, 'vote')} of documents that are copies of a study read before")
+        )
 
 
 def count_isolated_votes(votes: Sequence[str | None], unit: CountUnit) -> VoteMargin:

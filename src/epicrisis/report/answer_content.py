@@ -23,6 +23,7 @@ from epicrisis.report.computed_table import (
     describe_left_out,
     list_computed_numbers,
 )
+from epicrisis.study_identity import CitedArticle, StudyGroups, group_studies
 from epicrisis.types import ArticleMark, SupportState
 
 EVIDENCE = "evidence"
@@ -336,13 +337,42 @@ def _list_sources(answer: Answer) -> AnswerSection:
     by_document: dict[str, list[Citation]] = {}
     for citation in citations:
         by_document.setdefault(citation.document_id, []).append(citation)
-    return AnswerSection(heading, tuple(_describe_source(answer, group) for group in by_document.values()))
+    same = describe_same_studies(citations)
+    entries = [_describe_source(answer, group, same.get(id_, "")) for id_, group in by_document.items()]
+    return AnswerSection(heading, tuple(entries))
 
 
-def _describe_source(answer: Answer, citations: Sequence[Citation]) -> SourceEntry:
+def group_citations(citations: Iterable[Citation]) -> StudyGroups:
+    """Return which of the cited documents are one study."""
+    return group_studies(
+        CitedArticle(citation.document_id, citation.title, citation.reference) for citation in citations
+    )
+
+
+def describe_same_studies(citations: Sequence[Citation]) -> dict[str, str]:
+    """Return a line such as `Same study as [1]` for each document whose study was cited before, by document id."""
+    studies = group_citations(citations)
+    sure_numbers: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    lines: dict[str, str] = {}
+    documents: dict[str, int] = {}
+    for citation in citations:
+        documents.setdefault(citation.document_id, citation.number)
+    for id_, number in documents.items():
+        sure, first = studies.find_sure(id_), studies.find(id_)
+        if sure in sure_numbers:
+            lines[id_] = f"Same study as [{sure_numbers[sure]}]"
+        elif first in numbers:
+            lines[id_] = f"Probably the same study as [{numbers[first]}]"
+        sure_numbers.setdefault(sure, number)
+        numbers.setdefault(first, number)
+    return lines
+
+
+def _describe_source(answer: Answer, citations: Sequence[Citation], same_study: str) -> SourceEntry:
     """Return the entry of one document with all its quoted sentences."""
     first = citations[0]
-    details: list[str] = []
+    details = [same_study] if same_study else []
     studies = [citation.reference.study for citation in citations if citation.reference.study is not None]
     if studies:
         details.append(f"Study type: {studies[0].label}")
@@ -360,6 +390,7 @@ def list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
     """Return the sentences in their order, each with its source. A repeated source is named by its first number."""
     entries: list[SourceEntry] = []
     first_numbers: dict[str, int] = {}
+    same_studies = describe_same_studies(citations)
     for citation in citations:
         text = printable(f"“{citation.quotation}”")
         label, warning = f"[{citation.number}]", describe_marks(citation.marks)
@@ -371,6 +402,8 @@ def list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
         first_numbers[citation.document_id] = citation.number
         study = citation.reference.study
         details = [describe_reference(citation)]
+        if citation.document_id in same_studies:
+            details.append(same_studies[citation.document_id])
         if study is not None:
             details.append(f"Study type: {study.label}")
         details.append(place)

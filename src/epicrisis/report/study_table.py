@@ -11,19 +11,31 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from epicrisis.answering.study_details import StudyDetail, find_population, find_sample_size
 from epicrisis.answers import Answer, Citation
 from epicrisis.printable import printable
 from epicrisis.reading.directions import describe_effect, find_effect
-from epicrisis.report.answer_content import describe_marks, describe_reference
+from epicrisis.report.answer_content import describe_marks, describe_reference, describe_same_studies, group_citations
 from epicrisis.report.computed_table import list_computed_numbers
 from epicrisis.types import CharacterSpan, Passage
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters that make a spreadsheet read a cell as a formula."""
-_COLUMNS = ("study", "design", "year", "size", "population", "direction", "sentence", "numbers", "warning", "document")
+_COLUMNS = (
+    "study",
+    "design",
+    "year",
+    "size",
+    "population",
+    "direction",
+    "sentence",
+    "numbers",
+    "warning",
+    "document",
+    "note",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,7 @@ class StudyCell:
 
     text: str
     span: CharacterSpan
+    document_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,8 @@ class StudyRow:
     """Numbers of `Answer.citations`. The sentence is that of the first."""
     warning: str = ""
     """What became of the article, in capitals."""
+    note: str = ""
+    """Further documents of the study, or the earlier row that is probably the same study."""
     size: StudyCell | None = None
     population: StudyCell | None = None
 
@@ -61,22 +76,26 @@ def list_shown_citations(answer: Answer) -> tuple[Citation, ...]:
 
 
 def build_study_table(answer: Answer, passages: Iterable[Passage]) -> tuple[StudyRow, ...]:
-    """Return one row for each cited document, in the order of the first citation.
+    """Return one row for each cited study, in the order of the first citation. See `study_identity` for what is one.
 
     `passages` are those known of the documents. Sizes and populations are found only in them.
     """
     texts: dict[str, list[Passage]] = {}
     for passage in sorted(passages, key=lambda passage: (passage.document_id, passage.start)):
         texts.setdefault(passage.document_id, []).append(passage)
-    by_document: dict[str, list[Citation]] = {}
     tabled = list_computed_numbers(answer)
-    for citation in list_shown_citations(answer):
-        if citation.number in tabled:
-            continue
-        by_document.setdefault(citation.document_id, []).append(citation)
+    shown = [citation for citation in list_shown_citations(answer) if citation.number not in tabled]
+    studies = group_citations(shown)
+    by_study: dict[str, list[Citation]] = {}
+    for citation in shown:
+        by_study.setdefault(studies.find_sure(citation.document_id), []).append(citation)
+    notes = describe_same_studies(shown)
     rows: list[StudyRow] = []
-    for document_id, citations in by_document.items():
-        rows.append(_build_row(answer.question.text, citations, texts.get(document_id, [])))
+    for citations in by_study.values():
+        documents = list(dict.fromkeys(citation.document_id for citation in citations))
+        note = printable(f"also {', '.join(documents[1:])}" if len(documents) > 1 else notes.get(documents[0], ""))
+        read = [passage for document_id in documents for passage in texts.get(document_id, ())]
+        rows.append(replace(_build_row(answer.question.text, citations, read), note=note))
     return tuple(rows)
 
 
@@ -89,17 +108,19 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
     numbers = [citation.number for citation in citations]
     reference = first.reference
     is_note = bool(reference.note_type)
+    designs = [citation.reference.study.label for citation in (first, *citations) if citation.reference.study]
+    marks = next((citation.marks for citation in citations if citation.marks), ())
     return StudyRow(
         document_id=first.document_id,
         title=printable(first.title or first.document_id),
         reference=describe_reference(first),
         year=printable(reference.year),
-        design=printable(reference.note_type or (reference.study.label if reference.study else "")),
+        design=printable(reference.note_type or (designs[0] if designs else "")),
         direction=direction,
         sentence=printable(first.quotation),
         span=(first.start, first.end),
         citations=tuple(dict.fromkeys((first.number, *numbers))),
-        warning=describe_marks(first.marks),
+        warning=describe_marks(marks),
         size=None if is_note else _find_cell(find_sample_size, passages),
         population=None if is_note else _find_cell(find_population, passages),
     )
@@ -110,7 +131,8 @@ def _find_cell(find: Callable[[str], StudyDetail | None], passages: Sequence[Pas
     for passage in passages:
         detail = find(passage.text)
         if detail is not None:
-            return StudyCell(printable(detail.text), (passage.start + detail.start, passage.start + detail.end))
+            span = (passage.start + detail.start, passage.start + detail.end)
+            return StudyCell(printable(detail.text), span, passage.document_id)
     return None
 
 
@@ -131,6 +153,7 @@ def study_table_csv(rows: Sequence[StudyRow]) -> str:
             " ".join(map(str, row.citations)),
             row.warning,
             row.document_id,
+            row.note,
         )
         writer.writerow([_without_formula(value) for value in values])
     return file.getvalue()

@@ -158,7 +158,7 @@ def add_source_pages(router: APIRouter, pages: AnswerPages) -> None:
         place = row.size if cell == "size" else row.population
         if place is None:
             raise NotFound("the document does not state this")
-        return await pages.show_document(request, caller, stored, row.document_id, Highlight(place.span))
+        return await pages.show_document(request, caller, stored, place.document_id, Highlight(place.span))
 
     @router.get("/answers/{answer_id}/ranks/{rank}")
     async def ranked(request: Request, answer_id: str, rank: int, caller: CurrentCaller) -> Response:

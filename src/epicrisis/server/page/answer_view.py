@@ -315,7 +315,9 @@ def _view_side(side: ConflictSide, by_number: Mapping[int, CitationView]) -> Sid
     for source in side.sources:
         design = f" ({source.study.label})" if source.study is not None else ""
         retracted = "RETRACTED: " if source.is_retracted else ""
-        sources.append(printable(f"{retracted}{source.title or source.document_id}{design}"))
+        probably = "" if source.is_same_study_sure else "probably "
+        same = f": {probably}the same study as {source.same_study_as}" if source.same_study_as else ""
+        sources.append(printable(f"{retracted}{source.title or source.document_id}{design}{same}"))
     return SideView(
         label=printable(side.label),
         summary=printable(side.summary),
