@@ -19,7 +19,7 @@ from epicrisis.types import Document
 from tests.support.pages import Page
 
 Line = tuple[float, float, str]
-"""Left edge and base line in points, and the text."""
+"""Left edge and base line in points, and the text. A text in `^{3}` is small and raised."""
 WIDTH, HEIGHT = 612, 792
 _SIZE, _LEADING = 10, 13
 _COLUMN_LINES = 48
@@ -31,7 +31,7 @@ def placed_pdf(pages: Sequence[Sequence[Line]], *, title: str = "", page_entries
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", font]
     kids: list[bytes] = []
     for lines in pages:
-        shown = [b"1 0 0 1 %.2f %.2f Tm (%s) Tj" % (x, y, _escape(text)) for x, y, text in lines]
+        shown = [b"1 0 0 1 %.2f %.2f Tm %s" % (x, y, _draw(text)) for x, y, text in lines]
         body = b"BT /F1 %d Tf %s ET" % (_SIZE, b" ".join(shown))
         objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(body), body))
         objects.append(
@@ -42,6 +42,15 @@ def placed_pdf(pages: Sequence[Sequence[Line]], *, title: str = "", page_entries
     objects[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
     objects.append(b"<< /Title (%s) >>" % _escape(title))
     return _join_objects(objects)
+
+
+def _draw(text: str) -> bytes:
+    """Return the operators that draw a text."""
+    pieces: list[bytes] = []
+    for number, piece in enumerate(re.split(r"\^\{([^}]+)\}", text)):
+        drawn = b"(%s) Tj" % _escape(piece)
+        pieces.append(b"/F1 6 Tf 4 Ts %s 0 Ts /F1 %d Tf" % (drawn, _SIZE) if number % 2 else drawn)
+    return b" ".join(pieces)
 
 
 def column(words: str, left: float, top: float, characters: int) -> list[Line]:

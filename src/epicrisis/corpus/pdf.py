@@ -1,7 +1,9 @@
 """Read PDF files: their text, page after page. One file, one document.
 
-Text keeps PDFium's order. Line ends within a sentence become spaces. Running heads, feet and page numbers are left out.
-A page without text is read by OCR if tesseract is installed. PDFium is not thread-safe: read in one thread at a time.
+Text keeps PDFium's order, apart from columns that are drawn row by row, see `pdf_layout`. Line ends within a sentence
+become spaces. Running heads, feet, page numbers and line numbers are left out. A page without text, or whose fonts do
+not say which letters they show, is read by OCR if tesseract is installed. PDFium is not thread-safe: read in one thread
+at a time.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from typing import Any
 
 from epicrisis.corpus import ocr
 from epicrisis.corpus.article_ids import find_article_ids
+from epicrisis.corpus.garbled_text import is_garbled
+from epicrisis.corpus.pdf_layout import LineNumber, has_line_numbers, read_layout
+from epicrisis.corpus.pdf_titles import is_title
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
-from epicrisis.corpus.removal_log import RUNNING_LINE
+from epicrisis.corpus.removal_log import LINE_NUMBERS, RUNNING_LINE
 from epicrisis.corpus.retraction_wording import find_banner
 from epicrisis.corpus.running_heads import OUTER_LINES, OuterLine, find_running_lines
 from epicrisis.corpus.wrapped_lines import is_continued, join_wrapped_lines
@@ -38,6 +43,7 @@ _PAGE_SEPARATOR = "\n\n"
 _DIVIDED_WORD = re.compile(r"(\w{0,64}+)\x02(\w{0,64}+)")
 _WORD = re.compile(r"\w+")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
+_GARBLED = "its fonts do not say which letters they show"
 _INFORMATION = ("doi", "DOI", "WPS-ARTICLEDOI", "Subject", "Keywords", "Title")
 """Keys of the document information in which publishers write the DOI."""
 
@@ -53,6 +59,12 @@ class _Pages:
     outer_lines: list[list[OuterLine]]
     by_ocr: list[int] = field(default_factory=list)
     """Numbers, from 1, of pages read by OCR."""
+    garbled: list[int] = field(default_factory=list)
+    """Numbers of pages whose fonts do not say which letters they show, and that OCR did not read."""
+    doubtful: list[int] = field(default_factory=list)
+    """Numbers of pages whose columns may have been read across."""
+    line_numbers: list[str] = field(default_factory=list)
+    """The line numbers that were left out, page after page."""
 
 
 def read_document(
@@ -87,7 +99,8 @@ def read_pdf(
         texts = _clean_texts(page_texts)
         empty = [number for number, text in enumerate(page_texts, 1) if text is not None and not text.strip()]
         if not any(texts):
-            raise ValueError(f"no text on any page, only pictures perhaps: {_describe_ocr()}")
+            reason = _GARBLED if pages.garbled else "no text on any page, only pictures perhaps"
+            raise ValueError(f"{reason}: {_describe_ocr()}")
     except ValueError as error:
         yield skip(Path(name), "", str(error))
         return
@@ -113,12 +126,23 @@ def read_pdf(
     )
     if running:
         yield OmittedText(id_, RUNNING_LINE, tuple(line.text for line in running))
-    if empty:
-        yield FileRemark(name, "page", f"without text: {_describe_ocr()}", len(empty))
-    if unreadable:
-        yield FileRemark(name, "page", "could not be read: print the file to a new PDF file", len(unreadable))
-    if pages.by_ocr:
-        yield FileRemark(name, "page", "read by OCR, which makes mistakes: compare figures", len(pages.by_ocr))
+    if pages.line_numbers:
+        yield OmittedText(id_, LINE_NUMBERS, tuple(pages.line_numbers))
+    yield from _list_remarks(name, pages, empty, unreadable)
+
+
+def _list_remarks(name: str, pages: _Pages, empty: Sequence[int], unreadable: Sequence[int]) -> Iterator[FileRemark]:
+    """Yield what was not read of a file, and what is doubtful."""
+    broken = [number for number in unreadable if number not in pages.garbled]
+    for text, numbers in (
+        ("may have columns that were read across: compare quotations with the page", pages.doubtful),
+        (f"not read, {_GARBLED}: {_describe_ocr()}", pages.garbled),
+        (f"without text: {_describe_ocr()}", empty),
+        ("could not be read: print the file to a new PDF file", broken),
+        ("read by OCR, which makes mistakes: compare figures", pages.by_ocr),
+    ):
+        if numbers:
+            yield FileRemark(name, "page", text, len(numbers))
 
 
 def _describe_ocr() -> str:
@@ -188,49 +212,124 @@ def _read_pages(data: bytes, before_ocr: Callable[[], object]) -> _Pages:
             raise ValueError(f"{len(document):,} pages, and the limit is {MAX_PAGES:,}; split it")
         information = [document.get_metadata_value(key) for key in _INFORMATION]
         title = " ".join(_CONTROL.sub(" ", document.get_metadata_value("Title")).split())
-        pages = _Pages(title, {}, [], [])
+        pages = _Pages(title if is_title(title) else "", {}, [], [])
+        sheets: list[_Sheet | None] = []
         characters = 0
         for number in range(1, len(document) + 1):
-            text: str | None = None
-            lines: list[OuterLine] = []
-            with suppress(pypdfium2.PdfiumError), closing(document[number - 1]) as sheet:
-                text, lines = _read_sheet(sheet, number)
-            pages.texts.append(text)
-            pages.outer_lines.append(lines)
-            characters += len(text or "")
+            sheet: _Sheet | None = None
+            with suppress(pypdfium2.PdfiumError), closing(document[number - 1]) as page:
+                sheet = _read_sheet(page, number)
+            sheets.append(sheet)
+            characters += len(sheet.text) if sheet else 0
             if characters > MAX_CHARACTERS:
                 raise ValueError(f"more than {MAX_CHARACTERS:,} characters of text; split it")
+        _collect_sheets(sheets, pages)
         _read_by_ocr(document, pages, before_ocr)
     pages.ids.update(find_article_ids(pages.texts[0] or "" if pages.texts else "", information, data))
     return pages
 
 
-def _read_sheet(sheet: Any, number: int) -> tuple[str, list[OuterLine]]:
-    """Return the text of a page and its first and last lines with their heights. Raises PdfiumError."""
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """The text of a page and its outer lines, and both without its possible line numbers."""
+
+    text: str
+    lines: list[OuterLine]
+    rows: int = 0
+    numbers: tuple[LineNumber, ...] = ()
+    unnumbered_text: str = ""
+    unnumbered_lines: list[OuterLine] = field(default_factory=list)
+    is_garbled: bool = False
+    has_doubtful_order: bool = False
+
+
+def _collect_sheets(sheets: Sequence[_Sheet | None], pages: _Pages) -> None:
+    """Add the texts of the pages, without line numbers if the file has them. A garbled page has an empty text."""
+    is_numbered = has_line_numbers([(sheet.rows, sheet.numbers) for sheet in sheets if sheet])
+    for number, sheet in enumerate(sheets, 1):
+        if sheet is None or sheet.is_garbled:
+            pages.texts.append(None if sheet is None else "")
+            pages.outer_lines.append([])
+            if sheet:
+                pages.garbled.append(number)
+            continue
+        if is_numbered and sheet.numbers:
+            pages.texts.append(sheet.unnumbered_text)
+            pages.outer_lines.append(sheet.unnumbered_lines)
+            pages.line_numbers.append(" ".join(str(one.value) for one in sheet.numbers))
+        else:
+            pages.texts.append(sheet.text)
+            pages.outer_lines.append(sheet.lines)
+        if sheet.has_doubtful_order:
+            pages.doubtful.append(number)
+
+
+def _read_sheet(sheet: Any, number: int) -> _Sheet:
+    """Return the text of a page. Raises PdfiumError."""
     height = sheet.get_height()
     with closing(sheet.get_textpage()) as page:
         text = str(page.get_text_bounded())
-        all_text = str(page.get_text_range())
-        lines = [(index, line) for index, line in enumerate(_split_lines(text)) if line.strip()]
-        outer = lines if len(lines) <= 2 * OUTER_LINES else [*lines[:OUTER_LINES], *lines[-OUTER_LINES:]]
-        outer_lines: list[OuterLine] = []
-        # With characters beyond 16 bits the places of the text are not those of the page.
-        if height > 0 and len(all_text) == page.count_chars():
-            for index, line in outer:
-                start = all_text.find(line) if (index, line) in lines[:OUTER_LINES] else all_text.rfind(line)
-                if start >= 0:
-                    top = page.get_charbox(start + len(line) - len(line.lstrip()), loose=True)[3]
-                    outer_lines.append(OuterLine(number, index, line.strip(), min(1.0, max(0.0, 1 - top / height))))
-    return text, outer_lines
+        layout = read_layout(page, sheet.get_bbox())
+        if is_garbled(text, layout.unmapped):
+            return _Sheet(text, [], is_garbled=True)
+        if layout.is_changed:
+            text, places = layout.write()
+        else:
+            places = _find_places(page, text)
+        unnumbered, unnumbered_places = layout.write(with_numbers=False) if layout.numbers else ("", [])
+        return _Sheet(
+            text,
+            _list_outer_lines(page, text, places, number, height),
+            len(layout.rows),
+            layout.numbers,
+            unnumbered,
+            _list_outer_lines(page, unnumbered, unnumbered_places, number, height),
+            has_doubtful_order=layout.has_doubtful_order,
+        )
+
+
+def _find_places(page: Any, text: str) -> list[int]:
+    """Return the number of the first character of each line, -1 if unknown. Only outer lines are looked up."""
+    all_text = str(page.get_text_range())
+    lines = _split_lines(text)
+    places = [-1] * len(lines)
+    # With characters beyond 16 bits the places of the text are not those of the page.
+    if len(all_text) != page.count_chars():
+        return places
+    outer = _list_outer_indexes(lines)
+    for index in outer:
+        line = lines[index]
+        start = all_text.find(line) if index in outer[:OUTER_LINES] else all_text.rfind(line)
+        places[index] = start + len(line) - len(line.lstrip()) if start >= 0 else -1
+    return places
+
+
+def _list_outer_indexes(lines: Sequence[str]) -> list[int]:
+    """Return the places of the first and last lines with text."""
+    filled = [index for index, line in enumerate(lines) if line.strip()]
+    return filled if len(filled) <= 2 * OUTER_LINES else [*filled[:OUTER_LINES], *filled[-OUTER_LINES:]]
+
+
+def _list_outer_lines(page: Any, text: str, places: Sequence[int], number: int, height: float) -> list[OuterLine]:
+    """Return the outer lines of a page's text with their heights. `places` are the numbers of their characters."""
+    lines = _split_lines(text)
+    outer_lines: list[OuterLine] = []
+    for index in _list_outer_indexes(lines) if height > 0 else ():
+        if places[index] >= 0:
+            top = page.get_charbox(places[index], loose=True)[3]
+            share = min(1.0, max(0.0, 1 - top / height))
+            outer_lines.append(OuterLine(number, index, lines[index].strip(), share))
+    return outer_lines
 
 
 def _read_by_ocr(document: Any, pages: _Pages, before_ocr: Callable[[], object]) -> None:
-    """Read the pages without text by OCR if tesseract is installed. A page on which it fails stays without text."""
+    """Read the pages without text by OCR if tesseract is installed. A page on which it fails stays without text.
+
+    A garbled page on which it fails becomes None.
+    """
     page_texts, _ = _remove_running_lines(pages)
     numbers = [number for number, text in enumerate(page_texts, 1) if text is not None and not text.strip()]
-    if not numbers or not ocr.list_languages():
-        return
-    for number in numbers:
+    for number in numbers if ocr.list_languages() else ():
         before_ocr()
         with suppress(ValueError), closing(document[number - 1]) as sheet:
             scale = min(ocr.DOTS_PER_INCH / 72, _MAX_OCR_SIDE / max(*sheet.get_size(), 1))
@@ -240,3 +339,6 @@ def _read_by_ocr(document: Any, pages: _Pages, before_ocr: Callable[[], object])
                 pages.texts[number - 1] = text
                 pages.outer_lines[number - 1] = []
                 pages.by_ocr.append(number)
+    pages.garbled[:] = [number for number in pages.garbled if number not in pages.by_ocr]
+    for number in pages.garbled:
+        pages.texts[number - 1] = None

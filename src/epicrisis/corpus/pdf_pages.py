@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from epicrisis.corpus.pdf_layout import read_layout
 from epicrisis.corpus.reader_base import read_limited
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -145,21 +146,31 @@ def _load(document: Any, number: int) -> Iterator[Any]:
 
 def _find_boxes(page: Any, place: PageWords) -> list[PageBox]:
     """Return the boxes around the words on the page, none if they are not there."""
-    target = fold_letters(place.words)
-    if not target:
+    if not fold_letters(place.words):
         return []
     with closing(page.get_textpage()) as text:
         characters = _read_characters(text)
-        letters, indexes = _fold_characters(characters)
-        start = _find_nearest(letters, target, place.letters_before)
-        if start is None:
-            return []
-        first, last = indexes[start], indexes[start + len(target) - 1]
-        before, after = _split_signs(place.words)
-        first -= _count_equal(characters[:first][::-1], before[::-1])
-        last += _count_equal(characters[last + 1 :], after)
-        lines = _join_lines([_read_box(text, index) for index in range(first, last + 1) if characters[index].strip()])
+        indexes = _find_characters(characters, range(len(characters)), place)
+        if not indexes:
+            # Columns were put in order, or line numbers left out.
+            indexes = _find_characters(characters, list(read_layout(text, page.get_bbox()).list_glyphs()), place)
+        lines = _join_lines([_read_box(text, index) for index in indexes if characters[index].strip()])
     return [_place_box(page, line) for line in lines[:MAX_BOXES]]
+
+
+def _find_characters(characters: Sequence[str], order: Sequence[int], place: PageWords) -> Sequence[int]:
+    """Return the indexes of the characters of the words, where the page is read in this order; empty without them."""
+    target = fold_letters(place.words)
+    ordered = [characters[index] for index in order]
+    letters, places = _fold_characters(ordered)
+    start = _find_nearest(letters, target, place.letters_before)
+    if start is None:
+        return []
+    first, last = places[start], places[start + len(target) - 1]
+    before, after = _split_signs(place.words)
+    first -= _count_equal(ordered[:first][::-1], before[::-1])
+    last += _count_equal(ordered[last + 1 :], after)
+    return order[first : last + 1]
 
 
 def _read_characters(text: Any) -> list[str]:

@@ -21,6 +21,8 @@ WHOLE_NOTE_KINDS = frozenset(("duplicate", "marked-as-error", "superseded"))
 """Kinds of complete notes; the other kinds are boilerplate."""
 RUNNING_LINE = "running-line"
 """The kind of running heads, feet and page numbers of PDF files."""
+LINE_NUMBERS = "line-numbers"
+"""The kind of the numbers beside the lines of manuscripts."""
 _BATCH = 1000
 """Lines written together, and documents listed on one line of a recurring text."""
 
