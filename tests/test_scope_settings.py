@@ -6,7 +6,8 @@ import pytest
 
 from epicrisis.components import build_scope
 from epicrisis.configuration import load_settings
-from epicrisis.errors import SettingsError
+from epicrisis.errors import InputError, SettingsError
+from epicrisis.server.resources import RequestSettings
 from epicrisis.types import Question, Scope
 
 
@@ -49,3 +50,18 @@ def test_gold_documents_can_be_hidden_from_question() -> None:
 def test_invalid_scope_settings_are_rejected(scope: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=r"setting scope\.|unknown setting scope\."):
         load_settings({"scope": scope})
+
+
+@pytest.mark.parametrize(("since", "as_of"), [("2018", "2016"), ("2016-03", "2016-02"), ("2016-03-02", "2016-03-01")])
+def test_dates_that_hide_every_document_are_refused(since: str, as_of: str) -> None:
+    message = f"since {since} is later than as_of {as_of}, which hides every document"
+    with pytest.raises(SettingsError, match=message):
+        load_settings({"scope": {"since": since, "as_of": as_of}})
+    with pytest.raises(InputError, match=message):
+        RequestSettings(since=since).apply(load_settings({"scope": {"as_of": as_of}}))
+
+
+@pytest.mark.parametrize(("since", "as_of"), [("2016", "2016"), ("2016-03", "2016"), ("2016", "2016-02-01")])
+def test_dates_that_leave_a_day_are_taken(since: str, as_of: str) -> None:
+    scope = RequestSettings(since=since, as_of=as_of).apply(load_settings()).scope
+    assert (scope.since, scope.as_of) == (since, as_of)

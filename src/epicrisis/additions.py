@@ -6,6 +6,7 @@ report = add_files(settings, Path("~/lib").expanduser(), [Path("papers")], AddOp
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -35,6 +36,7 @@ from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, check_vectors, content_hash, open_or_create
 from epicrisis.library.ingest_batches import IngestCounts, IngestProgress, IngestReport
+from epicrisis.library.inventory import LibraryInventory
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import complete_manifest
 from epicrisis.library.passage_table import find_fault
@@ -109,7 +111,8 @@ def add_files(
             chosen, _ = encoder or load_ingest_encoder(settings, library, precomputed=False)
             in_files = read_files(cleaning=options.cleaning) if read_files is not None else ()
             return _add_to_own_store(store, chain(in_files, documents), chosen, options)
-        return _add_items(settings, library, read_files, options, on_progress, documents, encoder, files)
+        folders = [source for source in sources if only is None and source.is_dir()]
+        return _add_items(settings, library, read_files, options, on_progress, documents, encoder, files, folders)
 
 
 def _add_items(
@@ -121,6 +124,7 @@ def _add_items(
     documents: Sequence[ReaderItem],
     encoder: tuple[Encoder, str] | None,
     files: ReadingProgress | None,
+    folders: Sequence[Path],
 ) -> IngestReport:
     splitter, complete_files = _read_library(library)
     items: Iterator[ReaderItem] = iter(documents)
@@ -166,7 +170,18 @@ def _add_items(
         finally:
             removal_log.close()
             record_cluster(settings, store.path, options.cluster)
-    return dataclasses.replace(report, removed=removal_log.summary() if removal_log.has_sources else None)
+        removed = removal_log.summary() if removal_log.has_sources else None
+        return dataclasses.replace(report, removed=removed, gone=_list_gone(store, folders))
+
+
+def _list_gone(store: LibraryStore, folders: Sequence[Path]) -> tuple[str, ...]:
+    """Return the files below these folders that the library has documents of, and that are no longer there."""
+    roots = [os.path.join(os.path.realpath(folder), "") for folder in folders]
+    if not roots:
+        return ()
+    with LibraryInventory.open(store) as inventory:
+        paths = [file.path for file in inventory.list_files() if file.path.startswith(tuple(roots))]
+    return tuple(path for path in paths if not os.path.lexists(path))
 
 
 def _check_notes(

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, model_validator
 
+from epicrisis.dates import first_day, last_day
 from epicrisis.privacy import remote_host, split_addresses
 from epicrisis.settings_tables import (
     CacheSettings,
@@ -193,6 +194,14 @@ class ScopeSettings(_Table):
     )
     hide: tuple[str, ...] = _key((), "Hide the documents with these ids.")
     hide_gold: bool = _key(False, "Hide the gold documents of each question from it (leak guard, errata B15).")
+
+    @model_validator(mode="after")
+    def _check_dates(self) -> ScopeSettings:
+        if self.since and self.as_of and first_day(self.since) > last_day(self.as_of):
+            raise ValueError(
+                f"since {self.since} is later than as_of {self.as_of}, which hides every document: change one of them"
+            )
+        return self
 
 
 class Settings(_Table):

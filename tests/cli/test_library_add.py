@@ -92,3 +92,22 @@ def test_add_with_many_unreadable_files_says_one_line_for_each_reason(
     (tmp_path / "more.txt").write_text("Warfarin.")
     assert run("library", "add", library, tmp_path / "more.txt").exit_code == 0
     assert not (library / "skipped.jsonl").exists(), "the list is that of the last addition"
+
+
+@pytest.mark.slow
+@pytest.mark.models
+def test_add_again_names_files_that_are_gone(small_library: Path, tmp_path: Path, run: Run) -> None:
+    folder = tmp_path / "data"
+    kept, gone = write_file(folder / "a/kept.md", "Aspirin."), write_file(folder / "a/gone.md", "Warfarin.")
+    assert run("library", "add", small_library, folder).exit_code == 0
+    gone.unlink()
+    kept.rename(folder / "renamed.md")
+    result = run("library", "add", small_library, folder)
+    line = (
+        f"1 file no longer there ({gone}); its documents stay: `epicrisis library delete {small_library} --file FILE`"
+    )
+    assert line in " ".join(result.stdout.split("\n"))
+    assert json.loads(run("library", "add", small_library, folder, "--json").stdout)["gone"] == [str(gone)]
+    assert "no longer there" not in run("library", "add", small_library, folder / "renamed.md").stdout
+    assert run("library", "delete", small_library, "--file", gone, "--yes").exit_code == 0
+    assert "no longer there" not in run("library", "add", small_library, folder).stdout

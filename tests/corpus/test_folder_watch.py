@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 from epicrisis.corpus.folder_watch import FolderWatch
+from epicrisis.corpus.reader_base import FileFingerprint
+from epicrisis.corpus.readers import read_sources
+from epicrisis.types import Document
 
 
 def write(path: Path, text: str, modified: float) -> Path:
@@ -70,3 +73,14 @@ def test_deleted_file_is_gone_and_comes_back(tmp_path: Path) -> None:
     write(path, "x", 999_000)
     assert watched.scan() == [], "the same file as before"
     assert watched.gone == set()
+
+
+def test_lock_files_are_skipped_silently(tmp_path: Path) -> None:
+    report = write(tmp_path / "report.txt", "Fever.", 999_000)
+    write(tmp_path / "~$report.docx", "lock", 999_000)
+    write(tmp_path / "a/~$b.txt", "lock", 999_000)
+    assert watch(tmp_path).scan() == [report]
+    document, fingerprint = read_sources([tmp_path])
+    assert isinstance(document, Document)
+    assert isinstance(fingerprint, FileFingerprint)
+    assert (document.id, fingerprint.name) == ("file:report.txt", "report.txt")

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.corpus import jsonl
+from epicrisis.corpus.fhir.resources import has_fhir_lines, read_entries
 from epicrisis.corpus.jsonl import find_json_fault
-from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.reader_base import FileFingerprint, FileRemark, Skipped
+from epicrisis.corpus.readers import read_sources
 from epicrisis.types import Document
 
 GOOD = b'{"id": "a", "text": "Aspirin."}'
@@ -211,3 +213,24 @@ def test_real_abstracts_are_all_read(data_folder: Path) -> None:
     items = list(jsonl.read_documents(data_folder / "bioasq" / "passages.jsonl.gz"))
     assert len(items) == 41_310
     assert all(isinstance(item, Document) and item.id.startswith("pubmed:") for item in items)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("name", ["lines.jsonl", "lines.jsonl.gz"])
+def test_jsonl_of_other_programs_is_read_and_named(tmp_path: Path, encoding: str, name: str) -> None:
+    text = "".join(json.dumps({"id": id_, "text": "Zoë’s fever."}, ensure_ascii=False) + "\r\n" for id_ in "ab")
+    data = text.encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    *documents, remark, fingerprint = read_sources([tmp_path])
+    assert [item.text for item in documents if isinstance(item, Document)] == ["Zoë’s fever."] * 2
+    assert isinstance(remark, FileRemark)
+    assert remark.text == f"read as {encoding}, not as UTF-8"
+    assert isinstance(fingerprint, FileFingerprint)
+
+
+def test_fhir_lines_in_utf_16_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "notes.ndjson"
+    path.write_bytes(json.dumps({"resourceType": "Patient", "id": "1"}).encode("utf-16"))
+    assert has_fhir_lines(path)
+    (entry,) = read_entries(path)
+    assert (entry.resource, entry.line) == ({"resourceType": "Patient", "id": "1"}, None)

@@ -62,3 +62,12 @@ def test_retriever_of_patient_returns_no_other_record(ward: Library) -> None:
     assert [document.metadata["patient"] for document in found] == ["anna"]
     with pytest.raises(EpicrisisError, match="select a patient"):
         LangChainRetriever(library=ward).invoke("colchicine")
+
+
+def test_search_kwargs_are_those_of_vector_stores(library: Library) -> None:
+    retriever = LangChainRetriever(library=library, k=3, search_kwargs={"k": 1, "by": "bm25"})
+    assert len(retriever.invoke("aspirin")) == 1
+    with pytest.raises(EpicrisisError, match="unknown setting filter"):
+        LangChainRetriever(library=library, search_kwargs={"filter": {"year": 2020}}).invoke("aspirin")
+    with pytest.raises(ValueError, match="search_type"):
+        LangChainRetriever(library=library, search_type="mmr")

@@ -337,3 +337,35 @@ def test_add_to_copied_library_recognizes_files(tmp_path: Path) -> None:
     write_file(path, "Aspirin, edited.")
     with LibraryStore.open(tmp_path / "copy", write=True) as copy:
         assert get_counts(add(copy, path)) == (0, 1, 0, 0)
+
+
+def read_names(library: LibraryStore) -> dict[str, tuple[str, str]]:
+    """Return title and source of each document by its id."""
+    batches = library.open_table().batches()
+    passages = [stored.passage for batch in batches for stored in batch]
+    return {passage.document_id: (passage.title, passage.source) for passage in passages}
+
+
+@pytest.mark.parametrize("place", ["Smith 2019.md", "read/Smith 2019.md"])
+def test_renamed_file_gets_its_new_title(tmp_path: Path, library: LibraryStore, place: str) -> None:
+    folder = tmp_path / "data"
+    old = write_file(folder / "scan001.md", "Ticagrelor.")
+    add(library, folder)
+    new = folder / place
+    new.parent.mkdir(exist_ok=True)
+    old.rename(new)
+    assert get_counts(add(library, folder)) == (0, 1, 0, 0)
+    assert read_names(library) == {"file:scan001.md": ("Smith 2019", place)}
+    assert get_counts(add(library, folder)) == (0, 0, 1, 0)
+    write_file(new, "Ticagrelor, edited.")
+    assert get_counts(add(library, folder)) == (0, 1, 0, 0)
+    assert read_names(library) == {"file:scan001.md": ("Smith 2019", place)}
+
+
+def test_file_with_the_old_name_of_a_renamed_one_keeps_its_title(tmp_path: Path, library: LibraryStore) -> None:
+    old = write_file(tmp_path / "data/report.md", "Aspirin.")
+    add(library, tmp_path / "data")
+    old.rename(tmp_path / "data/report-2019.md")
+    write_file(old, "Warfarin.")
+    add(library, tmp_path / "data")
+    assert sorted(title for title, _ in read_names(library).values()) == ["report", "report-2019"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +25,7 @@ from epicrisis.cli.options import ALLOW_REMOTE, CONFIG, ENCODER, LOCAL_ONLY, SET
 from epicrisis.cli.run_progress import say_remarks, say_report_skipped
 from epicrisis.cli.terminal import counted, say_lines, show_json
 from epicrisis.errors import InputError
-from epicrisis.printable import count_noun, printable
+from epicrisis.printable import agree, count_noun, printable
 from epicrisis.privacy import local_path, set_local_only
 from epicrisis.types import SplitterName
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from epicrisis.library.ingest_batches import IngestReport
 
 _SHOWN_PATIENTS = 10
+_SHOWN_FILES = 5
 _SOURCES = (
     "Files and folders: PDF, Word (docx), PowerPoint (pptx), Excel (xlsx, xls), OpenDocument (odt, odp, ods), RTF, "
     "HTML, text, Markdown, JSONL, PubMed XML, JATS (nxml), references (nbib, RIS, BibTeX, CSL-JSON), Zotero's folder, "
@@ -265,6 +266,7 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
         patients = counted(len(report.joined), "patient")
         names = f"{', '.join(pairs)}{rest}"
         yield f"{patients} of the library recognised by a record number and the birth date or name: {names}"
+    yield from _gone_lines(report.gone, path)
     if report.removed is not None:
         yield from removed_lines(report.removed, path)
     if report.of_unknown_file:
@@ -274,6 +276,15 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
         )
     if report.outgrown:
         yield OUTGROWN
+
+
+def _gone_lines(gone: Sequence[str], path: Path) -> Iterator[str]:
+    """Yield which files of the added folders are no longer there."""
+    if gone:
+        names = ", ".join(map(printable, gone[:_SHOWN_FILES]))
+        others = f" and {len(gone) - _SHOWN_FILES:,} more" if len(gone) > _SHOWN_FILES else ""
+        stay = f"{agree(len(gone), 'its', 'their')} documents stay: `epicrisis library delete {path} --file FILE`"
+        yield f"{count_noun(len(gone), 'file')} no longer there ({names}{others}); {stay} removes them"
 
 
 def _fact_counts(removed: RemovalSummary) -> Iterator[str]:

@@ -208,6 +208,22 @@ def _detect_file_encoding(path: Path, size: int, modified: int) -> str:
         return ""
 
 
+def detect_wide_encoding(path: Path) -> str:
+    """Return the encoding of a file of JSON in UTF-16 or UTF-32, plain or gzip, by its first bytes; empty for others.
+
+    Raises one of `READ_ERRORS`.
+    """
+    with open_packed(path) as file:
+        head = file.read(4)
+    for mark, name in _BOMS:
+        if head.startswith(mark):
+            return name.removeprefix("utf-8")
+    # Without a mark, the first character of JSON is ASCII.
+    if len(head) == 4 and head[1::2] == b"\0\0":
+        return "utf-32-le" if not head[2] else "utf-16-le"
+    return "utf-16-be" if len(head) == 4 and head[::2] == b"\0\0" and head[1] else ""
+
+
 def open_as_utf8(path: Path, encoding: str) -> IO[bytes]:
     """Open a file, plain or gzip, whose bytes are read as UTF-8. Reading raises one of `READ_ERRORS` for damage."""
     file = open_packed(path)

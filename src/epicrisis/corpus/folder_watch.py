@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from epicrisis.corpus.reader_base import is_visible
+
 
 class _Stamp(NamedTuple):
     size: int
@@ -67,7 +69,7 @@ class FolderWatch:
             for parent, folders, names in os.walk(folder, onerror=self._note_closed):
                 folders[:] = [name for name in folders if not name.startswith(".")]
                 for name in names:
-                    if not name.startswith("."):
+                    if is_visible(name):
                         # A file may disappear between listing and looking.
                         with suppress(OSError):
                             status = os.stat(Path(parent, name))

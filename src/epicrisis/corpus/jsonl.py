@@ -1,5 +1,6 @@
 """Read documents from JSON lines, plain or gzip: one object a line, as a stream. Limit all JSON from outside.
 
+UTF-16, which PowerShell writes, is read too.
 A broken line is skipped with its number and the reason. Repeated ids are left to the library.
 """
 
@@ -13,7 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from epicrisis.corpus.reader_base import READ_ERRORS, Skipped, describe_read_error, open_packed, skip
+from epicrisis.corpus.encodings import detect_wide_encoding, open_as_utf8
+from epicrisis.corpus.reader_base import READ_ERRORS, Skipped, describe_read_error, skip
 from epicrisis.types import Document
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
@@ -80,6 +82,7 @@ class JsonLine:
     number: int
     value: dict[str, Any]
     start: int
+    """-1 in a file that is not UTF-8."""
     size: int
 
 
@@ -98,7 +101,8 @@ def read_lines(path: Path) -> Iterator[JsonLine | Skipped]:
     number = end = 0
     is_empty = True
     try:
-        with open_packed(path) as file:
+        encoding = detect_wide_encoding(path)
+        with open_as_utf8(path, encoding) as file:
             while raw := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 start, end = end, end + len(raw)
@@ -117,7 +121,7 @@ def read_lines(path: Path) -> Iterator[JsonLine | Skipped]:
                     continue
                 is_empty = False
                 try:
-                    yield JsonLine(number, parse_line(line), start, len(raw))
+                    yield JsonLine(number, parse_line(line), -1 if encoding else start, len(raw))
                 except ValueError as error:
                     yield skip(path, f"line {number}", str(error))
     except READ_ERRORS as error:

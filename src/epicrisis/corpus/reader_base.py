@@ -302,6 +302,11 @@ def read_position(path: Path) -> int:
         return 0
 
 
+def is_visible(name: str) -> bool:
+    """Return whether a file of a folder is one of its user's: no hidden file, and no lock of Word or Excel (`~$`)."""
+    return not name.startswith((".", "~$"))
+
+
 def is_packed(path: Path) -> bool:
     """Return whether a file is gzip. Raises OSError."""
     # The name is not used: browsers unpack `.gz` and keep the name.

@@ -23,7 +23,7 @@ from epicrisis.corpus import (
     sandbox,
     zotero,
 )
-from epicrisis.corpus.encodings import detect_file_encoding, encoding_remark
+from epicrisis.corpus.encodings import detect_file_encoding, detect_wide_encoding, encoding_remark
 from epicrisis.corpus.facts.tables import detect_table_format
 from epicrisis.corpus.fhir import export
 from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir, is_fhir_xml
@@ -33,6 +33,7 @@ from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_
 from epicrisis.corpus.patient_numbers import PatientNumbers, StoredPatients
 from epicrisis.corpus.reader_base import (
     CURES,
+    READ_ERRORS,
     FileDocument,
     FileFingerprint,
     OmittedText,
@@ -43,6 +44,7 @@ from epicrisis.corpus.reader_base import (
     describe_unread,
     fingerprint_file,
     is_folder,
+    is_visible,
     path_error,
     printable_path,
     real_path,
@@ -70,8 +72,18 @@ _READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | Omi
 _RETRACTION_WATCH = "retraction-watch"
 _REFERENCES = "references"
 """Files of reference managers, which describe other files of the same addition."""
+
+
+def _read_json_lines(path: Path) -> Iterator[ReaderItem]:
+    """Yield the documents of a file, and a remark if it is not UTF-8."""
+    yield from jsonl.read_documents(path)
+    with suppress(*READ_ERRORS):
+        if encoding := detect_wide_encoding(path):
+            yield encoding_remark(path.name, encoding)
+
+
 _READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
-    "jsonl": jsonl.read_documents,
+    "jsonl": _read_json_lines,
     "medrag": medrag.read_snippets,
     "statpearls": partial(sandbox.read_file, "statpearls"),
     _RETRACTION_WATCH: retractions.read_retraction_watch,
@@ -433,7 +445,7 @@ def _list_folder(folder: Path, override: str | None, only: Collection[Path] | No
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = Path(parent, name)
-            if not name.startswith(".") and (only is None or path in only):
+            if is_visible(name) and (only is None or path in only):
                 format = _detect_format(path, override, {})
                 files.append(_SourceFile(path, path.relative_to(folder).as_posix(), format))
     if only is None and not any(file.format for file in files):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from epicrisis.api import Library
 from epicrisis.errors import ModelMissing
@@ -23,7 +23,12 @@ except ImportError as missing:
 
 
 class LangChainRetriever(BaseRetriever):  # type: ignore[misc]
-    """Returns the passages nearest to a query as LangChain documents, best first. The library stays open."""
+    """Returns the passages nearest to a query as LangChain documents, best first. The library stays open.
+
+    Other fields than these raise pydantic's ValidationError.
+    """
+
+    model_config = ConfigDict(extra="forbid")
 
     library: Library
     k: int = 4
@@ -31,6 +36,8 @@ class LangChainRetriever(BaseRetriever):  # type: ignore[misc]
     """The patient whose record is searched. None: literature."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Further settings of the search, such as `{"by": "bm25"}`."""
+    search_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """`k` and settings under the name of LangChain's vector stores. They win over `k` and `settings`."""
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any, k: int | None = None) -> list[Document]:
         return _convert(self.library.search(query, patient=self.patient, **self._options(k)))
@@ -40,7 +47,8 @@ class LangChainRetriever(BaseRetriever):  # type: ignore[misc]
 
     def _options(self, k: int | None) -> dict[str, Any]:
         """Return the settings. Passages are counted, as in other retrievers."""
-        return {"count": "passages", **self.settings, "k": self.k if k is None else k}
+        options = {"count": "passages", **self.settings, "k": self.k, **self.search_kwargs}
+        return options if k is None else {**options, "k": k}
 
 
 def _convert(ranking: Ranking) -> list[Document]:

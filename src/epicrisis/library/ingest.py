@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,6 +39,7 @@ _PROGRESS_EVERY = 500
 _GROUP_ITEMS, _GROUP_SECONDS = 500, 0.5
 """Items whose documents are looked up together, and the seconds after which a slow reader's group ends."""
 _COMPARED_VECTORS = 4
+_DIGITS = re.compile(r"~[0-9a-f]{8,64}$")
 _MIN_DIGITS = 8
 _MIN_COSINE = 0.99
 
@@ -381,6 +383,14 @@ class _FirstHashes:
         self._db.close()
 
 
+def _choose_shown_name(stored: str, origin: Origin) -> str:
+    """Return the name of a file for its readers: the one in the library, or its own if it was renamed or moved."""
+    path = Path(origin.path).as_posix()
+    if path.endswith(f"/{_DIGITS.sub('', stored)}"):
+        return stored
+    return origin.name if path.endswith(f"/{origin.name}") else Path(path).name
+
+
 class _FileDocumentIds:
     """Resolves the ids of documents from files during one ingestion: new, a version of a document, or a copy.
 
@@ -413,13 +423,13 @@ class _FileDocumentIds:
             return None
         document, old = item.document, origin.name
         if name != old:
-            source = document.source
+            source, shown = document.source, _choose_shown_name(name, origin)
             document = dataclasses.replace(
                 document,
                 id=f"file:{name}{document.id.removeprefix(f'file:{old}')}",
-                source=name + source.removeprefix(old) if source.startswith(old) else source,
+                source=shown + source.removeprefix(old) if source.startswith(old) else source,
                 # A document without its own title has the file's name as its title.
-                title=Path(name).stem if document.title == Path(old).stem else document.title,
+                title=Path(shown).stem if document.title == Path(old).stem else document.title,
             )
         return FileDocument(document, dataclasses.replace(origin, name=name))
 

@@ -113,6 +113,8 @@ class IngestReport:
     remarks: tuple[str, ...] = ()
     """One line for each of the first files with a name or content that was already in the library."""
     more_remarks: int = 0
+    gone: tuple[str, ...] = ()
+    """Paths of files of the added folders that are no longer there. Their documents stay."""
     outgrown: bool = False
     """Whether the library has too many passages for SQLite, and the extra `large` is missing."""
 

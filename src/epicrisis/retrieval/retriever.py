@@ -70,6 +70,15 @@ def _report_withheld(ranking: IdRanking, k: int) -> IdRanking:
     return replace(ranking, parameters={**ranking.parameters, WITHHELD: left_out}, notes=(*ranking.notes, note))
 
 
+def _name_dates(ranking: IdRanking, scope: Scope) -> IdRanking:
+    """Return an empty ranking with a note of the dates of the scope, if it has any."""
+    dates = [f"{word} {date}" for word, date in (("since", scope.since), ("until", scope.as_of)) if date]
+    if not dates:
+        return ranking
+    note = f"no document {' '.join(dates)} that this question may read: other and undated documents are hidden"
+    return replace(ranking, notes=(*ranking.notes, note))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Retriever:
     """Searches a library, or several libraries at once, and fuses the rankings.
@@ -293,7 +302,9 @@ class Retriever:
         else:
             for store in word_stores:
                 rankings.append(store.search_words(words_text, size))
-        return self._fuse(rankings, by, k, depth)
+        fused = self._fuse(rankings, by, k, depth)
+        # A search by vectors finds something wherever there is something.
+        return fused if fused.scores or by == "bm25" else _name_dates(fused, scope)
 
     def _depth(self, k: int) -> int:
         return max(k, FUSION_DEPTH) if self.fusion_times is None else self.fusion_times * k

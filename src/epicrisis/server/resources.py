@@ -31,7 +31,7 @@ from epicrisis.privacy import local_path
 from epicrisis.server.errors import NotFound
 from epicrisis.server.hidden_paths import hide_file_paths
 from epicrisis.server.request_body import RequestBody
-from epicrisis.settings import Settings
+from epicrisis.settings import ScopeSettings, Settings
 from epicrisis.study_types import StudyType
 from epicrisis.types import CountUnit, EvidenceOrder, EvidenceUnit, SearchMode, StrategyName
 
@@ -83,11 +83,11 @@ class RequestSettings(RequestBody):
         for key in _SCOPE_KEYS:
             if key in chosen:
                 scope[key] = chosen.pop(key)
-        if scope:
-            chosen["scope"] = settings.scope.model_copy(update=scope)
-        if not chosen:
+        if not chosen and not scope:
             return settings
         try:
+            if scope:
+                chosen["scope"] = ScopeSettings.model_validate({**dict(settings.scope), **scope})
             # The combinations are checked again. A dump would lose the secrets in addresses.
             return Settings.model_validate({**dict(settings), **chosen})
         except ValidationError as error:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from epicrisis.corpus import jsonl, reader_base
+from epicrisis.corpus.encodings import detect_wide_encoding, open_as_utf8
 from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.reader_base import Skipped
 
@@ -84,7 +85,7 @@ def has_fhir_lines(path: Path) -> bool:
     """Return whether the first line of a file is a FHIR resource."""
     with suppress(ValueError, *reader_base.READ_ERRORS):
         if path.is_file():
-            with reader_base.open_packed(path) as file:
+            with open_as_utf8(path, detect_wide_encoding(path)) as file:
                 line = file.readline(jsonl.MAX_LINE_BYTES).removeprefix(b"\xef\xbb\xbf")
             return "resourceType" in jsonl.parse_line(line)
     return False
@@ -128,7 +129,8 @@ def _read_all_entries(path: Path) -> Iterator[FhirEntry]:
         elif item.value.get("resourceType") == "Bundle":
             yield from _unpack_bundle(path, f"line {item.number}", item.value)
         else:
-            yield FhirEntry(f"line {item.number}", item.value, (item.start, item.size))
+            place = None if item.start < 0 else (item.start, item.size)
+            yield FhirEntry(f"line {item.number}", item.value, place)
 
 
 def _unpack_bundle(path: Path, where: str, resource: Resource) -> Iterator[FhirEntry]:
