@@ -13,6 +13,8 @@ from epicrisis.types import Metadata, Passage
 
 STARTS = "_starts"
 """Ends the keys `page_starts` and `section_starts`, lists of [offset in the document, value] within a passage."""
+PAGE_LABELS = "page_labels"
+"""The key of the printed page numbers of a PDF file: a list of texts, and in a passage of [page from 1, text]."""
 _MAX_AUTHORS = 3
 _PMID = re.compile(r"pubmed:(\d{1,9})")
 _PMCID = re.compile(r"pmc:(PMC\d{1,9})")
@@ -84,6 +86,11 @@ class Reference:
     """The page of a PDF file on which the cited words begin, from 1."""
     is_page_by_ocr: bool = False
     """Whether this page was read by OCR, which makes mistakes."""
+    last_page: int | None = None
+    """The page on which the cited words end, if that is another one."""
+    page_label: str = ""
+    """The number printed on the page, such as `703` or `xii`, if the file says so."""
+    last_page_label: str = ""
     publication: Publication = field(default_factory=Publication)
     """Empty for notes of a record."""
     first_written: str = ""
@@ -108,15 +115,26 @@ class Reference:
         return f";{volume}{f'({issue})' if issue else ''}{pages}"
 
     def describe_place(self) -> str:
-        """Return the place in the document, such as `section Results, page 3`; empty if unknown."""
-        page = "" if self.page is None else f"page {self.page}{' (read by OCR)' if self.is_page_by_ocr else ''}"
+        """Return the place in the document, such as `section Results, page 703 (3 of the file)`; empty if unknown."""
+        page = self._describe_page()
         section = f"section {self.section}" if self.section else ""
         copied = f"copied from a note of {self.first_written}" if self.first_written else ""
         return ", ".join(filter(None, (section, page, copied)))
 
+    def _describe_page(self) -> str:
+        """Return the printed page, or the one of the file; both where they differ, and both of words on two pages."""
+        if self.page is None:
+            return ""
+        first, last = str(self.page), "" if self.last_page is None else str(self.last_page)
+        in_file = f"{first}-{last}" if last else first
+        first, last = self.page_label or first, self.last_page_label or last
+        printed = f"{first}-{last}" if last else first
+        file = "" if printed == in_file else f" ({in_file} of the file)"
+        return f"page{'s' if last else ''} {printed}{file}{' (read by OCR)' if self.is_page_by_ocr else ''}"
 
-def build_reference(passage: Passage, start: int | None = None) -> Reference:
-    """Return the reference of the words at `start` in the document, or of the beginning of the passage.
+
+def build_reference(passage: Passage, start: int | None = None, end: int | None = None) -> Reference:
+    """Return the reference of the words from `start` to `end` in the document, or of the beginning of the passage.
 
     It comes from the metadata. Values of an unexpected type are ignored.
     """
@@ -124,8 +142,10 @@ def build_reference(passage: Passage, start: int | None = None) -> Reference:
     note_type = _text(metadata, "note_type")
     offset = passage.start if start is None else start
     page, section = _find_value(metadata, "page", offset), _find_value(metadata, "section", offset)
+    last_page = None if end is None else _find_value(metadata, "page", max(offset, end - 1))
     is_record = passage.patient is not None
     by_ocr = metadata.get("pages_by_ocr")
+    labels = dict(list_page_labels(metadata))
     return Reference(
         authors=_list_texts(metadata, "authors"),
         journal=_text(metadata, "journal_abbreviation") or _text(metadata, "journal"),
@@ -134,10 +154,27 @@ def build_reference(passage: Passage, start: int | None = None) -> Reference:
         study=find_passage_study(passage),
         note_type=(note_type or "note") if is_record else "",
         section=" ".join(section.split()) if isinstance(section, str) else "",
-        page=page if isinstance(page, int) and not isinstance(page, bool) else None,
-        is_page_by_ocr=isinstance(by_ocr, list) and page in by_ocr,
+        page=_page_number(page),
+        is_page_by_ocr=isinstance(by_ocr, list) and (page in by_ocr or last_page in by_ocr),
+        last_page=None if last_page == page else _page_number(last_page),
+        page_label=labels.get(page, "") if isinstance(page, int) else "",
+        last_page_label=labels.get(last_page, "") if isinstance(last_page, int) and last_page != page else "",
         publication=Publication() if is_record else _build_publication(metadata),
     )
+
+
+def _page_number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def list_page_labels(metadata: Metadata) -> list[tuple[int, str]]:
+    """Return the pages of a passage that have a printed number, from 1, with it."""
+    rows = metadata.get(PAGE_LABELS)
+    labels: list[tuple[int, str]] = []
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, list | tuple) and list(map(type, row)) == [int, str]:
+            labels.append((row[0], row[1]))
+    return labels
 
 
 def _build_publication(metadata: Metadata) -> Publication:
@@ -166,6 +203,8 @@ def _build_publication(metadata: Metadata) -> Publication:
 def join_places(passages: Sequence[Passage]) -> dict[str, Any]:
     """Return the metadata of one passage made of these, in the order of their text, with their pages and sections."""
     metadata = {key: value for key, value in passages[0].metadata.items() if not key.endswith(STARTS)}
+    if labels := {page: label for passage in passages for page, label in list_page_labels(passage.metadata)}:
+        metadata[PAGE_LABELS] = [[page, labels[page]] for page in sorted(labels)]
     for key, unknown in (("page", None), ("section", "")):
         values: dict[int, object] = {}
         for passage in passages:

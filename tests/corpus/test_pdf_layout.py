@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 import pytest
 
+from epicrisis.answering.citations import build_citation
+from epicrisis.answers import Quotation
 from epicrisis.corpus import ocr, pdf
+from epicrisis.corpus.chunking import build_passages
 from epicrisis.corpus.garbled_text import is_garbled
 from epicrisis.corpus.pdf_pages import PageWords, find_words
 from epicrisis.corpus.pdf_titles import is_title
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped
-from epicrisis.types import Document
+from epicrisis.library.document_export import restore_document
+from epicrisis.library.splitters import describe_places, split_document
+from epicrisis.references import build_reference
+from epicrisis.types import Document, Passage
 from tests.support.pdf_files import Line, column, placed_pdf, read_marked_characters
 
 ASPIRIN = (
@@ -250,3 +256,55 @@ def test_garbled_file_is_refused_and_garbled_page_named(monkeypatch: pytest.Monk
 def test_title_of_a_program_is_none(title: str, is_one: bool) -> None:
     assert is_title(title) == is_one
     assert read(placed_pdf([LEFT], title=title))[0].title == (title if is_one else "a")
+
+
+LABELS = b"/PageLabels << /Nums [0 << /S /r /St 11 >> 2 << /S /D /P (S) /St 703 >>] >>"
+
+
+def test_quotation_has_the_printed_pages_of_its_beginning_and_end() -> None:
+    pages = [
+        rows(text, 60)
+        for text in (
+            "Contents of the report. All chapters are listed on this page for the reader of the whole report, and",
+            "here the list ends.",
+            "Nitrofurantoin cured most of the women within the first seven days of the treatment, and after these",
+            "days it cured no more of them. Fosfomycin cured fewer.",
+        )
+    ]
+    document, _ = read(placed_pdf(pages, catalog_entries=LABELS))
+    assert document.metadata["page_labels"] == ["xi", "xii", "S703", "S704"]
+    (passage,) = split_document(document, "whole", lambda text: [], 100, 0)
+
+    def describe(first: str, last: str) -> str:
+        start, end = passage.text.index(first), passage.text.index(last) + len(last)
+        quotation = Quotation(passage.id, passage.text[start:end], start, end)
+        return build_citation(1, quotation, passage).reference.describe_place()
+
+    assert describe("Fosfomycin", "fewer.") == "page S704 (4 of the file)"
+    assert describe("after these", "of them.") == "pages S703-S704 (3-4 of the file)"
+    assert describe("All", "chapters") == "page xi (1 of the file)"
+    assert restore_document([passage]).metadata == document.metadata
+    parts = split_by_page(document)
+    assert [part.metadata.get("page_labels") for part in parts] == [
+        [[1, "xi"]],
+        [[2, "xii"]],
+        [[3, "S703"]],
+        [[4, "S704"]],
+    ]
+    assert restore_document(parts).metadata == document.metadata
+
+
+def split_by_page(document: Document) -> list[Passage]:
+    """Return the pages of a document as passages, as splitters make them."""
+    starts = [*document.metadata["pages"], len(document.text)]
+    pieces = build_passages(document, list(pairwise(starts)))
+    return [describe_places(piece) for piece in pieces]
+
+
+def test_pages_without_other_labels_keep_their_numbers() -> None:
+    document, _ = read(placed_pdf([LEFT, RIGHT]))
+    assert "page_labels" not in document.metadata
+    (passage,) = split_document(document, "whole", lambda text: [], 100, 0)
+    reference = build_reference(passage, 0, len(passage.text))
+    assert (reference.describe_place(), reference.page, reference.last_page) == ("pages 1-2", 1, 2)
+    assert build_reference(passage, 0, 20).describe_place() == "page 1"

@@ -25,10 +25,13 @@ _SIZE, _LEADING = 10, 13
 _COLUMN_LINES = 48
 
 
-def placed_pdf(pages: Sequence[Sequence[Line]], *, title: str = "", page_entries: bytes = b"") -> bytes:
-    """Return a PDF with these lines. `page_entries` are further entries of each page, such as `/Rotate 90`."""
+def placed_pdf(
+    pages: Sequence[Sequence[Line]], *, title: str = "", page_entries: bytes = b"", catalog_entries: bytes = b""
+) -> bytes:
+    """Return a PDF with these lines. `catalog_entries` are further entries of the file, such as `/PageLabels`, and
+    `page_entries` are further entries of each page, such as `/Rotate 90`."""
     font = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
-    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", font]
+    objects = [b"<< /Type /Catalog /Pages 2 0 R %s >>" % catalog_entries, b"", font]
     kids: list[bytes] = []
     for lines in pages:
         shown = [b"1 0 0 1 %.2f %.2f Tm %s" % (x, y, _draw(text)) for x, y, text in lines]

@@ -193,6 +193,6 @@ def build_citation(number: int, quotation: Quotation, passage: Passage) -> Citat
         verified=quotation.verified,
         in_title=quotation.in_title,
         marks=passage.marks,
-        reference=build_reference(passage, quotation.start),
+        reference=build_reference(passage, quotation.start, quotation.end),
         chosen_by_program=quotation.chosen_by_program,
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from epicrisis.library.patients import PatientRecord
 
 _LISTED_VALUES = 12
-_SHOWN_ELSEWHERE = frozenset(("authors", "pages", "sections", "journal_abbreviation", "marks"))
+_SHOWN_ELSEWHERE = frozenset(("authors", "pages", "page_labels", "sections", "journal_abbreviation", "marks"))
 _NAMED_IDS = 10
 """Documents named when a prefix fits several."""
 _Limit = Annotated[int, Option("--limit", min=1, help="Most files or documents to list.")]

@@ -27,6 +27,8 @@ from epicrisis.corpus.removal_log import LINE_NUMBERS, RUNNING_LINE
 from epicrisis.corpus.retraction_wording import find_banner
 from epicrisis.corpus.running_heads import OUTER_LINES, OuterLine, find_running_lines
 from epicrisis.corpus.wrapped_lines import is_continued, join_wrapped_lines
+from epicrisis.printable import printable
+from epicrisis.references import PAGE_LABELS
 from epicrisis.types import Document
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -37,6 +39,7 @@ MAX_PAGES = 100_000
 
 _MAX_OCR_SIDE = 6_000
 """Pixels of the longer side of an image that is read by OCR."""
+_MAX_LABEL = 20
 _PAGE_SEPARATOR = "\n\n"
 """As long as the two spaces between pages that share a sentence."""
 # PDFium writes \x02 for a hyphen at a line's end, and omits the line end.
@@ -53,7 +56,8 @@ class _Pages:
     """The pages of a file: title, identifiers, and for each page the text and its outer lines."""
 
     title: str
-    ids: dict[str, str]
+    ids: dict[str, Any]
+    """With `page_labels`, if the pages have printed numbers."""
     texts: list[str | None]
     """None for an unreadable page."""
     outer_lines: list[list[OuterLine]]
@@ -75,7 +79,8 @@ def read_document(
     `name` becomes the id (`file:<name>`) and the source. The title is the one in the file, else its stem. Pages are
     separated by a blank line, or by two spaces within a sentence. In the metadata, `pages` has the offset in characters
     of each page's start; `pages_without_text`, `pages_unreadable` and `pages_by_ocr` have page numbers, from 1, if
-    there are such pages. `doi` and `pmid` are there if they are clear, see `article_ids`.
+    there are such pages. `doi` and `pmid` are there if they are clear, see `article_ids`. `page_labels` has
+    the numbers printed on the pages, such as `703` or `xii`, if the file says so.
 
     A word divided at a line end is joined if the joined word occurs elsewhere in the file. Otherwise the hyphen stays,
     as in `IL-6`, and only the line end is removed. `before_ocr` is called before each page that is read by OCR.
@@ -224,6 +229,9 @@ def _read_pages(data: bytes, before_ocr: Callable[[], object]) -> _Pages:
             if characters > MAX_CHARACTERS:
                 raise ValueError(f"more than {MAX_CHARACTERS:,} characters of text; split it")
         _collect_sheets(sheets, pages)
+        labels = [printable(document.get_page_label(index)).strip()[:_MAX_LABEL] for index in range(len(document))]
+        if any(label not in ("", str(number)) for number, label in enumerate(labels, 1)):
+            pages.ids[PAGE_LABELS] = labels
         _read_by_ocr(document, pages, before_ocr)
     pages.ids.update(find_article_ids(pages.texts[0] or "" if pages.texts else "", information, data))
     return pages

@@ -19,7 +19,7 @@ from epicrisis.clinical_facts import FACTS, is_fact_list
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.inventory import LibraryInventory
 from epicrisis.library.library import LibraryStore
-from epicrisis.references import STARTS, join_places
+from epicrisis.references import PAGE_LABELS, STARTS, join_places, list_page_labels
 from epicrisis.serialization import to_json
 from epicrisis.types import Document, Metadata, Passage
 
@@ -54,6 +54,8 @@ def restore_document(passages: Sequence[Passage]) -> Document:
     metadata = {key: value for key, value in places.items() if key not in _PLACE_KEYS}
     if pages := _list_places(places, "page", first.start):
         metadata["pages"] = _list_page_starts(pages)
+        if labels := dict(list_page_labels(places)):
+            metadata[PAGE_LABELS] = [labels.get(page, "") for page in range(1, max(labels) + 1)]
     if sections := _list_places(places, "section", first.start):
         stops = [start for start, _ in sections[1:]] + [len(text)]
         rows = [[start, stop, title] for (start, title), stop in zip(sections, stops, strict=True) if title]

@@ -16,7 +16,7 @@ from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_c
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.errors import InputError
 from epicrisis.protocols import Encoder
-from epicrisis.references import STARTS
+from epicrisis.references import PAGE_LABELS, STARTS
 from epicrisis.types import Document, Passage, SplitterName
 
 
@@ -36,24 +36,40 @@ def split_document(
     has_facts = is_fact_list(document.metadata.get(FACTS))
     passages = []
     for passage in pieces:
-        # A passage has its own page and section instead of the document's lists of both.
-        metadata = dict(passage.metadata)
-        pages, sections = metadata.get("pages"), metadata.get("sections")
-        if _is_page_list(pages):
-            del metadata["pages"]
-            _add_places(metadata, "page", passage, [[start, number] for number, start in enumerate(pages, 1)])
-        if _is_section_list(sections):
-            del metadata["sections"]
-            _add_places(metadata, "section", passage, _list_section_changes(sections))
-        if has_facts:
-            metadata[FACTS] = select_rows(metadata[FACTS], passage.start, passage.end)
-        passages.append(replace(passage, metadata=metadata))
+        passages.append(describe_places(passage, has_facts=has_facts))
     return tuple(passages)
+
+
+def describe_places(passage: Passage, *, has_facts: bool = False) -> Passage:
+    """Return a passage with its own page, section and facts instead of the document's lists of them."""
+    metadata = dict(passage.metadata)
+    pages, sections = metadata.get("pages"), metadata.get("sections")
+    if _is_page_list(pages):
+        del metadata["pages"]
+        _add_places(metadata, "page", passage, [[start, number] for number, start in enumerate(pages, 1)])
+        _select_labels(metadata)
+    if _is_section_list(sections):
+        del metadata["sections"]
+        _add_places(metadata, "section", passage, _list_section_changes(sections))
+    if has_facts:
+        metadata[FACTS] = select_rows(metadata[FACTS], passage.start, passage.end)
+    return replace(passage, metadata=metadata)
 
 
 def _is_page_list(value: Any) -> TypeGuard[list[int]]:
     """Return whether this is the list of page offsets that a reader makes; a document's own key may be anything."""
     return isinstance(value, list) and all(type(start) is int for start in value)
+
+
+def _select_labels(metadata: dict[str, Any]) -> None:
+    """Leave only the printed page numbers of a passage's own pages, with these pages."""
+    labels = metadata.get(PAGE_LABELS)
+    if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
+        return
+    pages = sorted({metadata.get("page", 1), *(page for _, page in metadata.get(f"page{STARTS}", ()))})
+    metadata[PAGE_LABELS] = [[page, labels[page - 1]] for page in pages if page <= len(labels) and labels[page - 1]]
+    if not metadata[PAGE_LABELS]:
+        del metadata[PAGE_LABELS]
 
 
 def _is_section_list(value: Any) -> TypeGuard[list[tuple[int, int, str]]]:
