@@ -112,6 +112,16 @@ def test_scope_applies_to_every_search(retriever: Retriever, by: SearchMode) -> 
     assert retriever.rank("aspirin stroke", 9, by, Scope(as_of="2014")).hits == ()
 
 
+@pytest.mark.parametrize(
+    ("scope", "dates"),
+    [(Scope(as_of="1914"), "until 1914"), (Scope(since="2114", as_of="2115"), "since 2114 until 2115")],
+)
+def test_dates_that_leave_no_document_are_named(retriever: Retriever, scope: Scope, dates: str) -> None:
+    (note,) = retriever.rank("aspirin stroke", 9, "hybrid", scope).notes
+    assert note.startswith(f"no document {dates} that this question may read")
+    assert retriever.rank("aspirin stroke", 9, "hybrid", EVERYTHING).notes == ()
+
+
 class _CountingStore(MemoryStore):
     """Counts the passages that are fetched, and has lost some since the search."""
 
