@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from epicrisis.configuration import load_settings, setting_rows
+from epicrisis.configuration import (
+    explain_unknown_variables,
+    load_settings,
+    merge_tables,
+    parse_overrides,
+    setting_rows,
+)
 from epicrisis.errors import SettingsError
 from epicrisis.settings import ROLES, ModelSettings, Price, Settings
 
@@ -219,20 +225,59 @@ def test_ehr_preset_sets_prompting_but_no_model(name: str, temperature: float, t
     assert load_settings({"preset": "ehr", "k": 5}).k == 5
 
 
-def test_unknown_key_is_rejected_from_any_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unknown_key_of_options_and_files_is_rejected(tmp_path: Path) -> None:
     said = "unknown setting partiton: did you mean partition?"
     assert refusal({"partiton": 1}) == said
     assert refusal(config=write(tmp_path / "s.toml", "partiton = 1")) == said
-    monkeypatch.setenv("EPICRISIS_PARTITON", "1")
-    assert refusal() == said
 
 
-def test_unknown_nested_key_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_of_a_chat_model_without_table_is_the_writers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Messages name such keys alone: `raise max_reasoning_tokens`."""
+    file = write(tmp_path / "s.toml", "max_reasoning_tokens = 100\ncontext_tokens = 300\ntimeout_seconds = 3\n")
+    monkeypatch.setenv("EPICRISIS_CONTEXT_TOKENS", "400")
+    flags = merge_tables({"models": {"writer": {"timeout_seconds": 5}}}, parse_overrides(["retry_seconds=7"]))
+    writer = load_settings(flags, file)
+    chosen = writer.models.writer
+    assert (chosen.max_reasoning_tokens, chosen.context_tokens, chosen.timeout_seconds) == (100, 400, 5.0)
+    assert chosen.retry_seconds == 7.0
+    named = merge_tables({"models": {"writer": {"temperature": 0.5}}}, parse_overrides(["temperature=0.1"]))
+    assert load_settings(named).models.writer.temperature == 0.1
+    assert "unknown setting max_reasoning" in refusal({"max_reasoning": 1})
+    write(tmp_path / "epicrisis.toml", "extra = { a = 1 }")
+    assert "names no keys" in refusal()
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("EPICRISIS_VENV", "unset it if unused"),
+        ("EPICRISIS_PARTITON", "did you mean EPICRISIS_PARTITION?"),
+        ("EPICRISIS_PREFLIGHT__TRESHOLD", "did you mean EPICRISIS_PREFLIGHT__THRESHOLD?"),
+        ("EPICRISIS_K__N__X", None),
+        ("EPICRISIS__", "unset it if unused"),
+        ("EPICRISIS_GITHUB_TOKEN", "unset it if unused"),
+    ],
+)
+def test_unknown_variable_is_named_and_ignored(monkeypatch: pytest.MonkeyPatch, name: str, cure: str | None) -> None:
+    monkeypatch.setenv(name, "nonsense")
+    if cure is None:
+        # A setting whose value is no table.
+        assert "setting k" in refusal()
+        return
+    assert load_settings().k == 16
+    assert explain_unknown_variables() == [f"the environment variable {name} names no setting and is ignored: {cure}"]
+
+
+@pytest.mark.parametrize("name", ["EPICRISIS_LOCALONLY", "EPICRISIS_DEIDENTIFI"])
+def test_misspelt_variable_that_protects_records_is_rejected(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "true")
+    assert "did you mean EPICRISIS_" in refusal()
+
+
+def test_unknown_nested_key_is_rejected() -> None:
     assert refusal({"models": {"writer": {"temprature": 1}}}) == (
         "unknown setting models.writer.temprature: did you mean models.writer.temperature?"
     )
-    monkeypatch.setenv("EPICRISIS_PREFLIGHT__TRESHOLD", "1")
-    assert refusal() == "unknown setting preflight.treshold: did you mean preflight.threshold?"
 
 
 def test_unknown_setting_without_similar_key_names_the_command_that_lists_all() -> None:

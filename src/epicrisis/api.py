@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import string
 import threading
+import warnings
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,7 +22,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from epicrisis.answers import Answer, Answered, Event, Notice
 from epicrisis.components import LibrarySearch, load_ingest_encoder, open_library_search
-from epicrisis.configuration import check_settings, choose_strategy, load_settings, merge_tables
+from epicrisis.configuration import (
+    check_settings,
+    choose_strategy,
+    explain_unknown_variables,
+    load_settings,
+    merge_tables,
+)
 from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.errors import InputError, LibraryError
 from epicrisis.library.library import LibraryStore
@@ -405,6 +412,8 @@ def ask(
 
 def _read_flags(settings: Mapping[str, Any], pool: ModelPool) -> dict[str, Any]:
     """Return keyword arguments as settings. Objects go to the pool, under the name that the settings then have."""
+    for line in explain_unknown_variables():
+        warnings.warn(line, stacklevel=2)
     flags = dict(settings)
     model, reranker = flags.pop("model", None), flags.pop("reranker", None)
     if model is not None:

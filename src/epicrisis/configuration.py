@@ -3,7 +3,8 @@
 Environment: `EPICRISIS_` and the key, `__` between levels (`EPICRISIS_MODELS__WRITER__NAME`); lists and tables as JSON.
 File: `--config`; else `epicrisis.toml` in the working folder above the one in the user's configuration folder. The
 working folder's may have come with a checkout, so it names no secrets, hosts, logs or records, and weakens no privacy.
-Unknown keys are rejected with the nearest known key, in the environment too.
+Unknown keys are rejected with the nearest known key. Keys of a chat model without their table are the writer's.
+Unknown variables are named, and ignored.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from epicrisis.settings import API_KEY_VARIABLE, ROLES, ModelSettings, Settings
 
 # Variables with another use: the folder of test data, the settings file, and strict tests.
 _OTHER_VARIABLES = {"EPICRISIS_DATA", "EPICRISIS_CONFIG", "EPICRISIS_REQUIRE_ALL"}
+_ENVIRONMENT = "EPICRISIS_"
+_PROTECTIVE = {"local_only", "deidentify"}
+"""Settings that keep records private: a misspelt variable of theirs ends the program."""
 _SECRET_KEYS = {"api_key_env", "api_key_file", "extra"}
 """These may contain an API key by mistake, so no message repeats their values."""
 FOLDER_FILE = Path("epicrisis.toml")
@@ -50,6 +54,8 @@ _USERS_OWN = frozenset(
 )
 """Keys that a file of the working folder may not name: where secrets, prompts and records go."""
 _DEFAULTS = Settings()
+_WRITER_KEYS = frozenset(ModelSettings.model_fields) - frozenset(Settings.model_fields) - {"name"}
+"""Keys of a chat model that are understood without their table, as messages name them: they set the writer's."""
 NO_MODEL = (
     "without a chat model no answer is written, only sentences of the library are shown; --model URL or "
     "--model FILE.gguf names one"
@@ -61,9 +67,10 @@ def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = 
 
     Raises SettingsError with the key and the cure.
     """
-    values = merge_tables(_read_files(config), _read_environment(os.environ))
+    environment = _read_environment(_select_known_variables(os.environ))
+    values = merge_tables(_place_writer_keys(_read_files(config)), _place_writer_keys(environment))
     _refuse_allow_remote(values)
-    values = merge_tables(values, _drop_none(flags or {}))
+    values = merge_tables(values, _place_writer_keys(_drop_none(flags or {})))
     preset = values.get("preset")
     if preset is not None:
         presets = read_presets()
@@ -114,7 +121,7 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
             nested = {name: nested}
         values = merge_tables(values, nested)
     _refuse_allow_remote(values)
-    return values
+    return _place_writer_keys(values)
 
 
 def merge_tables(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,6 +131,15 @@ def merge_tables(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str
         old = both.get(key)
         both[key] = merge_tables(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return both
+
+
+def _place_writer_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values, with the keys of a chat model that are in no table in that of the writer."""
+    writer = {key: value for key, value in values.items() if key in _WRITER_KEYS}
+    if not writer:
+        return dict(values)
+    others = {key: value for key, value in values.items() if key not in _WRITER_KEYS}
+    return merge_tables({"models": {"writer": writer}}, others)
 
 
 def _refuse_allow_remote(values: Mapping[str, Any]) -> None:
@@ -215,12 +231,65 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
 
 
+def explain_unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return a line for each variable that begins as settings do and names none. Other programs may have set it."""
+    lines = []
+    for name in sorted(_select_variables(environment) - _select_known_variables(environment).keys()):
+        similar = _find_similar_key(name)
+        cure = f"did you mean {_ENVIRONMENT}{similar.upper().replace('.', '__')}?" if similar else "unset it if unused"
+        lines.append(f"the environment variable {name} names no setting and is ignored: {cure}")
+    return lines
+
+
+def _select_variables(environment: Mapping[str, str]) -> set[str]:
+    names = {name for name in environment if name.startswith(_ENVIRONMENT) and not name.startswith(API_KEY_VARIABLE)}
+    return names - _OTHER_VARIABLES
+
+
+def _select_known_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that name a setting. Raise SettingsError for one that may be meant to protect records."""
+    known = {}
+    for name in sorted(_select_variables(environment)):
+        if _names_setting(_read_variable_name(name)):
+            known[name] = environment[name]
+        elif (similar := _find_similar_key(name)) in _PROTECTIVE:
+            raise SettingsError(
+                f"the environment variable {name} names no setting: did you mean {_ENVIRONMENT}{similar.upper()}? "
+                "Correct or unset it"
+            )
+    return known
+
+
+def _read_variable_name(name: str) -> list[str]:
+    return name.removeprefix(_ENVIRONMENT).lower().split("__")
+
+
+def _find_similar_key(name: str) -> str | None:
+    """Return the setting that a variable misspells, or None."""
+    key = ".".join(_read_variable_name(name))
+    keys = [*(row.key for row in setting_rows()), *_WRITER_KEYS]
+    return next(iter(difflib.get_close_matches(key, keys, n=1, cutoff=0.8)), None)
+
+
+def _names_setting(parts: Sequence[str]) -> bool:
+    """Return whether these parts of a dotted key lead to a setting, a table of settings, or into a setting's value."""
+    if len(parts) == 1 and parts[0] in _WRITER_KEYS:
+        return True
+    table: type[BaseModel] | None = Settings
+    for part in parts:
+        if table is None:
+            return True
+        field = table.model_fields.get(part)
+        if field is None:
+            return False
+        table = _inner_table(field)
+    return True
+
+
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in sorted(environment):
-        if not name.startswith("EPICRISIS_") or name in _OTHER_VARIABLES or name.startswith(API_KEY_VARIABLE):
-            continue
-        *tables, key = name.removeprefix("EPICRISIS_").lower().split("__")
+        *tables, key = _read_variable_name(name)
         place = values
         for table in tables:
             place = place.setdefault(table, {})

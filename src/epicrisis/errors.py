@@ -24,6 +24,7 @@ EpicrisisError
     ├── EndpointRejected          401, 403, 404 or another 4xx
     ├── ReplyInvalid              HTML, malformed JSON, a broken stream        (retryable)
     │   └── ReplyEmpty            the model answers without a text             (retryable)
+    │       └── ReplyMisplaced    the endpoint sends the answer as something else
     ├── ReplyTruncated            the reply reached the token limit
     ├── ReplyWithheld             a content filter blocked the reply
     ├── NotCached                 offline replay, and the cache has no such reply
@@ -167,6 +168,10 @@ class ReplyInvalid(ChatError, retryable=True):
 
 class ReplyEmpty(ReplyInvalid):
     """The model answered without a text, each time it was asked."""
+
+
+class ReplyMisplaced(ReplyEmpty, retryable=False):
+    """The endpoint sends the answer as thinking or as the call of a tool. Its own settings are at fault."""
 
 
 class ReplyTruncated(ChatError):

@@ -22,6 +22,7 @@ from epicrisis.errors import (
     ReplyInvalid,
     ReplyWithheld,
 )
+from epicrisis.models.chat.endpoints.failures import is_overflow, parse_error_body
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, derive_seed
 from epicrisis.privacy import set_local_only
 from epicrisis.protocols import ChatReply, ChatRequest, Message
@@ -223,6 +224,50 @@ FAILURES: list[tuple[Scripted, type[EpicrisisError], str]] = [
 
 
 @pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (
+            422,
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+        ),
+        (422, "Input validation error: `inputs` must have less than 1024 tokens. Given: 1236"),
+        (500, "Prompt length (5000) exceeds maximum input length (2048). Set log level to info"),
+        (400, "default_max_tokens (-100) should be greater than 0: max_seq_len (2048) - splited_prompt_len (2148)"),
+        (400, "This model's maximum prompt length is 131072 but the request contains 537812 tokens."),
+        (400, "Invalid request: Your request exceeded model token limit: 8192 (requested: 10000)"),
+        (400, "InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]"),
+        (400, "too many tokens: size limit exceeded by 11326 tokens. Try using shorter or fewer inputs."),
+        (500, "litellm.ContextWindowExceededError: litellm.BadRequestError"),
+        (400, "Prompt is too long (9000 tokens)"),
+        (500, "Requested tokens (5000) exceed context window of 4096"),
+        (500, "the request exceeds the available context size. try increasing the context size"),
+        (None, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"),
+    ],
+)
+def test_prompt_that_does_not_fit_is_recognised_by_the_words_of_the_server(status: int | None, message: str) -> None:
+    assert is_overflow(parse_error_body({"error": {"message": message}}, status))
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "max_tokens is too large: 50. This model supports at most 16 completion tokens"),
+        (400, "Range of max_tokens should be [1, 8192]"),
+        (400, "max_completion_tokens exceeds the maximum number of output tokens"),
+        (422, "Input should be less than or equal to 2"),
+        (400, "image input is too large"),
+        (500, "CUDA out of memory, context length 8192"),
+        (503, "Too many tokens per minute"),
+        (503, "The service exceeded its maximum concurrency of prompts"),
+        (429, "Prompt tokens exceed the limit"),
+        (401, "token exceeded its time"),
+    ],
+)
+def test_other_refusal_is_not_taken_for_a_long_prompt(status: int, message: str) -> None:
+    assert not is_overflow(parse_error_body({"error": {"message": message}}, status))
+
+
+@pytest.mark.parametrize(
     ("script", "kind", "message", "streams"),
     [(*failure, False) for failure in FAILURES]
     + [(*failure, True) for failure in FAILURES if failure[0].status != 200],
@@ -242,7 +287,11 @@ def test_complete_failure_raises_typed_one_line_error_with_usage(
 
 BROKEN_STREAMS: list[tuple[Scripted, type[EpicrisisError], str]] = [
     (Scripted("<html>It works!</html>", kind="text/html"), ReplyInvalid, "no chat endpoint"),
-    (Scripted(sse("Ye", finish=None), kind="text/event-stream"), ReplyInvalid, "broke off"),
+    (
+        Scripted(sse("Ye", finish=None).partition("data: [DONE]")[0], kind="text/event-stream"),
+        ReplyInvalid,
+        "broke off",
+    ),
     (Scripted("data: {nonsense\n\n", kind="text/event-stream"), ReplyInvalid, "did not send a chat reply"),
     (Scripted(sse(), kind="text/event-stream"), ReplyEmpty, "empty text"),
     (Scripted(sse("No", finish="content_filter"), kind="text/event-stream"), ReplyWithheld, "content filter"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.errors import ReplyInvalid, ReplyTruncated
+from epicrisis.errors import ReplyEmpty, ReplyMisplaced, ReplyTruncated
 from epicrisis.models.chat.endpoints.reply import ThinkingSplitter, split_thinking
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.protocols import ChatReply, ChatRequest, Message
@@ -183,9 +183,109 @@ def test_complete_thinking_without_answer_raises_reply_truncated(
     assert (spent.prompt_tokens, spent.completion_tokens, spent.reasoning_tokens) == (9, 30, tokens)
 
 
-def test_complete_only_thinking_raises_reply_invalid(endpoint: Endpoint) -> None:
-    with pytest.raises(ReplyInvalid, match="only thinks"):
-        ask(endpoint, make_reply({"content": "", "reasoning": "It may be."}))
+SCHEMA = {"type": "object", "properties": {"see": {"type": "boolean"}}, "required": ["see"]}
+JSON = '{"see": true}'
+DRAFT = 'It may see. {"see": false} No.'
+CALL = [{"index": 0, "id": "1", "type": "function", "function": {"name": "reply", "arguments": JSON}}]
+THINKS = "the model thinks, in the room of its answer: set max_reasoning_tokens"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("message", "note"),
+    [
+        ({"content": f"{DRAFT}\n</think>\n\n{JSON}"}, THINKS),
+        ({"content": f"{DRAFT}[/THINK]{JSON}"}, THINKS),
+        ({"content": f"[THINK]{DRAFT}[/THINK]{JSON}"}, THINKS),
+        (
+            {
+                "content": f"<|channel|>analysis<|message|>{DRAFT}<|end|><|start|>assistant<|channel|>final"
+                f"<|message|>{JSON}<|return|>"
+            },
+            "marks of the model's channels",
+        ),
+        ({"content": f"{DRAFT}<|end|><|start|>assistant<|channel|>final<|message|>{JSON}"}, "reasoning parser"),
+        ({"content": f"analysis{DRAFT}assistantfinal{JSON}"}, "reasoning parser"),
+        ({"content": None, "reasoning": JSON}, "sent the answer as thinking"),
+        ({"content": "", "reasoning_content": JSON}, "sent the answer as thinking"),
+        ({"content": None, "tool_calls": CALL}, "sent the answer as arguments of a tool call"),
+    ],
+)
+def test_complete_answer_in_another_place_is_read_and_noted(
+    endpoint: Endpoint, message: dict[str, object], note: str, streams: bool
+) -> None:
+    request = ChatRequest(REQUEST.messages, 100, schema=SCHEMA)
+    deltas: list[str | None] = []
+    reply = ask(endpoint, make_stream(message) if streams else make_reply(message), request, deltas)
+    assert (reply.text, reply.conforms, reply.finish_reason) == (JSON, True, "stop")
+    assert [text for text in reply.notes if note in text]
+    assert (
+        "".join(delta or "" for delta in deltas[len(deltas) - deltas[::-1].index(None) if None in deltas else 0 :])
+        == JSON
+    )
+
+
+def test_complete_answer_that_conforms_keeps_marks_within(endpoint: Endpoint) -> None:
+    text = '{"see": true, "why": "it wrote </think> and <|channel|>final<|message|>{}"}'
+    reply = ask(endpoint, make_reply({"content": text}), ChatRequest(REQUEST.messages, 100, schema=SCHEMA))
+    assert (reply.text, reply.notes) == (text, ())
+
+
+def test_complete_stream_joins_pieces_of_a_tool_call(endpoint: Endpoint) -> None:
+    functions = [{"name": "reply", "arguments": ""}, {"arguments": JSON[:5]}, {"arguments": JSON[5:]}]
+    pieces = [{"tool_calls": [{"index": 0, "function": function}]} for function in functions]
+    request = ChatRequest(REQUEST.messages, 100, schema=SCHEMA)
+    assert ask(endpoint, make_stream(*pieces, finish="tool_calls"), request, []).text == JSON
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("message", "cure"),
+    [
+        ({"content": "", "reasoning": "It may be."}, "only thinks, .*--reasoning-parser"),
+        ({"content": None, "reasoning_content": '{"other": 1}'}, "only thinks, .*--reasoning-parser"),
+        (
+            {"content": None, "tool_calls": [{"function": {"name": "look_up", "arguments": "{}"}}]},
+            "automatic tool calls",
+        ),
+    ],
+)
+def test_complete_without_text_fails_at_once_and_names_the_server_option(
+    endpoint: Endpoint, message: dict[str, object], cure: str, streams: bool
+) -> None:
+    request = ChatRequest(REQUEST.messages, 100, schema=SCHEMA)
+    with pytest.raises(ReplyMisplaced, match=cure) as caught:
+        ask(endpoint, make_stream(message) if streams else make_reply(message), request, [] if streams else None)
+    assert caught.value.retryable is False
+
+
+def test_complete_stream_that_ends_with_an_unsent_tool_call_fails_at_once(endpoint: Endpoint) -> None:
+    with pytest.raises(ReplyMisplaced, match="automatic tool calls"):
+        ask(endpoint, make_stream({"content": ""}, finish="tool_calls"), deltas=[])
+
+
+def test_complete_only_tagged_thinking_raises_reply_empty(endpoint: Endpoint) -> None:
+    with pytest.raises(ReplyEmpty, match="only thinks, without an answer: try again"):
+        ask(endpoint, make_reply({"content": "<think>It may be.</think>"}))
+
+
+@pytest.mark.parametrize("usage", [USAGE, None])
+def test_complete_stream_with_end_needs_no_finish_reason(endpoint: Endpoint, usage: object) -> None:
+    pieces = [{"content": "It may "}, {"content": "be."}]
+    for finish in (None, "", "eos"):
+        events: list[object] = [{"choices": [{"delta": delta, "finish_reason": None}]} for delta in pieces]
+        events += [{"choices": [{"delta": {}, "finish_reason": finish}]}, {"choices": [], "usage": usage}]
+        text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+        for end in ("data: [DONE]\n\n", "") if usage else ("data: [DONE]\n\n",):
+            reply = ask(endpoint, Scripted(text + end, kind="text/event-stream"), deltas=[])
+            assert (reply.text, reply.finish_reason) == ("It may be.", finish or "stop")
+
+
+def test_complete_without_finish_reason_at_the_limit_is_cut(endpoint: Endpoint) -> None:
+    usage = USAGE | {"completion_tokens": 250}
+    assert (
+        ask(endpoint, make_stream({"content": "It may"}, finish=None, usage=usage), deltas=[]).finish_reason == "length"
+    )
 
 
 def test_complete_stream_thinking_over_limit_is_stopped(endpoint: Endpoint) -> None:

@@ -162,11 +162,18 @@ def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedO
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
-        from epicrisis.configuration import find_folder_file, merge_tables, parse_overrides
+        from epicrisis.configuration import (
+            explain_unknown_variables,
+            find_folder_file,
+            merge_tables,
+            parse_overrides,
+        )
 
         nested, config, overrides = _take_options(shared, arguments)
         if folder_file := find_folder_file(config):
             say(f"note: the settings in {folder_file} of this folder are used", err=True)
+        for line in explain_unknown_variables():
+            say(f"warning: {line}", err=True)
         function(flags=Flags(merge_tables(nested, parse_overrides(overrides)), config), **arguments)
 
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -37,6 +37,7 @@ _FAILURE_ENDINGS: Mapping[str, Ending] = {
     "ContextOverflow": "over-window",
     "EmptyReply": "empty",
     "ReplyEmpty": "empty",
+    "ReplyMisplaced": "empty",
     "ReplyWithheld": "refused",
 }
 

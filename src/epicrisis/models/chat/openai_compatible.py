@@ -40,6 +40,7 @@ from epicrisis.models.chat.endpoints.reply import (
     build_schema_check,
     check_answer,
     compute_option_logprobs,
+    find_answer,
     read_streamed_reply,
     read_whole_reply,
 )
@@ -234,11 +235,13 @@ class OpenAICompatibleModel:
         if request.options:
             logprobs = self._read_option_logprobs(reply, request, usage_if_invalid)
         else:
+            reply = _find_answer(reply, conforms, on_delta)
             check_answer(reply, self._host, usage_if_invalid)
         irrelevant = {"seed", "temperature", "top_p"} if request.options else set()
         if request.schema is None:
             irrelevant.add("response_format")
         notes = [note for name, note in _NOTES.items() if name in rejected - irrelevant]
+        notes += reply.notes
         if reply.thinking and not request.max_reasoning_tokens:
             notes.append("the model thinks, in the room of its answer: set max_reasoning_tokens")
         if reply.repaired:
@@ -248,9 +251,10 @@ class OpenAICompatibleModel:
                 f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt: its window cut it (Ollama: "
                 "raise num_ctx, and set context_tokens)"
             )
+        is_at_limit = usage.completion_tokens >= compute_max_reply_tokens(request) and not usage.uncounted_calls
         return ChatReply(
             text="" if request.options else reply.text,
-            finish_reason=reply.finish or "stop",
+            finish_reason=reply.finish or ("length" if is_at_limit else "stop"),
             model=reply.model or model,
             usage=usage,
             reasoning=reply.thinking,
@@ -381,6 +385,18 @@ class OpenAICompatibleModel:
             connection = Connection(self._endpoint, key, self._timeout, self._concurrency)
             self._session = _Session(loop, connection)
         return self._session
+
+
+def _find_answer(
+    reply: CompletedReply, conforms: Callable[[str], bool] | None, on_delta: DeltaCallback | None
+) -> CompletedReply:
+    """Return the reply as `find_answer` does, and correct what was streamed of it."""
+    corrected = find_answer(reply, conforms)
+    if on_delta is not None and corrected.text != reply.text:
+        if reply.text:
+            on_delta(None)
+        on_delta(corrected.text)
+    return corrected
 
 
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json schema|guided|grammar|structured output", re.IGNORECASE)

@@ -19,6 +19,7 @@ import httpx2
 from epicrisis.errors import ModelMissing, ReplyInvalid, SettingsError
 from epicrisis.models.chat.endpoints.endpoint import Endpoint
 from epicrisis.models.chat.endpoints.failures import CredentialsMissing, RefusedCall, parse_error_body
+from epicrisis.models.chat.endpoints.reply import STREAM_END
 from epicrisis.privacy import silence_dependency_logs
 from epicrisis.telemetry import make_trace_headers
 
@@ -98,7 +99,7 @@ class Connection:
             return json.loads(await self._read(response, MAX_REPLY_BYTES))
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[object, None]:
-        """Yield the JSON of each event, or of a whole reply. Closing the iterator ends the server's work."""
+        """Yield the JSON of each event and `STREAM_END`, or that of a whole reply. Closing it ends the work."""
         async with self._send("POST", path, body) as response:
             if response.headers.get("content-type", "").startswith("application/json"):
                 yield json.loads(await self._read(response, MAX_REPLY_BYTES))
@@ -110,7 +111,8 @@ class Connection:
             events = aiter(httpx2.EventSource(response, max_event_size=MAX_REPLY_BYTES))
             try:
                 async for event in events:
-                    if event.data.startswith("[DONE]"):
+                    if event.data.startswith(STREAM_END):
+                        yield STREAM_END
                         break
                     # An event without data (`retry: 3000`) says nothing about the reply.
                     if event.data:

@@ -34,11 +34,38 @@ from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
 
 FAILED_CALL = Usage(calls=1, failed_calls=1)
 """The usage of a call that the endpoint certainly did not process."""
-_OVERFLOW_CODES = ("exceed_context_size_error", "context_length_exceeded")
+_OVERFLOW_CODES = (
+    *("exceed_context_size_error", "context_length_exceeded", "context_window_exceeded", "prompt_too_long"),
+    *("model_max_prompt_tokens_exceeded", "string_above_max_length", "input_too_long"),
+)
 _OVERFLOW_WORDS = re.compile(
     r"maximum (?:context|model) length|context (?:size|window|length)|(?:prompt|input) is too long|input token count"
     r"|longer than the model|reduce the length",
     re.IGNORECASE,
+)
+_PROMPT = (
+    r"\b(?:prompt|inputs?|context|messages|conversation|history|(?<!stop )sequence|request|tokens?|n_ctx"
+    r"|max_(?:seq_len|num_tokens|input_len|model_len|kv_size|position_embeddings|total_tokens))\b"
+)
+_EXCESS = (
+    r"(?:exceed(?:s|ed|ing)?|too (?:long|large|big|many)|(?:longer|larger|greater|more|bigger) than"
+    r"|supports only|only supports)\b"
+)
+_EXCESS_WORDS = re.compile(
+    rf"{_PROMPT}.{{0,80}}?\b{_EXCESS}|\b{_EXCESS}.{{0,40}}?{_PROMPT}"
+    # xAI, TensorRT-LLM; LiteLLM; DashScope; text generation inference
+    r"|maximum (?:prompt|input|sequence) length|context ?window ?exceeded|range of (?:input|prompt) length"
+    r"|inputs`? tokens \+|inputs`? must have less than",
+    re.IGNORECASE,
+)
+"""Words that say that a prompt is too long, whatever the status."""
+_OTHER_LIMITS = re.compile(
+    r"rate[ _-]?limit|quota|per (?:second|minute|hour|day|month)|\b[rt]p[mhd]\b|concurren|input should"
+    r"|\b(?:images?|audio|videos?|files?|tools?|body|headers?|temperature|top_\w{1,9})\b",
+    re.IGNORECASE,
+)
+_OUTPUT_TOKENS = re.compile(
+    r"\bmax_(?:new_|output_|completion_)?tokens\b|\b(?:output|completion|new) tokens\b", re.IGNORECASE
 )
 _FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
 _GATEWAY_TIMEOUTS = (408, 504, 524)
@@ -219,7 +246,13 @@ def is_overflow(response: ErrorResponse) -> bool:
         return True
     if response.status == 413:
         return True
-    return response.status in (400, 422) and _OVERFLOW_WORDS.search(response.message) is not None
+    if response.status in (400, 422) and _OVERFLOW_WORDS.search(response.message):
+        return True
+    # Some servers refuse such a prompt as if they had failed, or within the reply.
+    may_refuse = response.status is None or response.status in (400, 422, 424) or response.status >= 500
+    if not may_refuse or _OTHER_LIMITS.search(response.message):
+        return False
+    return _EXCESS_WORDS.search(_OUTPUT_TOKENS.sub(" ", response.message)) is not None
 
 
 def _parse_number(value: object) -> int | None:

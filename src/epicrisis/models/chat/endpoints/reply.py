@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from epicrisis.answers import Usage
-from epicrisis.errors import ReplyEmpty, ReplyInvalid, ReplyTruncated, ReplyWithheld
+from epicrisis.errors import ReplyEmpty, ReplyInvalid, ReplyMisplaced, ReplyTruncated, ReplyWithheld
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens
 from epicrisis.models.chat.endpoints.failures import ErrorInReply
 from epicrisis.printable import ends_in_high_surrogate, replace_surrogates
@@ -35,9 +35,27 @@ _MIN_CHARACTERS_PER_TOKEN = 6
 _EXCESS = "{host} keeps writing beyond the tokens it was allowed: try again, or use another server"
 _BROKEN = ("abort", "error")
 """Finish reasons of vLLM, SGLang and gateways for a reply that their engine did not complete."""
-THINKING_MARKS = ("<think>", "<thinking>", "<reasoning>", "<thought>")
+STREAM_END = "[DONE]"
+"""The event after the last one of a stream."""
+_END_OF_MARK = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<reasoning>": "</reasoning>",
+    "<thought>": "</thought>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+}
+_TOOL_FINISHES = ("tool_calls", "function_call")
+THINKING_MARKS = tuple(_END_OF_MARK)
 _LONE_END = "</think>"
 _MARK_LENGTH = max(map(len, THINKING_MARKS))
+_CHANNEL, _MESSAGE = "<|channel|>", "<|message|>"
+_CHANNEL_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|start|>")
+"""Marks of OpenAI's harmony format, which a server should have read."""
+_BARE_CHANNELS = ("analysis", "assistantfinal")
+"""What is left of these marks if the server leaves out special tokens."""
 _BLANKS = re.compile(r"\s*+")
 _TOKEN_MARKS = "▁Ġ Ċĉ\"'“”‘’`()[]{}<>*_.,:;"
 """SentencePiece's blank; byte-level BPE's blank, line end and tab; characters that models put around a letter."""
@@ -52,6 +70,16 @@ class MessagePiece(BaseModel):
     reasoning: Any = None
     """Thinking: the older name and the newer one (vLLM, OpenRouter). Anything but text is ignored."""
     refusal: str | None = None
+    tool_calls: Any = None
+    """Some servers answer a request for JSON with the call of a tool. Read by `tool_arguments`."""
+
+    @property
+    def tool_arguments(self) -> list[str]:
+        """The arguments of each tool call, in JSON; in a stream, this piece of them."""
+        calls = self.tool_calls if isinstance(self.tool_calls, list) else []
+        functions = [call.get("function") for call in calls if isinstance(call, dict)]
+        texts = [function.get("arguments") for function in functions if isinstance(function, dict)]
+        return [text if isinstance(text, str) else "" for text in texts]
 
     @property
     def text(self) -> str:
@@ -148,6 +176,12 @@ class CompletedReply:
     logprobs: tuple[PositionLogprobs, ...] = ()
     repaired: bool = False
     """Whether unpaired surrogates were replaced in text or thinking."""
+    separate_thinking: str = ""
+    """The part of the thinking that came in a field of its own."""
+    tool_arguments: str | None = None
+    """The arguments of a tool call in the place of an answer, or None."""
+    notes: tuple[str, ...] = ()
+    """How the answer was found where it was not the text of the reply."""
     flaw: str = ""
     """The reason why this is not a valid reply, with a remedy. It may have a usage all the same."""
 
@@ -172,6 +206,8 @@ def read_whole_reply(raw: object, request: ChatRequest, host: str) -> CompletedR
         refusal=bool(message.refusal) and not text,
         logprobs=tuple(choice.positions) if request.options else (),
         repaired=clean_text != raw_text or clean_thinking != raw_thinking,
+        separate_thinking=clean_thinking,
+        tool_arguments=replace_surrogates("".join(message.tool_arguments)) if message.tool_arguments else None,
     )
 
 
@@ -186,12 +222,15 @@ async def read_streamed_reply(
 
     `timeout` is the number of seconds without progress (up to 5 % more); keep-alives and empty events are none. Raise
     TimeoutError, ReplyInvalid for a stream longer than the tokens allowed, ReplyTruncated for thinking longer than
-    allowed, and ErrorInReply for an event with an error.
+    allowed, and ErrorInReply for an event with an error. `STREAM_END` is the event of a stream that has its end.
     """
     reader = _StreamReader(request, on_delta, host)
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(timeout) as limit, aclosing(events):
         async for event in events:
+            if event == STREAM_END:
+                reader.has_ended = True
+                continue
             if reader.add(Completion.model_validate(event)) and timeout is not None:
                 # One timer for each word of 200 streams is work: it is moved once in a twentieth of its time.
                 due, deadline = loop.time() + timeout, limit.when()
@@ -215,6 +254,10 @@ class _StreamReader:
         self._splitter = ThinkingSplitter(expected=request.max_reasoning_tokens > 0)
         self._text: list[str] = []
         self._thinking: list[str] = []
+        self._separate: list[str] = []
+        self._arguments: list[str] | None = None
+        self.has_ended = False
+        """Whether the stream has come to its end: some servers give no finish reason."""
         self._half = ""
         """The first half of a surrogate pair; its second half may be in the next event."""
         self._text_characters = self._thinking_characters = 0
@@ -228,11 +271,17 @@ class _StreamReader:
             self._reply = replace(reply, model=event.model or reply.model, usage=event.usage or reply.usage)
         self._remaining_events -= 1
         if choice is None:
+            # The usage is the last event of a reply.
+            self.has_ended = self.has_ended or bool(event.usage and (self._text or self._thinking))
             self._check_length()
             return bool(event.usage)
         piece = choice.delta or choice.message or MessagePiece()
         if piece.thinking:
+            self._separate.append(piece.thinking)
             self._write_thinking(piece.thinking)
+        if arguments := piece.tool_arguments:
+            self._arguments = [*(self._arguments or ()), *arguments]
+            self._text_characters += sum(map(len, arguments))
         if piece.text:
             # The first half of a surrogate pair at the end waits for the next piece.
             text = self._half + piece.text
@@ -243,11 +292,12 @@ class _StreamReader:
         if choice.finish_reason:
             self._reply = replace(self._reply, finish=choice.finish_reason)
         self._check_length()
-        return bool(piece.thinking or piece.text or choice.finish_reason)
+        return bool(piece.thinking or piece.text or piece.tool_arguments or choice.finish_reason)
 
     def finish(self) -> CompletedReply:
         """Return the reply after the last event."""
-        if not self._reply.finish:
+        has_reply = bool(self._text or self._thinking or self._half or self._splitter.is_waiting or self._arguments)
+        if not self._reply.finish and not (self.has_ended and has_reply):
             flaw = f"{self._host} broke off the stream, or it is no chat endpoint: try again"
             return replace(self._reply, flaw=flaw)
         if self._half:
@@ -256,7 +306,14 @@ class _StreamReader:
         self._write(self._splitter.finish())
         # An event may end within an escape, so escapes are complete only now.
         text, thinking = self._repair("".join(self._text)), self._repair("".join(self._thinking))
-        return replace(self._reply, text=text, thinking=thinking, refusal=self._reply.refusal and not text)
+        return replace(
+            self._reply,
+            text=text,
+            thinking=thinking,
+            refusal=self._reply.refusal and not text,
+            separate_thinking=replace_surrogates("".join(self._separate)),
+            tool_arguments=None if self._arguments is None else replace_surrogates("".join(self._arguments)),
+        )
 
     def _repair(self, text: str) -> str:
         clean = replace_surrogates(text)
@@ -295,7 +352,7 @@ class _StreamReader:
 
 
 def check_answer(reply: CompletedReply, host: str, usage: Usage) -> None:
-    """Raise ReplyWithheld, ReplyInvalid, ReplyEmpty or ReplyTruncated if the reply is no answer.
+    """Raise ReplyWithheld, ReplyInvalid, ReplyEmpty, ReplyMisplaced or ReplyTruncated if the reply is no answer.
 
     A text cut at its limit passes.
     """
@@ -310,9 +367,70 @@ def check_answer(reply: CompletedReply, host: str, usage: Usage) -> None:
         error = _make_thinking_error(host, usage.reasoning_tokens)
         error.usage = usage
         raise error
-    if reply.finish != "length":
-        problem = "only thinks, without an answer" if reply.thinking else "answers with an empty text"
-        raise ReplyEmpty(f"{host} {problem}: try again, or use another model", usage=usage)
+    if reply.finish == "length":
+        return
+    if reply.tool_arguments is not None or reply.finish in _TOOL_FINISHES:
+        raise ReplyMisplaced(
+            f"the model at {host} calls a tool in the place of an answer: turn off the server's automatic tool calls "
+            "(vLLM: leave out --enable-auto-tool-choice), set json_schema to false, or use another model",
+            usage=usage,
+        )
+    if reply.separate_thinking.strip():
+        raise ReplyMisplaced(
+            f"{host} only thinks, without an answer: the server's reasoning parser takes the answer for thinking. "
+            "Start the server with the parser of this model or without one (vLLM: --reasoning-parser), turn the "
+            "thinking off (extra), or use another model",
+            usage=usage,
+        )
+    problem = "only thinks, without an answer" if reply.thinking else "answers with an empty text"
+    raise ReplyEmpty(f"{host} {problem}: try again, or use another model", usage=usage)
+
+
+def find_answer(reply: CompletedReply, conforms: Callable[[str], bool] | None) -> CompletedReply:
+    """Return the reply with the answer where it is not the whole text of the reply, and a note that says so.
+
+    A draft before a lone end of thinking, or in another channel than the last, is thinking. JSON that `conforms` in the
+    place of thinking, or of a tool call, is the answer.
+    """
+    text = reply.text
+    if not text.strip():
+        place = "thinking" if reply.tool_arguments is None else "arguments of a tool call"
+        candidate = reply.thinking if reply.tool_arguments is None else reply.tool_arguments
+        is_whole = reply.finish in ("", "stop", *_TOOL_FINISHES)
+        if conforms is None or not is_whole or reply.refusal or not conforms(candidate):
+            return reply
+        thinking = "" if reply.tool_arguments is None else reply.thinking
+        note = f"the endpoint sent the answer as {place}: check its reasoning parser and its tool calls"
+        return replace(reply, text=candidate, thinking=thinking, finish="stop", notes=(*reply.notes, note))
+    if conforms is not None and conforms(text):
+        return reply
+    parts = _split_channels(text)
+    if parts is not None:
+        note = "the endpoint sent the marks of the model's channels: set its reasoning parser (vLLM, SGLang) or --jinja"
+        answer, draft = parts
+        return replace(reply, text=answer, thinking=reply.thinking + draft, notes=(*reply.notes, note))
+    end, mark = max((text.rfind(mark), mark) for mark in _END_OF_MARK.values())
+    if end < 0 or any(start in text[:end] for start in THINKING_MARKS):
+        return reply
+    return replace(reply, text=text[end + len(mark) :].lstrip(), thinking=reply.thinking + text[:end])
+
+
+def _split_channels(text: str) -> tuple[str, str] | None:
+    """Return (answer, thinking) of a reply in OpenAI's harmony format, or None if it has no channels."""
+    analysis, final = _BARE_CHANNELS
+    if _CHANNEL not in text:
+        if not text.lstrip().startswith(analysis) or final not in text:
+            return None
+        draft, _, answer = text.lstrip().removeprefix(analysis).rpartition(final)
+        return answer.strip(), draft.strip()
+    answers: list[str] = []
+    drafts: list[str] = []
+    before, *parts = text.split(_CHANNEL)
+    for part in (f"{_MESSAGE}{before}", *parts):
+        header, _, body = part.partition(_MESSAGE)
+        end = min((place for mark in _CHANNEL_ENDS if (place := body.find(mark)) >= 0), default=len(body))
+        (answers if header.startswith("final") else drafts).append(body[:end].strip())
+    return "".join(answers), "\n".join(draft for draft in drafts if draft)
 
 
 def _make_thinking_error(host: str, tokens: int) -> ReplyTruncated:
@@ -347,6 +465,11 @@ class ThinkingSplitter:
         self._has_thinking = False
         self._answer = ""
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is text that may still turn out to be thinking or answer."""
+        return bool(self._buffer)
+
     def feed(self, piece: str) -> ThinkingDelta:
         """Return the part of the text that can be classified by now."""
         if self._answering:
@@ -377,7 +500,7 @@ class ThinkingSplitter:
                 rest, self._buffer = self._buffer, ""
                 delta = self._extend_answer(rest.lstrip() if self._has_thinking else rest)
                 return ThinkingDelta(delta.answer, "".join(thinking) + delta.thinking, delta.void)
-            position, self._end, self._has_thinking = start + len(mark), mark.replace("<", "</"), True
+            position, self._end, self._has_thinking = start + len(mark), _END_OF_MARK[mark], True
 
     def finish(self) -> ThinkingDelta:
         """Return the rest of the text. Thinking without a closing mark stays thinking."""
