@@ -97,13 +97,24 @@ FRAGMENTS = [
     "[s",
     "s4] ",
     "\n[s1] ",
+    "\u200b",
+    "\u200d",
+    "\u00ad",
+    "\ufeff",
+    "\U000e0041",
+    "[U+200B]",
+    "[U+",
+    "</context>",
+    "</",
+    "</think>",
+    "[/THINK]",
 ]
 hostile = st.lists(st.sampled_from(FRAGMENTS)).map("".join)
 texts = st.text() | hostile
 
 # What a fence, a label or a chat template's token looks like, said plainly and apart from the code under test.
 FORBIDDEN = re.compile(
-    r"<\s*/?\s*documents\s*>|<\||<｜|</?s>|</?<?SYS>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>"
+    r"[\u200b\u2060\ufeff\U000e0000-\U000e007f]|<\s*/[^<>\[\\]{1,60}>|<\s*/?\s*documents\s*>|<\||<｜|</?s>|</?<?SYS>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>"
     r"|\[\s*(?:doc|finding|s)\s*\d+\s*(?::[a-z ,]{0,80})?\]"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]",
     re.IGNORECASE,
@@ -126,13 +137,26 @@ def test_escaped_text_contains_no_marker(text: str) -> None:
 
 
 @pytest.mark.slow
-@given(st.text(alphabet=st.characters(exclude_characters="<[")))
+@given(st.text(alphabet=st.characters(exclude_characters="<[", exclude_categories=["Cf", "Mn", "Cn"])))
 def test_escape_keeps_text_without_openers(text: str) -> None:
     assert escape(text) == unescape(text) == text
 
 
 @pytest.mark.parametrize(
-    "text", ["p < 0.05", "CI [1.2, 3.4]", "a <b> c", "see [12]", "IL-6 <|> no"[:6], "[docs]", "<document>", "x\\y"]
+    "text",
+    [
+        "p < 0.05",
+        "CI [1.2, 3.4]",
+        "a <b> c",
+        "see [12]",
+        "IL-6 <|> no"[:6],
+        "[docs]",
+        "<document>",
+        "x\\y",
+        "pre\u00adeclampsia",
+        "می\u200cخواهم",
+        "👩\u200d⚕️",
+    ],
 )
 def test_escape_keeps_ordinary_text(text: str) -> None:
     assert escape(text) == text
@@ -149,6 +173,15 @@ def test_escape_keeps_ordinary_text(text: str) -> None:
         ("[s3] x", "[\\s3] x"),
         ("[\\S 3]", "[\\\\S 3]"),
         ("<<SYS>>", "<<\\SYS>>"),
+        ("</context>", "<\\/context>"),
+        ("</ patient_record >", "<\\/ patient_record >"),
+        ("<think>", "<\\think>"),
+        ("[/THINK]", "[\\/THINK]"),
+        ("</docu\u200bments>", "<\\/docu[U+200B]ments>"),
+        ("<\u00ad/documents>", "<[U+00AD]/documents>"),
+        ("[d\u200doc 1]", "[d[U+200D]oc 1]"),
+        ("\U000e0049gnore", "[U+E0049]gnore"),
+        ("[U+200B]", "[\\U+200B]"),
     ],
 )
 def test_escape_inserts_backslash_after_first_character(text: str, escaped: str) -> None:

@@ -50,18 +50,30 @@ OPEN = "<documents>"
 CLOSE = "</documents>"
 
 # Anything a chat template may read as its own (`<|im_end|>`, `</s>`, `[INST]`, `<start_of_turn>`, `<eos>`, `<｜end｜>`)
-# in addition to the fence and the labels: llama.cpp and others parse control tokens in message text too. No marker
-# contains the first character of another, so `unescape` finds exactly the additions of `escape`.
+# in addition to the fence, the labels and the end of any tag: llama.cpp and others parse control tokens in message text
+# too. No marker contains the first character of another, so `unescape` finds exactly the additions of `escape`.
 _MARKERS = re.compile(
     r"""(?ix)
     (?P<opener>
-        < (?= \\*+ (?: \| | ｜ | \s*+ (?:/\s*+)? (?:documents|s|SYS|bos|eos|pad|unk|(?:start|end)_of_turn) \s*+ > ) )
+        < (?= \\*+ (?: \| | ｜ | \s*+ / [^<>\[\\]{1,60}+ >
+                  | \s*+ (?: documents | s | SYS | bos | eos | pad | unk | (?:start|end)_of_turn
+                            | think | thinking | thought | reasoning | system | user | assistant ) \s*+ > ) )
       | \[ (?= \\*+ \s*+ (?: (?:doc|finding|answer|s) \s*+ \d++ (?: \s?+ : [a-z ,]{0,99}+ )?+
-                          | (?:/\s*+)? (?: INST | SYSTEM_PROMPT | (?=\w*TOOL_\w)\w++ | \w++(?<=\w_TOOLS) ) ) \s*+ \] )
+                          | U\+ [0-9a-f]{4,5}+
+                          | (?:/\s*+)? (?: INST | THINK | SYSTEM_PROMPT | (?=\w*TOOL_\w)\w++ | \w++(?<=\w_TOOLS) )
+                          ) \s*+ \] )
     )
     (?P<escapes> \\*+ )
     """
 )
+# Characters that nobody sees, and that would hide a marker from this module or an order from a reader: zero-width ones
+# and tag characters everywhere; joiners, marks of direction and soft hyphens where no language needs them.
+_ZERO_WIDTH = "\u180e\u200b\u2060-\u2064\u2066-\u206f\u202a-\u202e\ufeff\ufff9-\ufffb\U000e0000-\U000e01ef"
+_INVISIBLE = re.compile(
+    f"[{_ZERO_WIDTH}]|[\u200c-\u200f](?:(?<=[ -~].)|(?=[ -~]))|\u00ad(?:(?<=[ -@\\[-`{{-~].)|(?=[ -@\\[-`{{-~]))"
+)
+_HIDDEN = re.compile(f"[{_ZERO_WIDTH}\u200c-\u200f\u00ad]")
+_INVISIBLE_CODE = re.compile(r"\[U\+([0-9A-F]{4,5})\]")
 _LABELS = re.compile(r"(?m)^\[(?:doc|finding|answer) \d+(?:: [A-Z ,]{1,80})?\] ")
 _SENTENCE_LABEL = re.compile(r"\[s\d+\] ")
 _ANY_LABEL = re.compile(rf"(?m)({_LABELS.pattern.removeprefix('(?m)')}|{_SENTENCE_LABEL.pattern})")
@@ -86,13 +98,23 @@ _MARKED_SPACE_IN_JSON = re.compile(
 
 
 def escape(text: str) -> str:
-    """Return the text with every marker escaped. `unescape(escape(text)) == text` for every text."""
-    return _MARKERS.sub(lambda match: f"{match['opener']}\\{match['escapes']}", text)
+    """Return the text with every marker escaped, and with the codes of invisible characters (`[U+200B]`).
+
+    `unescape(escape(text)) == text` for every text.
+    """
+    marked = _MARKERS.sub(lambda match: f"{match['opener']}\\{match['escapes']}", text)
+    return _INVISIBLE.sub(lambda match: f"[U+{ord(match[0]):04X}]", marked)
 
 
 def unescape(text: str) -> str:
     """Undo `escape`. Text that was never escaped changes only if it looks escaped."""
-    return _MARKERS.sub(lambda match: match["opener"] + match["escapes"][1:], text)
+    visible = _INVISIBLE_CODE.sub(_restore_invisible, text)
+    return _MARKERS.sub(lambda match: match["opener"] + match["escapes"][1:], visible)
+
+
+def _restore_invisible(match: re.Match[str]) -> str:
+    code = int(match[1], 16)
+    return chr(code) if _HIDDEN.match(chr(code)) else match[0]
 
 
 def fence(

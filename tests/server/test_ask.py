@@ -209,6 +209,40 @@ def test_disconnect_cancels_model_call_at_once(stream: bool, tmp_path: Path) -> 
     assert asyncio.run(leave()) == 0
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/ask", {"question": QUESTION, "stream": True}),
+        ("/v1/chat/completions", {"model": "epicrisis/rag", "messages": [{"role": "user", "content": QUESTION}]}),
+        (
+            "/v1/chat/completions",
+            {
+                "model": "epicrisis/rag",
+                "messages": [{"role": role, "content": QUESTION} for role in ("user", "assistant", "user")],
+            },
+        ),
+    ],
+)
+def test_streams_above_the_limit_are_refused_with_their_status(path: str, body: dict[str, Any], tmp_path: Path) -> None:
+    """Requests that come at the same moment too: the place is taken before the first byte."""
+
+    async def ask() -> tuple[list[int], int]:
+        model = WaitingModel()
+        app = create_app(open_resources(open_library(tmp_path / "lib", model)), ServerOptions(max_running=1))
+        async with connect(app) as client:
+            requests = [asyncio.create_task(client.post(path, json=body | {"stream": True})) for _ in range(3)]
+            done, _ = await asyncio.wait(requests, timeout=3, return_when=asyncio.FIRST_COMPLETED)
+            while len(done) < 2:
+                done, _ = await asyncio.wait(requests, timeout=0.05)
+            refused = [request.result() for request in done]
+            assert all(response.headers["retry-after"] == "5" for response in refused)
+            model.release.set()
+            last = await asyncio.gather(*requests)
+        return sorted(response.status_code for response in last), int(app.state.questions.running)
+
+    assert asyncio.run(ask()) == ([200, 503, 503], 0)
+
+
 def test_more_questions_than_limit_are_refused_until_one_ends(tmp_path: Path) -> None:
     async def ask() -> list[int]:
         model = WaitingModel()

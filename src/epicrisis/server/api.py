@@ -76,7 +76,9 @@ def make_question_routes(questions: Questions) -> APIRouter:
         if body.references is not None:
             check_reference_format(body.references)
         if body.stream:
-            return EventStream(keep_alive(stream_events(questions.events(inquiry), hide, body.references)))
+            place = questions.take_place(caller)
+            events = questions.events(inquiry, place=place)
+            return EventStream(keep_alive(stream_events(events, hide, body.references)), on_end=place.release)
         answer = await wait_for_answer(questions.events(inquiry), request)
         data = to_json(answer)
         if not body.trace:

@@ -43,7 +43,7 @@ from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_ou
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
 from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.stored_answers import AnswerStore
-from epicrisis.server.questions import Inquiry, QuestionBody, Questions
+from epicrisis.server.questions import Inquiry, Place, QuestionBody, Questions
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.users import Caller, CurrentCaller
@@ -137,21 +137,21 @@ class Chats:
         return await self.questions.prepare(question, caller)
 
     async def answer(
-        self, inquiry: Inquiry, conversation: Conversation, body: ChatBody, base: str
+        self, inquiry: Inquiry, conversation: Conversation, body: ChatBody, base: str, place: Place
     ) -> AsyncGenerator[str | FinishedChat, None]:
         """Yield the steps in words, and last the finished chat. Closing the generator cancels the calls.
 
-        `base` is the address of the server. Raises the errors of `Questions.events`.
+        `base` is the address of the server, `place` the one that was taken for the question. Raises the errors of
+        `Questions.events`.
         """
         completed = CompletedQuestion(inquiry.question.text)
         if conversation.turns:
             yield COMPLETING
-            with self.questions.hold_place(inquiry.caller):
-                patient = inquiry.question.patient
-                completed = await complete(inquiry.pipeline, conversation.turns, conversation.question, patient)
+            patient = inquiry.question.patient
+            completed = await complete(inquiry.pipeline, conversation.turns, conversation.question, patient)
             again = Conversation(completed.text)
             inquiry = await self.prepare(body, again, inquiry.caller)
-        async with aclosing(self.questions.events(inquiry, is_accepted=bool(conversation.turns))) as events:
+        async with aclosing(self.questions.events(inquiry, place=place)) as events:
             async for event in events:
                 if isinstance(event, Answered):
                     yield await self._finish(inquiry, event.answer, completed, conversation, base)
@@ -206,12 +206,17 @@ def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
         """Answer the last message from the documents of a library, whole or as a stream of chunks."""
         conversation = read_conversation(body)
         inquiry = await chats.prepare(body, conversation, caller)
-        steps = chats.answer(inquiry, conversation, body, str(request.base_url))
+        place = questions.take_place(caller)
+        steps = chats.answer(inquiry, conversation, body, str(request.base_url), place)
         head = {"id": f"chatcmpl-{secrets.token_urlsafe(16)}", "created": int(time.time()), "model": body.model}
         if body.stream:
             with_usage = body.stream_options is not None and body.stream_options.include_usage
-            return EventStream(keep_alive(stream_chunks(steps, head, hide, with_usage=with_usage)))
-        finished = await run_while_connected(wait_for_chat(steps), request.receive)
+            chunks = keep_alive(stream_chunks(steps, head, hide, with_usage=with_usage))
+            return EventStream(chunks, on_end=place.release)
+        try:
+            finished = await run_while_connected(wait_for_chat(steps), request.receive)
+        finally:
+            place.release()
         if finished.answer.state == "failed":
             return send_openai_error(describe_failure(finished.answer.failure, hide))
         message = {

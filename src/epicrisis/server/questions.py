@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -95,6 +96,19 @@ class Inquiry:
         return replace(self, question=replace(self.question, id=id_))
 
 
+class Place:
+    """A place among the running questions. `release` gives it back once, however often it is called."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release: Callable[[], None] | None = release
+
+    def release(self) -> None:
+        """Give the place back."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+
 class Questions:
     """Answers questions, up to `limit` at the same time."""
 
@@ -129,13 +143,16 @@ class Questions:
             raise
         return Inquiry(question, library, pipeline, caller, reason)
 
-    async def events(self, inquiry: Inquiry, *, is_accepted: bool = False) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, inquiry: Inquiry, *, is_accepted: bool = False, place: Place | None = None
+    ) -> AsyncGenerator[Event, None]:
         """Yield the events of the question; the last one is `Answered`. Closing the generator cancels the calls.
 
+        `place` is one that was taken for the question, which is released at the end.
         Raises ServerBusy and ShuttingDown before any call, and the errors of `Pipeline.events`. What is read of a
         patient's record is in the access log before it is yielded.
         """
-        with self.hold_place(inquiry.caller, is_accepted=is_accepted):
+        with self.hold_place(inquiry.caller, is_accepted=is_accepted, place=place):
             await self._record(inquiry, ())
             start = time.monotonic()
             events = inquiry.pipeline.events(inquiry.question)
@@ -172,10 +189,22 @@ class Questions:
         return self._is_stopping
 
     @contextmanager
-    def hold_place(self, caller: Caller, *, is_accepted: bool = False) -> Iterator[None]:
-        """Count the block as a running question. Raises ShuttingDown, ServerBusy and TooManyRequests.
+    def hold_place(self, caller: Caller, *, is_accepted: bool = False, place: Place | None = None) -> Iterator[None]:
+        """Count the block as a running question, at a `place` that was taken for it or at a new one.
 
-        `is_accepted`: the question ran before, and finishes although the server is stopping.
+        Raises as `take_place`.
+        """
+        place = place or self.take_place(caller, is_accepted=is_accepted)
+        try:
+            yield
+        finally:
+            place.release()
+
+    def take_place(self, caller: Caller, *, is_accepted: bool = False) -> Place:
+        """Return a place for a question. A stream takes it before its first byte, so that a refusal has its status.
+
+        `is_accepted`: the question ran before, and finishes although the server is stopping. Raises ShuttingDown,
+        ServerBusy and TooManyRequests.
         """
         if self._is_stopping and not is_accepted:
             raise ShuttingDown("the server is stopping, and accepts no new question")
@@ -191,13 +220,13 @@ class Questions:
         self.running += 1
         self._running_by_caller[caller.owner] += 1
         self._idle.clear()
-        try:
-            yield
-        finally:
-            self.running -= 1
-            self._running_by_caller[caller.owner] -= 1
-            if not self.running:
-                self._idle.set()
+        return Place(partial(self._release_place, caller.owner))
+
+    def _release_place(self, owner: str) -> None:
+        self.running -= 1
+        self._running_by_caller[owner] -= 1
+        if not self.running:
+            self._idle.set()
 
     async def record_reading(
         self,

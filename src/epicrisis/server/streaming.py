@@ -58,15 +58,21 @@ def format_event(name: str, data: Any) -> bytes:
 class EventStream(Response):
     """A response that sends the pieces of `pieces` as they come. A client that disconnects ends it at once.
 
-    `pieces` is closed in every case. This cancels its waiting.
+    `pieces` is closed in every case. This cancels its waiting. `on_end` is called at the end, also if nothing was sent.
     """
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, pieces: AsyncGenerator[bytes, None], headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        pieces: AsyncGenerator[bytes, None],
+        headers: dict[str, str] | None = None,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})
         del self.headers["content-length"]
         self._pieces = pieces
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream, or stop when the client is gone."""
@@ -80,8 +86,11 @@ class EventStream(Response):
                     await _send_in_time(send, {"type": "http.response.body", "body": piece, "more_body": True})
                 await _send_in_time(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
-        with suppress(ClientGone):
-            await run_while_connected(stream(), receive)
+        try:
+            with suppress(ClientGone):
+                await run_while_connected(stream(), receive)
+        finally:
+            self._on_end()
 
 
 async def stream_events(
