@@ -13,7 +13,7 @@ from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context, map_reduce, partition
 from epicrisis.answers import Notice
 from epicrisis.errors import ContextOverflow
-from epicrisis.protocols import Capabilities, ChatRequest
+from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.testing.chat import Script, ScriptedModel
 from epicrisis.types import Passage
 from tests.support.strategies import (
@@ -123,6 +123,35 @@ def test_halves_without_answer_abstain() -> None:
     asked = world(ScriptedModel(by_stage(map=long_finding)), passages(4), partition=1, models={"reduce": reducer})
     assert run(brief_context, asked).state == "abstained"
     assert len(reducer.requests) == 2
+
+
+def test_only_half_with_an_answer_is_the_answer_without_another_call() -> None:
+    replies = iter([NOT_FOUND, said(sources=[2], answer="It does.", choice="A")])
+    reducer = ScriptedModel(by_stage(reduce=lambda _: next(replies)), context_tokens=900)
+    asked = world(ScriptedModel(by_stage(map=long_finding)), passages(4), partition=1, models={"reduce": reducer})
+    answer = run(brief_context, asked)
+    assert (answer.state, answer.choice, len(reducer.requests)) == ("answered", "A", 2)
+    assert [citation.passage_id for citation in answer.citations] == ["d3#0"]
+
+
+class _Counting(ScriptedModel):
+    """Counts the calls that run at the same time."""
+
+    running = most = 0
+
+    async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
+        return await super().complete(request, on_delta)
+
+
+def test_halves_are_summarized_at_the_same_time() -> None:
+    reducer = _Counting(by_stage(reduce=said(sources=[1], answer="It does.", choice="A")), context_tokens=900)
+    asked = world(ScriptedModel(by_stage(map=long_finding)), passages(4), partition=1, models={"reduce": reducer})
+    assert run(brief_context, asked).state == "answered"
+    assert (reducer.most, len(reducer.requests)) == (2, 3)
 
 
 def test_two_findings_over_window_fail() -> None:

@@ -22,6 +22,7 @@ from epicrisis.errors import (
     ReplyInvalid,
     ReplyWithheld,
 )
+from epicrisis.models.chat.endpoints.connection import OpeningPace
 from epicrisis.models.chat.endpoints.failures import is_overflow, parse_error_body
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, derive_seed
 from epicrisis.privacy import set_local_only
@@ -427,3 +428,11 @@ def test_complete_reply_without_usage_is_counted(endpoint: Endpoint, streams: bo
     spent = complete(endpoint, script, deltas=[] if streams else None).usage
     assert spent.prompt_tokens == -(-len(SECRET.encode()) // 3) + 8
     assert (spent.completion_tokens, spent.cached_tokens, spent.calls) == (2, 0, 1)
+
+
+def test_connections_of_the_same_moment_are_spread_for_servers_with_a_short_queue() -> None:
+    pace = OpeningPace()
+    waits = [pace.reserve(10.0) for _ in range(6)]
+    assert waits == pytest.approx([0, 0, 0, 0.004, 0.008, 0.012])
+    assert pace.reserve(11.0) == 0
+    assert [pace.reserve(11.0) for _ in range(3)] == pytest.approx([0, 0, 0.004])

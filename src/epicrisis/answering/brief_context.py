@@ -204,7 +204,8 @@ async def _sum_up(
 ) -> tuple[ParsedReply, tuple[CitedText, ...]]:
     """Return the reply of the reduce call, and its claims with the quotations of the findings.
 
-    Findings that do not fit one prompt are summed up in halves. The reply to a half has a confidence if findings have.
+    Findings that do not fit one prompt are summed up in halves at the same time. If only one half has an answer, it is
+    the reply. The reply to a half has a confidence if findings have.
     """
     sentences = NumberedSentences()
     if context.citing == "numbers":
@@ -226,21 +227,27 @@ async def _sum_up(
     message = f"{len(findings)} findings do not fit the model's window: summed up by halves"
     context.emit(Notice("re-partitioned", message))
     middle = len(findings) // 2
-    summaries: list[PartialAnswer] = []
-    for half in (findings[:middle], findings[middle:]):
-        reply, claims = await _sum_up(question, context, half, passages, is_half=True)
-        if reply.has_answer:
-            summary = replace(
-                half[0],
-                text=reply.text,
-                choice=reply.choice,
-                quotations=list_quotations(claims),
-                rationale=reply.rationale,
-                confidence=reply.confidence,
-            )
-            summaries.append(summary)
-    if not summaries:
+    halves = (findings[:middle], findings[middle:])
+    replies = await gather_all(_sum_up(question, context, half, passages, is_half=True) for half in halves)
+    answered = [
+        (half, reply, claims) for half, (reply, claims) in zip(halves, replies, strict=True) if reply.has_answer
+    ]
+    if not answered:
         return ParsedReply(has_answer=False), ()
+    if len(answered) == 1:
+        _, reply, claims = answered[0]
+        return reply, claims
+    summaries: list[PartialAnswer] = []
+    for half, reply, claims in answered:
+        summary = replace(
+            half[0],
+            text=reply.text,
+            choice=reply.choice,
+            quotations=list_quotations(claims),
+            rationale=reply.rationale,
+            confidence=reply.confidence,
+        )
+        summaries.append(summary)
     return await _sum_up(question, context, summaries, passages, is_half=is_half)
 
 

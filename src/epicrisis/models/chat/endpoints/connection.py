@@ -28,9 +28,28 @@ KEEPALIVE_SECONDS = 2.0
 """How long connections to other machines stay open for the next call."""
 DRAIN_SECONDS = 1.0
 """How long to wait for the end of a stream after its last event, so that its connection can be used again."""
+OPENING_SECONDS, OPENING_BURST = 0.004, 3
+"""The pause between two new connections to this machine, and how many are opened without it."""
 MAX_REPLY_BYTES = 32 * 2**20
 """Limit of a reply, or of one event of a stream: three times the largest possible, the tokens of a long prompt."""
 MAX_ERROR_BYTES = 2**20
+
+
+class OpeningPace:
+    """Spreads connections that are opened at the same moment.
+
+    Many servers queue five at most (llama.cpp, Python's), and the system tries the others again after a whole second.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def reserve(self, now: float) -> float:
+        """Return the seconds to wait before a connection that is wanted `now`."""
+        self._next = max(self._next, now - (OPENING_BURST - 1) * OPENING_SECONDS)
+        wait = max(0.0, self._next - now)
+        self._next += OPENING_SECONDS
+        return wait
 
 
 class Connection:
@@ -44,6 +63,7 @@ class Connection:
         silence_dependency_logs()
         self._host = endpoint.host
         self._is_local = endpoint.local
+        self._pace = OpeningPace()
         headers = {
             "Accept": "application/json",
             # A small compressed reply could unpack to more than the memory holds.
@@ -135,6 +155,8 @@ class Connection:
         """Yield the response, whose content is still to be read. Raise RefusedCall for a refusal or a redirect."""
         # Other machines are not told which calls belong to one question.
         headers = make_trace_headers() if self._is_local else None
+        if self._is_local and (wait := self._pace.reserve(asyncio.get_running_loop().time())):
+            await asyncio.sleep(wait)
         async with self._client.stream(method, path, json=body, headers=headers) as response:
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise ReplyInvalid(f"{self._host} compresses its replies against the request: check its proxy")
