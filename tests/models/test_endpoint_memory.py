@@ -29,6 +29,8 @@ from tests.support.loopback import USAGE, Endpoint, Scripted, completion, servin
 
 CHAT = "/v1/chat/completions"
 PROBES = ["/apply-template", "/props", "/tokenize", "/v1/models"]
+PROBES_WITHOUT_WINDOW = ["/api/ps", *PROBES]
+"""The last question about a window is Ollama's."""
 REQUEST = ChatRequest((Message("user", "Does aspirin help?"),), max_tokens=50)
 PROMPT = Prompt((Message("user", "word " * 1000),), "test")
 T = TypeVar("T")
@@ -103,9 +105,9 @@ def test_facts_of_another_model_or_without_home_are_asked(tmp_path: Path) -> Non
         run_process(endpoint, tmp_path, get_capabilities)
         take_paths(endpoint)
         run_process(endpoint, None, get_capabilities)
-        assert sorted(take_paths(endpoint)) == PROBES
+        assert sorted(take_paths(endpoint)) == PROBES_WITHOUT_WINDOW
         run_process(endpoint, tmp_path, get_capabilities, name="other")
-        assert sorted(take_paths(endpoint)) == PROBES
+        assert sorted(take_paths(endpoint)) == PROBES_WITHOUT_WINDOW
 
 
 def test_memory_is_private_and_names_neither_address_nor_key(tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ def test_damaged_memory_is_asked_again(content: str, tmp_path: Path) -> None:
         path.write_text(content)
         take_paths(endpoint)
         assert run_process(endpoint, tmp_path, get_capabilities) == first
-        assert sorted(take_paths(endpoint)) == PROBES
+        assert sorted(take_paths(endpoint)) == PROBES_WITHOUT_WINDOW
         assert run_process(endpoint, tmp_path, get_capabilities) == first
         assert take_paths(endpoint) == []
 
@@ -253,7 +255,7 @@ def test_first_call_of_a_known_endpoint_is_the_question(tmp_path: Path) -> None:
         endpoint.script[CHAT] = [Scripted(completion("Yes.", usage=USAGE))]
         assert run_process(endpoint, tmp_path, ask) == "Yes."
         paths = take_paths(endpoint)
-        assert (sorted(paths[:4]), paths[4:]) == (PROBES, [CHAT])
+        assert (sorted(paths[:5]), paths[5:]) == (PROBES_WITHOUT_WINDOW, [CHAT])
         assert run_process(endpoint, tmp_path, ask) == "Yes."
         assert take_paths(endpoint) == [CHAT]
 

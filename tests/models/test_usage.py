@@ -115,20 +115,77 @@ def test_usage_cached_tokens_have_own_price(endpoint: Endpoint) -> None:
     assert measure_usage(endpoint.url, local=False).cost is None
 
 
-@pytest.mark.parametrize(("words", "notes"), [(100, 0), (1000, 1)])
-def test_usage_truncated_prompt_is_noted(endpoint: Endpoint, words: int, notes: int) -> None:
-    endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=USAGE))]
-    request = replace(REQUEST, messages=(Message("user", "worms " * words),))
+ABSTRACT = (
+    "Women at high risk of preterm pre-eclampsia received aspirin 150 mg or placebo from 11 to 14 weeks. Preterm "
+    "pre-eclampsia occurred in 1.6 % of the aspirin group and 4.3 % of the placebo group (odds ratio 0.38; 95 % CI, "
+    "0.20 to 0.74; P=0.004). There were no significant between-group differences in neonatal adverse outcomes.\n"
+)
+"""97 tokens in the vocabulary of GPT-4o, 100 in that of Llama 3, 110 in that of Qwen 2.5."""
 
+
+@pytest.mark.parametrize(
+    ("text", "times", "tokens", "is_noted"),
+    [
+        (ABSTRACT, 40, 97 * 40, False),
+        (ABSTRACT, 40, 78 * 40, True),
+        (ABSTRACT, 80, 4096, True),
+        (ABSTRACT, 4, 100, False),
+        ("二甲双胍降低了糖尿病患者的糖化血红蛋白。", 200, 13 * 200, False),
+        ("二甲双胍降低了糖尿病患者的糖化血红蛋白。", 200, 2048, True),
+        ("37.8\t120\t0.013\n", 300, 10 * 300, False),
+        ("worms " * 100, 1, 40, False),
+        ("x" * 6000, 1, 50, True),
+    ],
+)
+def test_prompt_read_in_part_is_noted(endpoint: Endpoint, text: str, times: int, tokens: int, is_noted: bool) -> None:
+    usage = USAGE | {"prompt_tokens": tokens}
+    endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=usage))]
+    notes = complete_long(endpoint, text * times).notes
+    assert [f"read {tokens:,} tokens" in note for note in notes] == [True] * is_noted
+
+
+def complete_long(endpoint: Endpoint, prompt: str) -> ChatReply:
     async def run() -> ChatReply:
         model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=5)
-        reply = await model.complete(request)
+        await model.capabilities()
+        reply = await model.complete(replace(REQUEST, messages=(Message("user", prompt),)))
         await model.aclose()
         return reply
 
-    reply_notes = asyncio.run(run()).notes
-    assert len(reply_notes) == notes
-    assert all("read 50 tokens, too few" in note for note in reply_notes)
+    return asyncio.run(run())
+
+
+def test_window_of_ollama_is_asked_again_when_the_model_is_loaded(endpoint: Endpoint) -> None:
+    """Ollama's list of loaded models is empty before the first reply."""
+    loaded = {"models": [{"name": "m:latest", "model": "m:latest", "context_length": 4096}]}
+    endpoint.script["/api/ps"] = [Scripted({"models": []}), Scripted(loaded)]
+    usage = USAGE | {"prompt_tokens": 4096}
+    endpoint.script["/v1/chat/completions"] = [Scripted(completion(TEXT, usage=usage))]
+    (note,) = complete_long(endpoint, ABSTRACT * 80).notes
+    assert "its window of 4,096 tokens cut it" in note
+    assert [path for path, _, _ in endpoint.asked].count("/api/ps") == 2
+
+
+@pytest.mark.parametrize(
+    ("loaded", "window"),
+    [
+        ({"models": [{"name": "other:latest", "context_length": 8192}, {"name": "m", "context_length": 4096}]}, 4096),
+        ({"models": [{"model": "m:latest", "context_length": 4096}]}, 4096),
+        ({"models": [{"name": "m"}]}, None),
+        ({"models": [{"name": "other", "context_length": 8192}]}, None),
+        ({"other": 1}, None),
+    ],
+)
+def test_window_of_ollama_is_that_of_the_loaded_model(endpoint: Endpoint, loaded: object, window: int | None) -> None:
+    endpoint.script["/api/ps"] = [Scripted(loaded)]
+
+    async def run() -> int | None:
+        model = OpenAICompatibleModel(endpoint.url, "m", timeout_seconds=5)
+        capabilities = await model.capabilities()
+        await model.aclose()
+        return capabilities.context_tokens
+
+    assert asyncio.run(run()) == window
 
 
 def test_usage_tokenizer_failure_keeps_reply(endpoint: Endpoint) -> None:

@@ -43,7 +43,7 @@ from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_ou
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
 from epicrisis.server.page.sources import collect_cited_passages, list_left_out
 from epicrisis.server.page.stored_answers import AnswerStore
-from epicrisis.server.questions import Inquiry, Place, QuestionBody, Questions
+from epicrisis.server.questions import Inquiry, QuestionBody, QuestionPlace, Questions
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.users import Caller, CurrentCaller
@@ -137,7 +137,7 @@ class Chats:
         return await self.questions.prepare(question, caller)
 
     async def answer(
-        self, inquiry: Inquiry, conversation: Conversation, body: ChatBody, base: str, place: Place
+        self, inquiry: Inquiry, conversation: Conversation, body: ChatBody, base: str, place: QuestionPlace
     ) -> AsyncGenerator[str | FinishedChat, None]:
         """Yield the steps in words, and last the finished chat. Closing the generator cancels the calls.
 

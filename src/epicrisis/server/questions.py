@@ -96,7 +96,7 @@ class Inquiry:
         return replace(self, question=replace(self.question, id=id_))
 
 
-class Place:
+class QuestionPlace:
     """A place among the running questions. `release` gives it back once, however often it is called."""
 
     def __init__(self, release: Callable[[], None]) -> None:
@@ -144,7 +144,7 @@ class Questions:
         return Inquiry(question, library, pipeline, caller, reason)
 
     async def events(
-        self, inquiry: Inquiry, *, is_accepted: bool = False, place: Place | None = None
+        self, inquiry: Inquiry, *, is_accepted: bool = False, place: QuestionPlace | None = None
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of the question; the last one is `Answered`. Closing the generator cancels the calls.
 
@@ -189,7 +189,9 @@ class Questions:
         return self._is_stopping
 
     @contextmanager
-    def hold_place(self, caller: Caller, *, is_accepted: bool = False, place: Place | None = None) -> Iterator[None]:
+    def hold_place(
+        self, caller: Caller, *, is_accepted: bool = False, place: QuestionPlace | None = None
+    ) -> Iterator[None]:
         """Count the block as a running question, at a `place` that was taken for it or at a new one.
 
         Raises as `take_place`.
@@ -200,7 +202,7 @@ class Questions:
         finally:
             place.release()
 
-    def take_place(self, caller: Caller, *, is_accepted: bool = False) -> Place:
+    def take_place(self, caller: Caller, *, is_accepted: bool = False) -> QuestionPlace:
         """Return a place for a question. A stream takes it before its first byte, so that a refusal has its status.
 
         `is_accepted`: the question ran before, and finishes although the server is stopping. Raises ShuttingDown,
@@ -220,7 +222,7 @@ class Questions:
         self.running += 1
         self._running_by_caller[caller.owner] += 1
         self._idle.clear()
-        return Place(partial(self._release_place, caller.owner))
+        return QuestionPlace(partial(self._release_place, caller.owner))
 
     def _release_place(self, owner: str) -> None:
         self.running -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 
 from epicrisis.answers import Usage
@@ -15,6 +16,10 @@ _TEMPLATE_TOKENS = 64
 _MESSAGE_TOKENS = 16
 _BYTES_PER_TOKEN = 3
 """Every vocabulary in use needs at most one token for this many bytes of running text."""
+_WORD_OR_SIGN = re.compile(
+    r"(?P<syllable>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])|(?P<word>[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]++)"
+    r"|(?P<digits>\d{1,3})|[^\w\s]++|_++|\n++"
+)
 UNKNOWN_USAGE = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
 """The usage of a failed call that may have been processed and charged without a report of its tokens."""
 
@@ -22,6 +27,24 @@ UNKNOWN_USAGE = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
 def estimate_tokens(text: str) -> int:
     """Return an upper estimate of the tokens of running text."""
     return -(-count_bytes(text) // _BYTES_PER_TOKEN)
+
+
+def estimate_least_tokens(text: str) -> float:
+    """Return about the tokens that the most economical tokenizers make of a text (OpenAI's o200k, Llama 3, Qwen).
+
+    Of 1,260 texts of medicine half had 1.01 times as many, and none less than 0.92 times.
+    """
+    tokens = 0.0
+    for match in _WORD_OR_SIGN.finditer(text):
+        if match["syllable"]:
+            tokens += 0.65
+        elif match["digits"]:
+            tokens += 1.25
+        elif match["word"] and (length := len(match[0])) > 8:
+            tokens += 1.5 if length < 12 else 2.0
+        else:
+            tokens += 1.0
+    return tokens
 
 
 def estimate_prompt_tokens(messages: Sequence[Message]) -> int:

@@ -30,7 +30,7 @@ from epicrisis.models.chat.endpoints.probing import (
     EndpointProbe,
     ServedModel,
     build_messages,
-    is_prompt_truncated,
+    describe_truncation,
     measure_usage,
     read_served_model,
 )
@@ -63,6 +63,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _BEDROCK_KEY = "AWS_BEARER_TOKEN_BEDROCK"
 """The environment variable with AWS's key for Bedrock, read if the settings name none."""
+OLLAMA_PORT = 11434
 PROBE_SECONDS = 30.0
 """The time limit of a question about the endpoint itself."""
 
@@ -138,7 +139,12 @@ class OpenAICompatibleModel:
         self._reports_logprobs = option_logprobs
         memory = None if home is None else EndpointMemory(home, self._endpoint)
         self._probe = EndpointProbe(
-            self._endpoint.root, self._fetch, lambda name: self._open_session().locks[name], context_tokens, memory
+            self._endpoint.root,
+            self._fetch,
+            lambda name: self._open_session().locks[name],
+            context_tokens,
+            memory,
+            may_be_ollama=self._endpoint.local or parts.port == OLLAMA_PORT,
         )
         self._session: _Session | None = None
         self._closed = False
@@ -246,11 +252,8 @@ class OpenAICompatibleModel:
             notes.append("the model thinks, in the room of its answer: set max_reasoning_tokens")
         if reply.repaired:
             notes.append(SURROGATES_REPLACED)
-        if is_prompt_truncated(request, usage.prompt_tokens):
-            notes.append(
-                f"the endpoint read {usage.prompt_tokens} tokens, too few for this prompt: its window cut it (Ollama: "
-                "raise num_ctx, and set context_tokens)"
-            )
+        if note := describe_truncation(request, usage.prompt_tokens, await self._confirm_window(model)):
+            notes.append(note)
         is_at_limit = usage.completion_tokens >= compute_max_reply_tokens(request) and not usage.uncounted_calls
         return ChatReply(
             text="" if request.options else reply.text,
@@ -262,6 +265,12 @@ class OpenAICompatibleModel:
             option_logprobs=logprobs,
             notes=tuple(notes),
         )
+
+    async def _confirm_window(self, model: str) -> int | None:
+        try:
+            return await self._probe.confirm_window(model)
+        except ChatError:
+            return None
 
     async def _send_adapted(
         self, request: ChatRequest, model: str, on_delta: DeltaCallback | None

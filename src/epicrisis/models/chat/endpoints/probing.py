@@ -28,6 +28,8 @@ Fetch: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[object]]
 """Returns the JSON at a path: by POST if there is a body, else by GET. Raises ChatError."""
 PATIENCE = 5
 """A path that fails so often in a row, in ways that may pass, is treated as missing."""
+_OLLAMA_OWNER = "library"
+"""The owner of Ollama's models in its list."""
 _TRANSIENT = (errors.EndpointBusy, errors.EndpointTimeout, errors.EndpointUnreachable)
 
 
@@ -42,11 +44,26 @@ class _ListedModel(BaseModel):
 
     id: CleanText
     max_model_len: int | None = None
+    owned_by: str | None = None
     meta: _ModelFacts | None = None
 
 
 class _ModelList(BaseModel):
     data: list[_ListedModel] = Field(default_factory=list)
+
+
+class _OllamaModel(BaseModel):
+    """A loaded model. Older versions have no `context_length`."""
+
+    name: str = ""
+    model: str = ""
+    context_length: int | None = None
+
+
+class _OllamaModels(BaseModel):
+    """The reply of Ollama's `/api/ps`: the models that are loaded now."""
+
+    models: list[_OllamaModel]
 
 
 class _LlamaProperties(BaseModel):
@@ -104,6 +121,7 @@ class EndpointProbe:
     Concurrent callers wait under the `lock` of the question, which belongs to the running loop, while one of them asks.
     `context_tokens` is the window if the endpoint does not report one, and an upper limit if it does. With a `memory`,
     window and counting method are stored for later processes. They are those of the one model that all calls name.
+    Ollama reports a window only while the model is loaded, so it is asked again after a reply.
     """
 
     def __init__(
@@ -113,8 +131,11 @@ class EndpointProbe:
         lock: Callable[[str], asyncio.Lock],
         context_tokens: int | None,
         memory: EndpointMemory | None = None,
+        *,
+        may_be_ollama: bool = False,
     ) -> None:
         self._root = root
+        self._may_be_ollama = may_be_ollama
         self._fetch = fetch
         self._lock = lock
         self._limit = context_tokens
@@ -123,6 +144,7 @@ class EndpointProbe:
         """Facts of an earlier process, until the endpoint is asked."""
         self._has_recalled = memory is None
         self._failures: dict[str, int] = {}
+        self._is_ollama = False
         self._models: _ModelList | None = None
         self._reported_window: tuple[int | None] | None = None
         """A tuple once the endpoint was asked; None within it if the endpoint does not report a window."""
@@ -164,9 +186,28 @@ class EndpointProbe:
                     entry = next((entry for entry in listing.data if entry.id == model), None) if listing else None
                     if entry is not None:
                         window = entry.max_model_len or (entry.meta.n_ctx if entry.meta else None)
+                        self._may_be_ollama = self._may_be_ollama or entry.owned_by == _OLLAMA_OWNER
+                if not window and self._may_be_ollama:
+                    window = await self._ask_ollama(model)
                 self._reported_window = (window if window and window > 0 else None,)
                 self._store(model)
         return self._limit_window(self._reported_window[0])
+
+    async def confirm_window(self, model: str) -> int | None:
+        """Return the window after a reply. Ollama, which has now loaded the model, is asked once more for it."""
+        if self._is_ollama and self._reported_window == (None,):
+            window = await self._ask_ollama(model)
+            self._reported_window = (window if window and window > 0 else None,)
+            self._is_ollama = bool(window)
+        return self._limit_window(self._reported_window[0] if self._reported_window else None)
+
+    async def _ask_ollama(self, model: str) -> int | None:
+        loaded = await self._ask(f"{self._root}/api/ps", _OllamaModels)
+        self._is_ollama = self._may_be_ollama = loaded is not None
+        names = (model, f"{model}:latest")
+        entries = loaded.models if loaded else []
+        entry = next((entry for entry in entries if entry.name in names or entry.model in names), None)
+        return entry.context_length if entry else None
 
     async def get_counter(self, model: str) -> CountingMethod:
         """Return how the tokens of this model are counted."""
@@ -199,6 +240,9 @@ class EndpointProbe:
     def _store(self, model: str) -> None:
         """Store the facts once all are known. A path that failed too often may exist later."""
         if self._memory is None or self._reported_window is None or self._counter is None or self._failures:
+            return
+        if self._is_ollama:
+            # The next load of the model may have another window.
             return
         self._memory.store(model, EndpointFacts(window=self._reported_window[0], counter=self._counter))
 
@@ -260,6 +304,10 @@ class EndpointProbe:
 _MAX_TEMPLATE_TOKENS = 10_000
 """More tokens than any chat template, or the endpoint's own prompt, adds to the request."""
 _MAX_BYTES_PER_TOKEN = 12
+_LEAST_SHARE = 0.9
+"""An endpoint that read less than this share of the expected tokens cut the prompt."""
+_LEAST_COMPARED = 500
+"""The fewest expected tokens that are compared: every window in use holds a shorter prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,10 +397,19 @@ def read_reported_usage(raw: object, request: ChatRequest, has_text: bool) -> Re
     return ReportedUsage(prompt, completion, cached, reasoning if is_reported else None)
 
 
-def is_prompt_truncated(request: ChatRequest, prompt_tokens: int) -> bool:
-    """Return whether the prompt has too many bytes for so few tokens: some servers cut what exceeds their window."""
+def describe_truncation(request: ChatRequest, prompt_tokens: int, window: int | None) -> str | None:
+    """Return a note if the endpoint read too few tokens for this prompt: some servers cut what exceeds their window."""
     size = sum(call_costs.count_bytes(message.content) for message in request.messages)
-    return size > _MAX_BYTES_PER_TOKEN * (prompt_tokens + 20)
+    expected = sum(call_costs.estimate_least_tokens(message.content) for message in request.messages)
+    is_short = expected >= _LEAST_COMPARED and prompt_tokens < _LEAST_SHARE * expected
+    if not is_short and size <= _MAX_BYTES_PER_TOKEN * (prompt_tokens + 20):
+        return None
+    window_words = f"window of {window:,} tokens" if window else "window"
+    return (
+        f"the endpoint read {prompt_tokens:,} tokens of this prompt of about {max(expected, size / 4):,.0f}: its "
+        f"{window_words} cut it. Give it a larger one (Ollama: num_ctx or OLLAMA_CONTEXT_LENGTH), or set "
+        "context_tokens to the one it has"
+    )
 
 
 def _read_detail(raw: Mapping[str, object], table: str, key: str) -> object:
