@@ -19,10 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from epicrisis.errors import InputError, NetworkRefused
+from epicrisis.errors import InputError, NetworkRefused, SettingsError
+
+if TYPE_CHECKING:
+    import ssl
 
 OWNER_ONLY = 0o600
 HAS_OWNERS = hasattr(os, "geteuid")
@@ -282,3 +285,22 @@ def silence_dependency_logs() -> None:
         logger.propagate = False
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
+
+
+def make_tls_context(*, secure: bool) -> ssl.SSLContext | bool:
+    """Return what checks the certificates of a server, on this machine too: the authorities that the environment names.
+
+    `secure`: whether the address is https; others need no authorities, which take time to load. Raise SettingsError if
+    SSL_CERT_FILE or SSL_CERT_DIR cannot be read.
+    """
+    import httpx2
+
+    if not secure:
+        return False
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:
+        raise SettingsError(
+            f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read ({error.strerror}): correct the "
+            "variable, or unset it"
+        ) from None

@@ -6,8 +6,13 @@ import asyncio
 import hashlib
 import hmac
 import json
+import ssl
+import subprocess
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +25,7 @@ from epicrisis.models.chat.endpoints.failures import parse_error_body
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, build_body, find_rejected_parameter
 from epicrisis.protocols import ANY_OBJECT, ChatReply, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
-from tests.support.loopback import USAGE, Endpoint, Scripted, completion
+from tests.support.loopback import USAGE, Endpoint, Scripted, completion, run_in_thread
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 REQUEST = ChatRequest((Message("user", "The patient's temperature is 39."),), max_tokens=50)
@@ -455,11 +460,65 @@ def test_bedrock_key_of_environment_is_checked_and_never_quoted(
         ("SSL_CERT_FILE", "/nonexistent/ca.pem", SettingsError, r"SSL_CERT_FILE .*\(No such file"),
     ],
 )
+@pytest.mark.parametrize("host", ["chat.example.org", "127.0.0.1:9"])
 def test_unusable_network_environment_raises_error_with_remedy(
-    variable: str, value: str, error: type[EpicrisisError], message: str, monkeypatch: pytest.MonkeyPatch
+    variable: str, value: str, error: type[EpicrisisError], message: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if variable == "ALL_PROXY" and host != "chat.example.org":
+        pytest.skip("no proxy is asked on this machine")
     if variable == "ALL_PROXY" and find_spec("socksio") is not None:
         pytest.skip("the package that the error names is installed")
     monkeypatch.setenv(variable, value)
     with pytest.raises(error, match=message):
-        ask("https://chat.example.org/v1")
+        ask(f"https://{host}/v1")
+
+
+def make_authority(folder: Path) -> Path:
+    """Write an authority (`ca.pem`) and a certificate for this machine (`server.pem`), with OpenSSL's command."""
+    commands = (
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=CA "
+        "-addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign",
+        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout server.key -out server.csr -subj /CN=localhost",
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.crt -days 2 -extfile names",
+    )
+    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
+    for command in commands:
+        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
+    pair = (folder / "server.key").read_text() + (folder / "server.crt").read_text()
+    (folder / "server.pem").write_text(pair)
+    return folder / "ca.pem"
+
+
+class _Completions(BaseHTTPRequestHandler):
+    """Answers every request with a chat completion."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.dumps(completion("Yes.", usage=USAGE)).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("openssl") is None, reason="needs the command openssl")
+def test_own_authority_is_trusted_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = make_authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Completions)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with run_in_thread(server) as url:
+        addresses = [url.replace("http:", "https:"), url.replace("http://127.0.0.1", "https://localhost")]
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+        with pytest.raises(EndpointRejected, match="SSL_CERT_FILE"):
+            ask(f"{addresses[0]}/v1")
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        assert [ask(f"{address}/v1")[0].text for address in addresses] == ["Yes.", "Yes."]

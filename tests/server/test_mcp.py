@@ -163,6 +163,46 @@ def test_wrong_argument_is_tool_error_with_cure(
     assert complaint in text_of(result)
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "complaint"),
+    [
+        ("search", {"query": "stroke", "asOf": "2016"}, "no argument 'asOf': did you mean as_of?"),
+        ("search", {"query": "stroke", "top_k": 1}, "no argument 'top_k'"),
+        ("search", {"query": "stroke", "until": None}, "no argument 'until'"),
+        ("search", {"query": "stroke", "AS_OF": ""}, "did you mean as_of?"),
+        (
+            "evidence",
+            {"question": QUESTION, "count": 1},
+            "The arguments are question, sentences, patient, since, as_of",
+        ),
+        ("ask", {"question": QUESTION, "patient_id": "p1"}, "did you mean patient?"),
+        ("ask", {"question": QUESTION, "context": "x"}, "no argument 'context'"),
+        ("ask", {"question": ""}, "question"),
+    ],
+)
+def test_unknown_argument_is_refused_by_name(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], complaint: str
+) -> None:
+    result = asyncio.run(call(open_library(tmp_path / "lib"), tool, **arguments))
+    assert result.is_error
+    assert complaint in text_of(result)
+
+
+@pytest.mark.parametrize("nothing", [None, "", " "])
+def test_optional_arguments_may_be_null_or_empty(tmp_path: Path, nothing: str | None) -> None:
+    async def run() -> None:
+        async with assistant(open_library(tmp_path / "lib")) as client:
+            tools = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
+            for name, schema in tools.items():
+                assert schema["additionalProperties"] is False
+                optional = dict.fromkeys(set(schema["properties"]) - set(schema["required"]), nothing)
+                word = "query" if name == "search" else "question"
+                result = await client.call_tool(name, {word: QUESTION, **optional})
+                assert not result.is_error, text_of(result)
+
+    asyncio.run(run())
+
+
 def test_failed_model_is_tool_error_without_server_paths(tmp_path: Path) -> None:
     error = EndpointUnreachable("nothing answers at http://127.0.0.1:9: start the server of the model")
     result = asyncio.run(call(open_library(tmp_path / "lib", failing(error)), "ask", question=QUESTION))

@@ -31,7 +31,7 @@ from epicrisis.models.chat.endpoints.failures import walk_causes
 from epicrisis.models.model_files import ModelFiles, find_model
 from epicrisis.models.model_recipes import NliRecipe, RerankerRecipe, RewardRecipe
 from epicrisis.printable import agree, count_noun
-from epicrisis.privacy import is_local
+from epicrisis.privacy import is_local, make_tls_context
 from epicrisis.prompts import escape
 from epicrisis.protocols import NliModel, Reranker, RewardModel, Vectors
 
@@ -301,7 +301,8 @@ class HttpReranker:
         timeout = httpx2.Timeout(self._timeout, connect=min(self._timeout, CONNECT_SECONDS))
         try:
             # A proxy for the outside world must not see calls to this machine.
-            with httpx2.Client(timeout=timeout, trust_env=not self._local) as client:
+            tls = make_tls_context(secure=self._url.startswith("https:") or not self._local)
+            with httpx2.Client(timeout=timeout, trust_env=not self._local, verify=tls) as client:
                 reply = client.post(self._url, json=body, headers={"Authorization": f"Bearer {key}"} if key else {})
         except (httpx2.HTTPError, httpx2.InvalidURL, NetworkRefused) as error:
             raise self._map_error(error) from None

@@ -9,9 +9,11 @@ the server was created for that patient, and only by calls that name the patient
 
 from __future__ import annotations
 
+import difflib
 import getpass
 import logging
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
@@ -21,8 +23,10 @@ from typing import Annotated, Any, TypeAlias
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from epicrisis.answers import Answer, Answered, Event
 from epicrisis.errors import EpicrisisError, InputError
@@ -30,7 +34,7 @@ from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.privacy import HAS_OWNERS
 from epicrisis.server.access import find_known_patient
 from epicrisis.server.answer_steps import describe_step
-from epicrisis.server.errors import NotFound, describe_error, describe_failure, describe_faults
+from epicrisis.server.errors import MAX_NAME, NotFound, describe_error, describe_failure, describe_faults
 from epicrisis.server.mcp_results import (
     URI_SCHEME,
     ToolAnswer,
@@ -84,9 +88,11 @@ def create_mcp_server(
     if patients:
         caller = Caller(f"assistant of {read_user_name()}", "patient-reader", patients)
     tools = LibraryTools(questions, reader, library, caller)
+    titles = ((tools.ask, "Answer a question"), (tools.evidence, "Find evidence"), (tools.search, "Search"))
     with _keep_root_logger():
         server: MCPServer[None] = MCPServer(
             "epicrisis",
+            tools=[_make_tool(tool, title) for tool, title in titles],
             title=f"epicrisis: {library.name}",
             version=version("epicrisis"),
             instructions=_instruct(library, patients),
@@ -94,10 +100,53 @@ def create_mcp_server(
             log_level="CRITICAL",
             subscriptions=False,
         )
-    for tool, title in ((tools.ask, "Answer a question"), (tools.evidence, "Find evidence"), (tools.search, "Search")):
-        server.add_tool(tool, title=title, annotations=_READS_ONLY)
     _add_resources(server, tools)
     return server
+
+
+def _make_tool(function: Callable[..., Any], title: str) -> Tool:
+    """Return a tool that refuses unknown arguments, and takes null or an empty text for an argument left out.
+
+    The package `mcp` drops unknown arguments: a misspelt date would hide nothing.
+    """
+    tool = Tool.from_function(function, title=title, annotations=_READS_ONLY)
+    loose = tool.fn_metadata.arg_model
+    arguments: Any = create_model(loose.__name__, __base__=(_StrictArguments, loose))
+    tool.fn_metadata.arg_model = arguments
+    tool.parameters = arguments.model_json_schema(by_alias=True)
+    return tool
+
+
+class _StrictArguments(ArgModelBase):
+    """Arguments of a tool, of which none is unknown."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, arguments: Any) -> Any:
+        if not isinstance(arguments, dict):
+            return arguments
+        names = list(cls.model_fields)
+        if unknown := [name for name in arguments if name not in names]:
+            similar = difflib.get_close_matches(_to_snake_case(unknown[0]), names, n=1)
+            cure = f"did you mean {similar[0]}?" if similar else "leave it out."
+            raise ValueError(
+                f"there is no argument {unknown[0][:MAX_NAME]!a}: {cure} The arguments are {', '.join(names)}"
+            )
+        return {
+            name: value
+            for name, value in arguments.items()
+            if cls.model_fields[name].is_required() or not _is_left_out(value)
+        }
+
+
+def _is_left_out(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _to_snake_case(name: str) -> str:
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
 def find_patients(library: OpenLibrary, patients: Sequence[str]) -> frozenset[str]:

@@ -16,11 +16,11 @@ from typing import Any
 
 import httpx2
 
-from epicrisis.errors import ModelMissing, ReplyInvalid, SettingsError
+from epicrisis.errors import ModelMissing, ReplyInvalid
 from epicrisis.models.chat.endpoints.endpoint import Endpoint
 from epicrisis.models.chat.endpoints.failures import CredentialsMissing, RefusedCall, parse_error_body
 from epicrisis.models.chat.endpoints.reply import STREAM_END
-from epicrisis.privacy import silence_dependency_logs
+from epicrisis.privacy import make_tls_context, silence_dependency_logs
 from epicrisis.telemetry import make_trace_headers
 
 CONNECT_SECONDS = 10.0
@@ -93,7 +93,8 @@ class Connection:
                 auth=signature,
                 timeout=httpx2.Timeout(timeout, connect=min(timeout or CONNECT_SECONDS, CONNECT_SECONDS)),
                 limits=httpx2.Limits(max_connections=max(1000, 2 * concurrency), keepalive_expiry=keepalive),
-                verify=endpoint.base_url.startswith("https:") or not endpoint.local,
+                # A proxy of another machine may be reached over TLS.
+                verify=make_tls_context(secure=endpoint.base_url.startswith("https:") or not endpoint.local),
                 # A proxy for the outside world must not see calls to this machine.
                 trust_env=not endpoint.local,
             )
@@ -101,11 +102,6 @@ class Connection:
             raise ModelMissing(
                 "the environment names a SOCKS proxy (ALL_PROXY or HTTPS_PROXY), which needs another package: "
                 "pip install 'httpx2[socks]'"
-            ) from None
-        except OSError as error:
-            raise SettingsError(
-                f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read ({error.strerror}): correct "
-                "the variable, or unset it"
             ) from None
 
     async def get(self, path: str) -> object:
