@@ -19,6 +19,7 @@ from openai.types.chat import ChatCompletion
 from epicrisis.errors import EndpointUnreachable
 from epicrisis.protocols import ChatRequest
 from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.housekeeping import answer_housekeeping, is_housekeeping
 from epicrisis.server.openai_request import MAX_HISTORY_CHARACTERS
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import USERS_FILE, UserStore
@@ -252,6 +253,118 @@ def test_parameter_for_another_form_is_refused(tmp_path: Path, more: dict[str, A
     assert caught.value.type == "invalid_request_error"
     assert caught.value.code == "UnsupportedParameter"
     assert "leave it out" in caught.value.message
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("earlier", "unused"),
+    [
+        ([{"role": "user", "content": [{"type": "text", "text": "See the scan"}, IMAGE]}], ["the image of message 1"]),
+        ([{"role": "user", "content": [IMAGE]}], ["the image of message 1"]),
+        ([{"role": "user", "content": [{"type": "file", "file": {"file_id": "1"}}]}], ["the file of message 1"]),
+        (
+            [
+                {"role": "user", "content": "Look it up"},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+                },
+                {"role": "tool", "content": "y", "tool_call_id": "1"},
+            ],
+            ["the tool calls of message 2", "the tool message 3"],
+        ),
+        (
+            [{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}],
+            ["the refusal of message 1"],
+        ),
+        ([{"role": "user", "content": [{"type": "hologram", "data": "x"}]}], ["the part that is no text of message 1"]),
+    ],
+)
+def test_earlier_messages_without_text_are_left_out_and_named(
+    tmp_path: Path, earlier: list[Any], unused: list[str]
+) -> None:
+    completion = ask(open_library(tmp_path / "lib"), [*earlier, *ASK], "epicrisis/evidence")
+    assert outcome(completion)["unused"] == unused
+
+
+@pytest.mark.slow
+def test_sampling_parameters_of_other_servers_are_ignored_and_listed(tmp_path: Path) -> None:
+    more = {"min_p": 0.1, "top_k": 40, "repeat_penalty": 1.1, "options": {"num_ctx": 8192}, "think": False}
+    completion = ask(
+        open_library(tmp_path / "lib"), model="epicrisis/evidence", extra_body={**more, "keep_alive": "5m"}
+    )
+    assert sorted(outcome(completion)["unused"]) == sorted(more)
+
+
+CHAT = (
+    "\n### Chat History:\n<chat_history>\nUSER: Which drug was given for stroke?\nASSISTANT: Aspirin.\n</chat_history>"
+)
+HOUSEKEEPING = [
+    (
+        '### Task:\nWrite a title of 3 words.\n### Output:\nJSON: { "title": "..." }' + CHAT,
+        f'{{"title": "{QUESTION}"}}',
+    ),
+    ('### Task:\nGive 1-3 tags.\n### Output:\nJSON format: { "tags": ["a"] }' + CHAT, '{"tags": []}'),
+    ('### Task:\nSuggest 3 questions.\n### Output:\nJSON: { "follow_ups": ["?"] }' + CHAT, '{"follow_ups": []}'),
+    ('### Task:\nAre searches needed?\n### Output:\n{ "queries": [] }' + CHAT * 300, '{"queries": []}'),
+    (
+        "Provide a concise, 5-word-or-less title for the conversation, using title case conventions. Only return the "
+        f"title itself.\n\nConversation:\nUser: {QUESTION}\nAI: Aspirin",
+        QUESTION,
+    ),
+    ("Summarize the conversation in 5 words or fewer:\nuser: Is it safe?", "Is it safe?"),
+    ("Please generate a four to five word title summarizing our conversation without any lead-in.", "Medical question"),
+    ("Reflect the speaker's mood through a fitting emoji.\n\nMessage: hello", "💬"),
+]
+
+
+@pytest.mark.parametrize(("request_of_client", "reply"), HOUSEKEEPING)
+def test_request_of_a_client_for_itself_is_recognised(request_of_client: str, reply: str) -> None:
+    assert is_housekeeping(request_of_client)
+    assert answer_housekeeping(request_of_client, ()) == reply
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        QUESTION,
+        "Task: which drug was given for stroke?",
+        "Suggest follow-up questions for a patient with chest pain",
+        "Give the names of drugs that lower LDL, in 5 words",
+        "Do text messages of two words improve adherence to treatments with long names?",
+        "What should doctors ask in a conversation about the end of life?",
+        "Create a title for a trial of aspirin; only return the title",
+    ],
+)
+def test_question_is_no_request_of_a_client_for_itself(question: str) -> None:
+    assert not is_housekeeping(question)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", [False, True])
+def test_request_of_a_client_for_itself_calls_no_model_and_keeps_no_answer(tmp_path: Path, stream: bool) -> None:
+    model = recorder()
+
+    async def run() -> tuple[str, dict[str, Any]]:
+        async with connect(open_library(tmp_path / "lib", model)) as client:
+            messages: list[Any] = [{"role": "user", "content": HOUSEKEEPING[0][0]}]
+            reply: Any = await client.chat.completions.create(model="epicrisis/rag", messages=messages, stream=stream)
+            if not stream:
+                return reply.choices[0].message.content, outcome(reply)
+            chunks = [chunk async for chunk in reply]
+            return "".join(chunk.choices[0].delta.content or "" for chunk in chunks), outcome(chunks[-1])
+
+    text, said = asyncio.run(run())
+    assert (text, said["state"], said["model_calls"]) == (HOUSEKEEPING[0][1], "housekeeping", 0)
+    assert "task model of Open WebUI" in said["hint"]
+    assert "page" not in said
+    assert model.requests == []
+    with pytest.raises(openai.NotFoundError):
+        ask(open_library(tmp_path / "other"), [{"role": "user", "content": HOUSEKEEPING[0][0]}], "epicrisis/none")
 
 
 @pytest.mark.slow

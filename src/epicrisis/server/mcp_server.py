@@ -111,9 +111,8 @@ def _make_tool(function: Callable[..., Any], title: str) -> Tool:
     """
     tool = Tool.from_function(function, title=title, annotations=_READS_ONLY)
     loose = tool.fn_metadata.arg_model
-    arguments: Any = create_model(loose.__name__, __base__=(_StrictArguments, loose))
-    tool.fn_metadata.arg_model = arguments
-    tool.parameters = arguments.model_json_schema(by_alias=True)
+    tool.fn_metadata.arg_model = create_model(loose.__name__, __base__=(_StrictArguments, loose))
+    tool.parameters = tool.fn_metadata.arg_model.model_json_schema(by_alias=True)
     return tool
 
 

@@ -24,7 +24,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from epicrisis.answers import Answer, Answered
+from epicrisis.answers import Answer, Answered, Usage
 from epicrisis.errors import EpicrisisError, InputError
 from epicrisis.printable import printable_json
 from epicrisis.server.answer_steps import describe_step
@@ -38,6 +38,7 @@ from epicrisis.server.errors import (
     describe_validation,
 )
 from epicrisis.server.follow_up import COMPLETING, CompletedQuestion, complete
+from epicrisis.server.housekeeping import answer_housekeeping, describe_housekeeping, is_housekeeping
 from epicrisis.server.openai_errors import OPENAI_PREFIX, OPENAI_RESPONSES, send_openai_error, to_openai_error
 from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_outcome, write_reply
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
@@ -119,6 +120,12 @@ class Chats:
         if owner != OWNER or strategy not in open_library.strategies:
             raise NotFound(f"there is no model {name!a}: GET /v1/models lists them")
         return open_library, strategy
+
+    def check_model(self, body: ChatBody, caller: Caller) -> None:
+        """Raise NotFound if the caller has no such model."""
+        library, _ = self.find_model(body.model, body.epicrisis.library)
+        if library.holds_patients and not caller.has("patient-reader"):
+            raise NotFound(f"there is no model {body.model!a}: GET /v1/models lists them")
 
     async def prepare(self, body: ChatBody, conversation: Conversation, caller: Caller) -> Inquiry:
         """Return the last message as a question, checked for this caller. Raises as `Questions.prepare`."""
@@ -205,10 +212,13 @@ def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
     async def chat(body: ChatBody, request: Request, caller: CurrentCaller) -> Response:
         """Answer the last message from the documents of a library, whole or as a stream of chunks."""
         conversation = read_conversation(body)
+        if is_housekeeping(conversation.question):
+            chats.check_model(body, caller)
+            return send_housekeeping(body, conversation)
         inquiry = await chats.prepare(body, conversation, caller)
         place = questions.take_place(caller)
         steps = chats.answer(inquiry, conversation, body, str(request.base_url), place)
-        head = {"id": f"chatcmpl-{secrets.token_urlsafe(16)}", "created": int(time.time()), "model": body.model}
+        head = make_head(body)
         if body.stream:
             with_usage = body.stream_options is not None and body.stream_options.include_usage
             chunks = keep_alive(stream_chunks(steps, head, hide, with_usage=with_usage))
@@ -230,6 +240,34 @@ def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
         return DataResponse({**completion, "epicrisis": finished.outcome})
 
     return router
+
+
+def make_head(body: ChatBody) -> dict[str, Any]:
+    """Return what a completion and each chunk of it begin with."""
+    return {"id": f"chatcmpl-{secrets.token_urlsafe(16)}", "created": int(time.time()), "model": body.model}
+
+
+def send_housekeeping(body: ChatBody, conversation: Conversation) -> Response:
+    """Return the reply to a request of the chat client for itself."""
+    head, usage = make_head(body), count_usage(Usage())
+    content = answer_housekeeping(conversation.question, conversation.turns)
+    outcome = describe_housekeeping(conversation.unused)
+    if not body.stream:
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        completion = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
+        return DataResponse({**completion, "epicrisis": outcome})
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        for delta, finish in (({"role": "assistant", "content": content}, None), ({}, "stop")):
+            choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+            chunk = {**head, "object": "chat.completion.chunk", "choices": [choice]}
+            yield encode_chunk({**chunk, "epicrisis": outcome} if finish else chunk)
+        if body.stream_options is not None and body.stream_options.include_usage:
+            yield encode_chunk({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage})
+        yield b"data: [DONE]\n\n"
+
+    return EventStream(chunks())
 
 
 async def wait_for_chat(steps: AsyncGenerator[str | FinishedChat, None]) -> FinishedChat:

@@ -1,7 +1,8 @@
 """The body of a chat completion: the conversation, the model, and which parameters are used, reported or refused.
 
 A parameter that would change the answer is never ignored in silence: it is refused if the reply would have another
-form, and otherwise named in the reply (`epicrisis.unused`).
+form, and otherwise named in the reply (`epicrisis.unused`). So is what is no text in messages before the last: clients
+send the whole conversation again with each question.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from epicrisis.answering.follow_up import ConversationTurn
 from epicrisis.errors import InputError
 from epicrisis.server.access import AccessReason
 from epicrisis.server.errors import UnsupportedParameter
+from epicrisis.server.housekeeping import is_housekeeping
 from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, LibraryName, Options, PatientId
 from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import RequestSettings
@@ -51,6 +53,37 @@ REPORTED: Mapping[str, tuple[Any, ...]] = {
     "stop": ([],),
     "reasoning_effort": (),
     "verbosity": (),
+    **dict.fromkeys(
+        (
+            *("min_p", "top_k", "top_a", "typical_p", "tfs_z", "repeat_penalty", "repetition_penalty", "repeat_last_n"),
+            *(
+                "penalty_prompt",
+                "no_repeat_ngram_size",
+                "length_penalty",
+                "eta_cutoff",
+                "epsilon_cutoff",
+                "epsilon_decay",
+            ),
+            *("mirostat", "mirostat_mode", "mirostat_tau", "mirostat_eta", "dynatemp_range", "dynatemp_exponent"),
+            *("xtc_probability", "xtc_threshold", "dry_multiplier", "dry_base", "dry_allowed_length", "samplers"),
+            *("dry_sequence_breakers", "dry_penalty_last_n", "top_n_sigma", "smoothing_factor", "smoothing_curve"),
+            *("min_tokens", "min_length", "n_predict", "num_predict", "num_ctx", "num_keep", "max_output_tokens"),
+            *("max_new_tokens", "max_length", "do_sample", "num_beams", "use_beam_search", "early_stopping", "best_of"),
+            *("ignore_eos", "stop_token_ids", "include_stop_str_in_output", "skip_special_tokens", "random_seed"),
+            *(
+                "temp",
+                "temperature_last",
+                "frequency_penalty_range",
+                "presence_penalty_range",
+                "typical",
+                "tfs",
+                "rep_pen",
+            ),
+            *("thinking", "think", "enable_thinking", "thinking_budget", "reasoning", "include_reasoning"),
+            *("chat_template_kwargs", "chat_template", "options", "safe_prompt", "transforms", "truncate"),
+        ),
+        (),
+    ),
 }
 """Parameters of a chat model that the settings of the server decide, with the values that change nothing."""
 WITHOUT_EFFECT = frozenset(
@@ -64,6 +97,10 @@ WITHOUT_EFFECT = frozenset(
         "prompt_cache_retention",
         "prompt_cache_options",
         "parallel_tool_calls",
+        "keep_alive",
+        "cache_prompt",
+        "chat_id",
+        "session_id",
     }
 )
 """Parameters that change no answer."""
@@ -77,6 +114,31 @@ class ContentPart(BaseModel):
     type: str
     text: str | None = None
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the part is text, in the words of any of OpenAI's interfaces."""
+        return self.type in ("text", "input_text", "output_text") and self.text is not None
+
+    @property
+    def kind(self) -> str:
+        """The part in one word."""
+        return _PART_KINDS.get(self.type, "part that is no text")
+
+
+_PART_KINDS = {
+    "image_url": "image",
+    "input_image": "image",
+    "image": "image",
+    "input_audio": "sound",
+    "audio": "sound",
+    "video_url": "video",
+    "file": "file",
+    "input_file": "file",
+    "refusal": "refusal",
+    "tool_use": "tool call",
+    "tool_result": "tool result",
+}
+
 
 class ChatMessage(BaseModel):
     """A message of the conversation."""
@@ -85,6 +147,7 @@ class ChatMessage(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | Annotated[list[ContentPart], Field(fail_fast=True)] | None = None
+    tool_calls: Any = None
 
 
 class StreamOptions(BaseModel):
@@ -149,10 +212,17 @@ def read_conversation(body: ChatBody) -> Conversation:
     """
     unused = check_parameters(body)
     turns: list[ConversationTurn] = []
+    last = len(body.messages) - 1
     for place, message in enumerate(body.messages):
         if message.role in ("tool", "function"):
-            raise UnsupportedParameter(f"messages.{place}: there are no tools here, so no message can be of one")
-        text = read_text(message, place)
+            if place == last:
+                raise UnsupportedParameter(f"messages.{place}: there are no tools here, so no question can be of one")
+            unused.append(f"the {message.role} message {place + 1}")
+            continue
+        text, left_out = read_text(message, place)
+        if left_out and place == last:
+            raise UnsupportedParameter(f"messages.{place}: only text is read; leave images, sounds and files out")
+        unused += left_out
         if message.role in ("system", "developer"):
             unused.append(f"the {message.role} message")
         elif text:
@@ -160,7 +230,7 @@ def read_conversation(body: ChatBody) -> Conversation:
     if body.messages[-1].role != "user" or not turns or turns[-1].role != "user":
         raise InputError("the last message is not a question of the user: end the conversation with one")
     question = turns.pop().text
-    if len(question) > MAX_QUESTION_CHARACTERS:
+    if len(question) > MAX_QUESTION_CHARACTERS and not is_housekeeping(question):
         raise InputError(f"the question has more than {MAX_QUESTION_CHARACTERS:,} characters: shorten it")
     newest = keep_newest(turns)
     if len(newest) < len(turns):
@@ -195,13 +265,11 @@ def check_parameters(body: ChatBody) -> list[str]:
     return unused
 
 
-def read_text(message: ChatMessage, place: int) -> str:
-    """Return the text of a message. Raises UnsupportedParameter for images, sounds and files."""
+def read_text(message: ChatMessage, place: int) -> tuple[str, list[str]]:
+    """Return the text of a message, and what it has besides: images, sounds, files, calls of tools."""
+    left_out = [f"the tool calls of message {place + 1}"] if message.tool_calls else []
     if message.content is None or isinstance(message.content, str):
-        return (message.content or "").strip()
-    texts: list[str] = []
-    for part in message.content:
-        if part.type != "text" or part.text is None:
-            raise UnsupportedParameter(f"messages.{place}: only text is read; leave images, sounds and files out")
-        texts.append(part.text)
-    return "\n".join(texts).strip()
+        return (message.content or "").strip(), left_out
+    texts = [part.text or "" for part in message.content if part.is_text]
+    left_out += [f"the {part.kind} of message {place + 1}" for part in message.content if not part.is_text]
+    return "\n".join(texts).strip(), left_out
