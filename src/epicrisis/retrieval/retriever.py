@@ -25,6 +25,7 @@ from epicrisis.retrieval.rankings import (
     select_documents,
 )
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
+from epicrisis.retrieval.search_operators import describe_operators
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.telemetry import span
 from epicrisis.types import (
@@ -245,9 +246,10 @@ class Retriever:
 
         Other names for a sparse encoder's ranking in the place of `words` are not sought.
         """
+        language = find_language(text)
+        remarks = (*((self._describe_language(language, by),) if language else ()), *describe_operators(text))
         ranking = self._rank_texts(text, text, k, by, scope, depth, words)
-        if language := find_language(text):
-            ranking = replace(ranking, notes=(*ranking.notes, self._describe_language(language, by)))
+        ranking = replace(ranking, notes=(*ranking.notes, *remarks))
         if not self.expands or words is not None:
             return ranking
         absent = self._list_absent_names(text, ranking)
@@ -256,7 +258,7 @@ class Retriever:
         # An encoder knows most words, but few drugs by their brand.
         dense_text = rewrite(text, [one for one in absent if one.is_drug])
         ranking = self._rank_texts(expand(text, absent), dense_text, k, by, scope, depth)
-        return replace(ranking, notes=(*ranking.notes, f"also searched: {describe(absent)}"))
+        return replace(ranking, notes=(*ranking.notes, *remarks, f"also searched: {describe(absent)}"))
 
     def _describe_language(self, language: str, by: SearchMode) -> str:
         """Return what a search does not read of a question in another language."""
@@ -297,8 +299,8 @@ class Retriever:
         for store in vector_stores:
             rankings.append(self._rank_dense(dense_text, size, store))
         if words is not None:
-            ranking = words(size)
-            rankings.append(own.adopt(ranking.scored_ids, ranking.retriever, ranking.parameters))
+            given = words(size)
+            rankings.append(own.adopt(given.scored_ids, given.retriever, given.parameters))
         else:
             for store in word_stores:
                 rankings.append(store.search_words(words_text, size))
