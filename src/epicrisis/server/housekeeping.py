@@ -40,7 +40,9 @@ _FORM = re.compile(
 _EMOJI = re.compile(r"\b(?:fitting|suitable|matching|single|one) emojis?\b", re.IGNORECASE)
 _KEYS = re.compile(r"[\"'](title|tags|follow_ups|queries|text|prompt|emoji|name)[\"']\s*:")
 _LISTS = ("tags", "follow_ups", "queries")
-_FIRST_QUESTION = re.compile(r"^\s*(?:\**(?:user|human|question)\**)\s*:\s*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
+_FIRST_QUESTION = re.compile(
+    r"^[ |>*]{0,8}(?:user|human|question)\*{0,2}[ \t]{0,3}:\s{0,3}([^\s][^\n]*)", re.IGNORECASE | re.MULTILINE
+)
 
 
 def is_housekeeping(message: str) -> bool:
