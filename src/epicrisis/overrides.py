@@ -164,6 +164,6 @@ ANSWER_SETTINGS = {
     "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
     "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
     "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route", "map_confidence", "facts",
-    "deidentify", "not_in_library",
+    "deidentify", "not_in_library", "other_names", "keep_first",
 }
 # fmt: on
