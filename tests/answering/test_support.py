@@ -235,8 +235,14 @@ def test_cited_aim_is_replaced_by_the_best_result_on_the_subject(named: str) -> 
 
 
 def test_cited_result_that_cannot_be_checked_is_kept() -> None:
-    answer = choose("Aspirin helps.", "Aspirin improved sleep in adults.", TRIAL)
+    answer = choose("Aspirin helps adults sleep.", "Aspirin improved sleep in adults.", TRIAL)
     assert [(citation.number, citation.chosen_by_program) for citation in answer.citations] == [(1, False)]
+
+
+def test_cited_result_on_something_else_is_refused() -> None:
+    answer = choose("Aspirin helps adults sleep.", "Fever was higher in adults in winter.", TRIAL)
+    assert answer.citations == ()
+    assert answer.claims[0].reason == "no sentence of the documents states this as a result"
 
 
 def test_chosen_sentence_that_says_the_opposite_withholds_the_claim() -> None:

@@ -38,6 +38,8 @@ CHOICES = 5
 """The best sentences of the documents among which one is chosen for a claim."""
 SAME_SUBJECT = 0.5
 """Share of a claim's words that a chosen sentence or its title has."""
+SAME_CLAIM = 0.7
+"""Share of a claim's words that a sentence which the model named, or its title, has."""
 _REFERENCE = re.compile(r"\b(?:doc|document|evidence|finding|part|sentence|source)s? \d{1,3}\b", re.IGNORECASE)
 """Words of a claim that name a place in its prompt."""
 NO_SENTENCE = "it cites no sentence that stands in a document"
@@ -100,6 +102,14 @@ class _Check:
             return replace(claim, reason=objection, checked_by=RULES)
         checked_by = "" if check.state == "not-checked" else RULES
         return replace(claim, support=check.state, reason=check.reason, checked_by=checked_by)
+
+    def proves(self, claim: Claim, citation: Citation) -> bool:
+        """Return whether a sentence by itself supports a claim, or states a result in most of the claim's words."""
+        if self.check(claim, [citation]).support == "supported":
+            return True
+        stems = list_stems(claim.text)
+        shared = stems & list_stems(f"{citation.quotation} {citation.title}")
+        return is_result(citation) and len(shared) >= SAME_CLAIM * len(stems)
 
     async def choose(self, claim: Claim) -> Claim | None:
         """Return the claim with a result sentence on its subject, or None without such a sentence.
@@ -213,6 +223,10 @@ async def _check_claim(claim: Claim, tools: _Check) -> Claim:
         # A copy of a title or of an aim is what it says.
         copied = tools.check(claim, evidence)
         checked = copied if copied.checked_by == VERBATIM else checked
+    if tools.documents is not None and checked.support != "contradicted" and not checked.is_doubtful:
+        proving = [citation for citation in named if tools.proves(claim, citation)]
+        # Sentences may support a claim together alone.
+        named = proving if proving or checked.support != "supported" else named
     if checked.support != "not-checked" or (named and not checked.is_doubtful):
         # A quotation that stands in no document remains and is shown as not found.
         refused = {citation.number for citation in evidence if citation not in named and checked.checked_by != VERBATIM}

@@ -1,6 +1,7 @@
-"""Real inputs that failed: each case of the folder `cases/literature` beside the data gives what its `case.md` expects.
+"""Real inputs that failed: the cases of the folder `cases` beside the data give what each `case.md` expects.
 
-A new case is a function that reads its folder with `read_case` and checks the expected line.
+A new case is a function that reads its folder with `read_case`, or opens its library with `open_case`, and checks the
+expected line. Those of endpoints and chat clients, which need a server, are in the tests of these.
 """
 
 from __future__ import annotations
@@ -12,8 +13,14 @@ from typing import TypeAlias
 
 import pytest
 
+from epicrisis import Library
 from epicrisis.corpus.reader_base import FileRemark, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
+from epicrisis.errors import EpicrisisError
+from epicrisis.references import build_reference
+from epicrisis.retrieval.question_language import find_language
+from epicrisis.study_identity import CitedArticle, group_studies
+from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.types import Document, is_retracted, list_article_marks
 
 
@@ -49,6 +56,23 @@ def read_case(data_folder: Path) -> CaseReader:
         return CaseItems(list(read_sources(inputs)))
 
     return read
+
+
+LibraryOpener: TypeAlias = Callable[[str], Library]
+
+
+@pytest.fixture
+def open_case(data_folder: Path, tmp_path: Path) -> LibraryOpener:
+    """A function that makes a library of the input of the client's case with this number."""
+
+    def make(number: str) -> Library:
+        (folder,) = (data_folder.parent / "cases" / "clients").glob(f"{number}-*")
+        inputs = [path for path in sorted(folder.iterdir()) if path.suffix in (".jsonl", ".pdf")]
+        library = Library.create(tmp_path / "library", encoder=HashingEncoder(64))
+        library.add(*inputs)
+        return library
+
+    return make
 
 
 def test_01_nbib_types_and_relations_are_marks(read_case: CaseReader) -> None:
@@ -168,3 +192,83 @@ def test_39_joined_bibtex_values_are_read(read_case: CaseReader) -> None:
     first, second, third = read_case("39").documents
     assert (first.text, first.metadata["authors"]) == ("abs more", ["Sample, Stefan", "Other, Xavier"])
     assert (second.metadata["pmid"], third.title, third.text) == ("999", "C", "Text three.")
+
+
+def test_25_line_numbers_are_no_text(read_case: CaseReader) -> None:
+    (text,) = read_case("25").texts
+    assert "in the aspirin group and 4.3 percent" in text
+    assert "odds ratio of 0.38 and a confidence interval" in text
+
+
+def test_27_columns_are_read_one_after_the_other(read_case: CaseReader) -> None:
+    (text,) = read_case("27").texts
+    assert "It occurred in 1.6 percent of women in the aspirin group" in text
+    assert "9.1 percent of placebo patients" in text
+
+
+def test_28_raised_numbers_are_citations_or_powers(read_case: CaseReader) -> None:
+    (text,) = read_case("28").texts
+    assert text == "Mortality fell by 12 [3] percent. Platelets were 150 x 10^9/L."
+
+
+def test_29_names_of_files_are_no_titles(read_case: CaseReader) -> None:
+    titles = [document.title for document in read_case("29").documents]
+    assert titles == ["title_doiT", "title_pii", "title_word"]
+
+
+def test_30_unreadable_letters_are_refused(read_case: CaseReader) -> None:
+    case = read_case("30")
+    assert case.texts == []
+    assert "OCR" in case.notes[0].reason
+
+
+def test_41_copies_of_an_article_are_one_study(read_case: CaseReader, tmp_path: Path) -> None:
+    documents = read_case("41").documents
+    with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as library:
+        library.add(*documents)
+        found = {passage.document_id: passage for passage in library.search("septic shock", k=9).passages}
+    articles = [CitedArticle(id_, passage.title, build_reference(passage)) for id_, passage in found.items()]
+    studies = group_studies(articles)
+    assert {"doi:10.1000/demo.77", "pubmed:7654321"} <= found.keys()
+    assert studies.find_sure("doi:10.1000/demo.77") == studies.find_sure("pubmed:7654321")
+    assert len({studies.find(id_) for id_ in found}) == 2
+
+
+@pytest.mark.parametrize("question", ["Is Gleevec useful before surgery?", "Does Gleevec cause muscle pain?"])
+@pytest.mark.parametrize("number", ["01", "21"])
+def test_client_01_and_21_drug_of_no_document_is_named(open_case: LibraryOpener, number: str, question: str) -> None:
+    with open_case(number) as library:
+        if any("matinib" in passage.text for passage in library.search("imatinib", by="bm25").passages):
+            pytest.fail("the case has the drug under another name")
+        answer = library.ask(question, strategy="evidence")
+        assert answer.state == "abstained"
+        assert answer.failure is not None
+        assert "Gleevec" in answer.failure.message
+
+
+def test_client_02_both_spellings_are_found(open_case: LibraryOpener) -> None:
+    with open_case("02") as library:
+        assert library.search("hemolytic anemia", by="bm25").passages[0].document_id == "a"
+
+
+@pytest.mark.parametrize(("brand", "found"), [("Gleevec", "a"), ("Coumadin", "b")])
+def test_client_03_brands_find_their_drug(open_case: LibraryOpener, brand: str, found: str) -> None:
+    with open_case("03") as library:
+        assert library.search(brand, by="bm25").passages[0].document_id == found
+
+
+def test_client_04_german_questions_are_named(data_folder: Path) -> None:
+    (file,) = (data_folder.parent / "cases" / "clients").glob("04-*/questions.txt")
+    questions = file.read_text("utf-8").splitlines()
+    assert [find_language(question) for question in questions if question.strip()] == ["German"] * len(questions)
+
+
+def test_client_13_printed_page_numbers_are_shown(open_case: LibraryOpener) -> None:
+    with open_case("13") as library:
+        answer = library.ask("Which cure rate had nitrofurantoin?", strategy="evidence", not_in_library="ask")
+        assert "703" in {citation.reference.page_label for citation in answer.citations}
+
+
+def test_client_17_dates_that_exclude_everything_are_refused(open_case: LibraryOpener) -> None:
+    with open_case("02") as library, pytest.raises(EpicrisisError, match=r"since"):
+        library.search("anemia", since="2018", as_of="2016")
