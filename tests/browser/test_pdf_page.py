@@ -28,7 +28,13 @@ def make_app(folder: Path) -> FastAPI:
     make_files(folder / "files")
     documents = read_files(folder / "files")
     library = open_library(
-        folder / "lib", quoting_planted_model(), documents, encoder=LONG, unverified="keep", citing="quotes"
+        folder / "lib",
+        quoting_planted_model(),
+        documents,
+        encoder=LONG,
+        unverified="keep",
+        citing="quotes",
+        check="off",
     )
     return create_app(open_resources(library), ServerOptions(folder=folder / "server"))
 

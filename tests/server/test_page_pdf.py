@@ -77,7 +77,7 @@ def visit(tmp_path: Path, steps: Steps, *, documents: list[Any] | None = None, *
     """Ask the question of a server with the files, and run the steps with the address of the answer."""
     chosen = read_files(tmp_path / "files") if documents is None else documents
     library = open_library(
-        tmp_path / "lib", quoting_planted_model(), chosen, encoder=LONG, unverified="keep", citing="quotes"
+        tmp_path / "lib", quoting_planted_model(), chosen, encoder=LONG, unverified="keep", citing="quotes", check="off"
     )
     app = create_app(open_resources(library), ServerOptions(folder=tmp_path / "server"))
 
