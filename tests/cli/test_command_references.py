@@ -24,6 +24,7 @@ OTHER_PROGRAMS = frozenset(
         "corpus/ocr.py",
         "corpus/reader_base.py",
         "evaluation/runs/versions.py",
+        "models/chat/endpoints/reply.py",
         "models/hardware.py",
         "models/model_files.py",
     }
