@@ -62,7 +62,9 @@ def test_official_client_asks_a_real_process(tmp_path: Path, model_home: Path) -
     library = make_library(tmp_path, PAPERS)
 
     async def run(url: str) -> None:
-        async with Client(start(library, "--model", url, "--strategy", "rag", "-k", 2)) as client:
+        async with Client(
+            start(library, "--model", url, "--strategy", "rag", "-k", 2, "--setting", "check=off")
+        ) as client:
             result = await client.call_tool("ask", {"question": QUESTION})
             assert not result.is_error, result.content
             answer = result.structured_content
