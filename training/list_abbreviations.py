@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ MIN_DOCUMENTS = 2
 LONG_FORMS = 2
 """An abbreviation with more usual long forms has these."""
 MIN_SHARE = 0.25
+_LETTERS = re.compile(r"[a-z]+")
 
 
 def main() -> None:
@@ -51,8 +53,7 @@ def list_abbreviations(texts: Iterable[str]) -> Iterator[str]:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
         for short, long in find_abbreviations(text).items():
-            words = long.lower().split()
-            counts[short][" ".join(map(spell_american, words))] += 1
+            counts[short][_LETTERS.sub(lambda match: spell_american(match[0]), long.lower())] += 1
     for short in sorted(counts):
         total = counts[short].total()
         for long, count in counts[short].most_common(LONG_FORMS):

@@ -32,7 +32,8 @@ _SALT = re.compile(
 _OFFICIAL = re.compile(r"([a-z]{5,}) \[(?:INN|BAN|USAN|JAN)\]", re.IGNORECASE)
 _WORD = re.compile(r"[a-z]{4,}")
 _GENERIC = re.compile(r"[a-z]+(?:[ -][a-z]+){0,3}")
-_NOT_DRUGS = {"alcohol", "calcite"}
+_UNLIKE = {"alcohol", "aqua", "aspalon", "calcite", "lactoperoxidase", "quartz"}
+"""Names that the list gives to one substance, and a reader to two, or that are no drugs."""
 _SAME_BEGINNING = 5
 """A name that begins as the generic name does is found without this list only if it is rare, so it is left out."""
 
@@ -62,11 +63,13 @@ def list_drug_names(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         if kind not in ("bn", "cn") or code not in branded or not _WORD.fullmatch(brand):
             continue
         generic = name_generic(preferred[code], official, code_of)
+        if _UNLIKE & set(generic):
+            continue
         is_rare = any(stem not in common for stem in analyze_words(brand))
         if is_rare and not any(brand[:_SAME_BEGINNING] == other[:_SAME_BEGINNING] for other in generic):
             brands[generic].add(brand)
     for names in official.values():
-        if len(names) > 1 and not names & _NOT_DRUGS:
+        if len(names) > 1 and not names & _UNLIKE:
             brands.setdefault(tuple(sorted(names)), set())
     for generic in sorted(generic for generic in brands if generic):
         yield f"{', '.join(generic)}: {' '.join(sorted(brands[generic]))}".rstrip()

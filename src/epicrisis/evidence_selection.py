@@ -195,7 +195,7 @@ def find_missing_words(retriever: Retriever, text: str, scope: Scope) -> tuple[s
     names = find_other_names(text) if retriever.expands else ()
     missing: list[str] = []
     for word in list_subject_words(text, analyze_words):
-        others = [other for one in names if word in one.asked for other in one.others]
+        others = [other for one in names if word in one.words for other in one.others]
         query = " ".join((*list_spellings(word), *others))
         if not any(store.search_words(query, 1, scope) for store in stores):
             missing.append(word)

@@ -261,7 +261,7 @@ class Settings(_Table):
         "Search again with other names, if few of the first passages have those of the question: spellings, drug "
         "brands, lay words, abbreviations.",
     )
-    keep_first: bool = _key(True, "Keep the first passage of each search among the first two of a hybrid ranking.")
+    keep_first: bool = _key(True, "Keep the first passage of each search among the first of a hybrid ranking.")
     fuse: tuple[LibraryFolder, ...] = _key(
         (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
     )

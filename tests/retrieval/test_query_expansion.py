@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from epicrisis import Document, Library
+from epicrisis.protocols import ScoredId, Vectors
 from epicrisis.retrieval.query_expansion import describe, expand, find_other_names, list_absent, reword, rewrite
 from epicrisis.retrieval.rankings import keep_first, reciprocal_rank_fusion
+from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.stores import MemoryStore, build_stored_document
+from epicrisis.types import Scope
 
 TEXTS = {
     "imatinib": "Imatinib caused muscle pain in 9 % of patients.",
@@ -88,6 +92,59 @@ def test_question_is_expanded_and_rewritten() -> None:
     assert rewrite(question, names) == "Does imatinib help after a myocardial infarction?"
     assert reword(question, ["A heart attack on imatinib"] * 3) == "Does imatinib help after a heart attack?"
     assert reword(question, ["Nothing on either"]) == question
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Does AS shorten life?", "Aortic stenosis shortens life."),
+        ("Is myeloperoxidase a marker?", "Lactoperoxidase is a marker."),
+        ("Does dementia shorten life?", "Cognitive impairment shortens life."),
+    ],
+)
+def test_question_is_not_turned_to_another_thing(question: str, text: str) -> None:
+    assert reword(question, [text] * 5) == question
+
+
+class RankedStore(MemoryStore):
+    """A store of short documents whose two searches give these ids."""
+
+    def __init__(self, words: Sequence[str], dense: Sequence[str]) -> None:
+        super().__init__()
+        names = sorted({*words, *dense})
+        self.add([build_stored_document(name, "text") for name in names])
+        self.words, self.dense = words, dense
+
+    def search_words(
+        self, query: str, k: int, scope: Scope, within: Sequence[str] | None = None
+    ) -> tuple[ScoredId, ...]:
+        return tuple(ScoredId(f"{name}#0", 1 / rank) for rank, name in enumerate(self.words[:k], 1))
+
+    def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
+        return tuple(ScoredId(f"{name}#0", 1 / rank) for rank, name in enumerate(self.dense[:k], 1))
+
+
+def test_hybrid_ranking_keeps_the_first_of_each_search() -> None:
+    encoder = HashingEncoder(64)
+    found: dict[bool, tuple[str, ...]] = {}
+    for keeps in (True, False):
+        retriever = Retriever(RankedStore(["a", *"bcdefgh"], ["z", *"hgfedcb"]), encoder, keeps_first=keeps)
+        found[keeps] = retriever.rank("What?", 9, "hybrid", Scope()).document_ids[:3]
+    assert {"a", "z"} <= set(found[True])
+    assert not {"a", "z"} & set(found[False])
+
+
+def test_encoder_reads_the_drug_in_the_place_of_its_brand() -> None:
+    asked: list[str] = []
+
+    class Recorder(HashingEncoder):
+        def encode_queries(self, texts: Sequence[str]) -> Vectors:
+            asked.extend(texts)
+            return super().encode_queries(texts)
+
+    retriever = Retriever(MemoryStore(), Recorder(64), expands=True)
+    retriever.rank("Does Gleevec help after a heart attack?", 3, "dense", Scope())
+    assert asked == ["Does Gleevec help after a heart attack?", "Does imatinib help after a heart attack?"]
 
 
 def test_fusion_keeps_what_one_search_has_first() -> None:

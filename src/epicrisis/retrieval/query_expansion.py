@@ -35,6 +35,17 @@ class OtherNames:
     others: tuple[str, ...]
     is_drug: bool = False
 
+    @property
+    def words(self) -> list[str]:
+        """The words of the name as they stand in the question."""
+        return _WORD.findall(self.asked)
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether the name is an abbreviation of several things, such as AS."""
+        long_forms = [other for other in self.others if not is_abbreviation(other)]
+        return is_abbreviation(self.asked) and len({name.split()[0] for name in long_forms}) > 1
+
 
 def find_other_names(question: str) -> tuple[OtherNames, ...]:
     """Return the names of a question that have others, in its order. None for a question of over 40 words."""
@@ -91,10 +102,15 @@ def list_absent(names: Sequence[OtherNames], texts: Sequence[str]) -> tuple[Othe
 
 
 def reword(question: str, texts: Sequence[str]) -> str:
-    """Return the question with the names that the texts have, in the place of those that fewer than FEW have."""
+    """Return the question with the names that the texts have, in the place of those that fewer than FEW have.
+
+    An abbreviation of several things stays, for the texts may mean another one.
+    """
     counter = _NameCounter(texts)
     names: list[OtherNames] = []
     for one in find_other_names(question):
+        if one.is_ambiguous:
+            continue
         best = max(one.others, key=counter.count)
         if counter.count(one.asked) < FEW and counter.count(best) > counter.count(one.asked):
             names.append(replace(one, others=(best,)))

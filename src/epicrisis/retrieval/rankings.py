@@ -58,7 +58,9 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int = 60) -> li
 def keep_first(
     fused: Sequence[tuple[str, float]], rankings: Sequence[Sequence[str]], place: int
 ) -> list[tuple[str, float]]:
-    """Return a fusion in which the first of each ranking is among the first `place`, with the score of that place.
+    """Return a fusion in which the first of each ranking is at `place` at the latest, or behind others moved there.
+
+    It has the score of that place.
 
     A document that one search has first and the other does not know falls far behind those that both know a little.
     """

@@ -56,7 +56,7 @@ REACH = 40
 NAMES_SOUGHT = 10
 """The first passages that are read to see whether they have the names of a question."""
 KEPT_FIRST = 2
-"""A fusion keeps the first passage of each ranking among its first, if `keeps_first` is set."""
+"""Where a hybrid ranking puts the first passage of each search at the latest, if `keeps_first` is set."""
 _MAX_NAMES = 5
 
 
@@ -91,7 +91,7 @@ class Retriever:
     reranker, the best `rerank_depth` hits are reranked. `fusion_times` k hits of each ranking are fused (2 in the EHR
     study, 4.3), or FUSION_DEPTH if it is None. `analyze` returns the words of a sentence. With `expands`, a question
     whose names few of the first passages have is searched with its other names too (`query_expansion`). With
-    `keeps_first`, a hybrid ranking has the first passage of each search among its first KEPT_FIRST.
+    `keeps_first`, a hybrid ranking has the first passage of each search among its first (`rankings.keep_first`).
     """
 
     store: PassageStore
