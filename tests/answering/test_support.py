@@ -239,6 +239,27 @@ def test_cited_result_that_cannot_be_checked_is_kept() -> None:
     assert [(citation.number, citation.chosen_by_program) for citation in answer.citations] == [(1, False)]
 
 
+def test_sentence_that_supports_a_claim_in_other_words_stays() -> None:
+    answer = choose("In all of these many volunteers of this report aspirin reduces pain.", TRIAL, AIM)
+    assert [citation.quotation for citation in answer.citations] == [TRIAL]
+
+
+def test_sentences_that_support_a_claim_together_stay() -> None:
+    texts = "Pain was significantly lower with aspirin than with placebo (30 % and 52 %).", "After a year it was 12 %."
+    citations = [
+        replace(CITATION, number=number, document_id="t", passage_id="t#0", quotation=text, start=90 * number)
+        for number, text in enumerate(texts, 1)
+    ]
+    answer = answer_of("Aspirin reduces pain, from 52 % to 30 % and to 12 % after a year.", citations=citations)
+    answer = replace(answer, claims=tuple(replace(claim, citations=(1, 2)) for claim in answer.claims))
+    checked = asyncio.run(check_answer(answer, "rules", "withhold", None, print, documents_of(*texts)))
+    assert [(claim.support, claim.citations) for claim in checked.claims] == [("supported", (1, 2))]
+
+
+def test_aim_in_most_of_the_words_of_a_claim_is_refused() -> None:
+    assert choose("The trial compares aspirin with placebo on pain.", AIM, AIM).citations == ()
+
+
 def test_cited_result_on_something_else_is_refused() -> None:
     answer = choose("Aspirin helps adults sleep.", "Fever was higher in adults in winter.", TRIAL)
     assert answer.citations == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -64,10 +65,29 @@ def test_brand_is_not_missing_if_its_drug_is_there(library: Library) -> None:
     assert not any("nothing" in note for note in found.notes)
 
 
+def test_reader_gets_the_name_that_the_documents_have(library: Library) -> None:
+    question = "Does Gleevec cause muscle pain?"
+    relevance, plain = (library.evidence(question, other_names=other).relevance for other in (True, False))
+    assert relevance is not None
+    assert plain is not None
+    assert relevance > plain
+
+
+def test_ranking_in_the_place_of_words_is_kept() -> None:
+    store = MemoryStore()
+    store.add([build_stored_document(name, f"{name} text") for name in ("a", "b")])
+    ranking = Retriever(store, None).rank("text", 2, "bm25", Scope())
+    swapped = replace(ranking, hits=tuple(reversed(ranking.hits)))
+    retriever = Retriever(store, HashingEncoder(64), expands=True)
+    found = retriever.rank("Gleevec", 2, "bm25", Scope(), words=lambda _: swapped)
+    assert found.document_ids == swapped.document_ids
+
+
 def test_names_that_the_library_uses_are_not_replaced() -> None:
     names = find_other_names("Does COPD cause anaemia?")
     assert list_absent(names, ["COPD and anaemia"] * 3) == ()
     assert [one.asked for one in list_absent(names, ["COPD in old age"] * 3)] == ["anaemia"]
+    assert list_absent(names, ["COPD and anaemia"] * 2) == names
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from epicrisis import Document, Library
+from epicrisis.components import open_library_search
+from epicrisis.configuration import load_settings
+from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.word_index import analyze_words
+from epicrisis.models.catalogue import reads_english_only
+from epicrisis.protocols import Encoder
 from epicrisis.retrieval.question_language import find_language
 from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.types import Scope
 
 
 @pytest.mark.parametrize(
@@ -27,6 +34,7 @@ from epicrisis.testing.encoders import HashingEncoder
         ("aspirin mortality", ""),
         ("N348I mutations cause resistance to zidovudine (AZT).", ""),
         ("de novo AML in vivo", ""),
+        ("DER activity assay", ""),
         ("", ""),
     ],
 )
@@ -40,6 +48,7 @@ def test_language_of_a_question(question: str, language: str) -> None:
         ("Inhaled NO in neonates", ["inhal", "noabbr", "neonat"]),
         ("There is no effect as it is", ["effect"]),
         ("NO EFFECT", ["effect"]),
+        ("THERE IS NO", []),
         ("死亡率", ["死亡", "亡率"]),
         ("率 aspirin", ["率", "aspirin"]),
     ],
@@ -64,6 +73,21 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
 def test_words_without_blanks_and_abbreviations_are_found(library: Library, query: str, found: str) -> None:
     ranking = library.search(query, k=4, by="bm25", other_names=False)
     assert [passage.document_id for passage in ranking.passages] == [found]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "named"), [("minilm", "minilm"), ("qwen3-embedding-0.6b", ""), ("folder/of/an-encoder", "")]
+)
+def test_encoders_that_read_english_only_are_named(encoder: str, named: str) -> None:
+    assert (encoder if reads_english_only(encoder) else "") == named
+
+
+def test_search_with_the_default_encoder_names_it(tmp_path: Path, encoder: Encoder, model_home: Path) -> None:
+    with open_or_create(tmp_path / "library", encoder, "minilm") as made:
+        add_documents(made, [Document("en", "Aspirin lowers mortality.")], encoder)
+    with open_library_search(load_settings({"home": model_home}), tmp_path / "library") as search:
+        notes = search.retriever.rank("Hilft Aspirin bei einem Herzinfarkt?", 3, "hybrid", Scope()).notes
+    assert any("the encoder minilm and the search by words read English" in note for note in notes)
 
 
 def test_search_says_what_it_does_not_read(library: Library) -> None:

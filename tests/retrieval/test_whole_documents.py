@@ -97,7 +97,9 @@ def test_evidence_is_of_whole_documents_and_three_sentences_of_one(tmp_path: Pat
         listed = library.evidence(QUESTION, sentences=8).sentences
         asked = library.ask(QUESTION, strategy="evidence", sentences=8).citations
         found = library.search(QUESTION, k=16, by="hybrid").passages
+        kept = library.search(QUESTION, k=16, by="hybrid", keep_first=True).passages
     assert not any(RESULT in passage.text for passage in found), "the search must not find it"
+    assert any(RESULT in passage.text for passage in kept), "one search has it first"
     for texts in ([sentence.text for sentence in listed], [citation.quotation for citation in asked]):
         assert len(texts) <= 3
         assert texts[0] == RESULT

@@ -99,3 +99,8 @@ def test_corrected_experiment_asks_as_ask_does_and_others_as_the_paper(name: str
 def test_record_study_has_the_settings_of_ask_unless_published() -> None:
     assert PROTOCOL_SETTINGS["corrected"] == {}
     assert PROTOCOL_SETTINGS["published"] == {**PAPER_SETTINGS, "fusion_times": 2}
+
+
+def test_papers_search_a_question_in_its_own_words_and_fuse_by_ranks_alone() -> None:
+    settings = Settings.model_validate(PAPER_SETTINGS)
+    assert (settings.other_names, settings.keep_first, settings.not_in_library) == (False, False, "ask")
