@@ -177,10 +177,10 @@ def list_evidence(
     missing = find_missing_words(retriever, text, scope) if is_checked else ()
     passages = retriever.read_whole(ranking.passages, scope)
     ranker = retriever.sentence_ranker
-    asked = text
+    question = text
     if retriever.expands:
-        asked = reword(text, [f"{passage.title}\n{passage.text}" for passage in passages])
-    sentences = rank_sentences(settings, ranker, asked, ranking, k, passages, Listing())
+        question = reword(text, [f"{passage.title}\n{passage.text}" for passage in passages])
+    sentences = rank_sentences(settings, ranker, question, ranking, k, passages, Listing())
     is_below = is_checked and sentences.relevance is not None and sentences.relevance < ANSWERING
     if not (missing or is_below):
         return sentences

@@ -256,8 +256,27 @@ def test_sentences_that_support_a_claim_together_stay() -> None:
     assert [(claim.support, claim.citations) for claim in checked.claims] == [("supported", (1, 2))]
 
 
-def test_aim_in_most_of_the_words_of_a_claim_is_refused() -> None:
-    assert choose("The trial compares aspirin with placebo on pain.", AIM, AIM).citations == ()
+def test_claim_about_a_method_cites_the_method() -> None:
+    method = "Participants were randomised to aspirin or placebo by a computer in 12 hospitals."
+    answer = choose("The participants were randomised by a computer to placebo or aspirin.", method, method)
+    assert [citation.quotation for citation in answer.citations] == [method]
+
+
+def test_only_the_supporting_one_of_two_cited_sentences_stays() -> None:
+    texts = TRIAL, "Fever was higher in winter than in summer."
+    citations = [
+        replace(CITATION, number=number, document_id="t", passage_id="t#0", quotation=text, start=90 * number)
+        for number, text in enumerate(texts, 1)
+    ]
+    answer = answer_of("In all of these many volunteers of this report aspirin reduces pain.", citations=citations)
+    answer = replace(answer, claims=tuple(replace(claim, citations=(1, 2)) for claim in answer.claims))
+    checked = asyncio.run(check_answer(answer, "rules", "withhold", None, print, documents_of(*texts)))
+    assert [(claim.support, claim.citations) for claim in checked.claims] == [("supported", (1,))]
+
+
+@pytest.mark.parametrize("claim", ["Yes.", "B", "It is so."])
+def test_claim_without_words_cites_nothing(claim: str) -> None:
+    assert choose(claim, TRIAL, TRIAL).citations == ()
 
 
 def test_cited_result_on_something_else_is_refused() -> None:

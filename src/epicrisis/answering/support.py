@@ -104,12 +104,12 @@ class _Check:
         return replace(claim, support=check.state, reason=check.reason, checked_by=checked_by)
 
     def proves(self, claim: Claim, citation: Citation) -> bool:
-        """Return whether a sentence by itself supports a claim, or states a result in most of the claim's words."""
+        """Return whether a sentence by itself supports a claim, or has most of the claim's words."""
         if self.check(claim, [citation]).support == "supported":
             return True
         stems = list_stems(claim.text)
         shared = stems & list_stems(f"{citation.quotation} {citation.title}")
-        return is_result(citation) and len(shared) >= SAME_CLAIM * len(stems)
+        return bool(shared) and len(shared) >= SAME_CLAIM * len(stems)
 
     async def choose(self, claim: Claim) -> Claim | None:
         """Return the claim with a result sentence on its subject, or None without such a sentence.
@@ -124,7 +124,8 @@ class _Check:
             quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end, False, True)
             citation = build_citation(max(self.citations, default=0) + 1, quotation, sentence.passage)
             names = list_stems(f"{sentence.text} {citation.title}")
-            if not is_result(citation) or len(stems & names) < SAME_SUBJECT * len(stems):
+            shared = stems & names
+            if not (shared and is_result(citation)) or len(shared) < SAME_SUBJECT * len(stems):
                 continue
             if self.find_objection(claim.text, [citation]):
                 continue

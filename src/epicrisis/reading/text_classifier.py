@@ -35,9 +35,9 @@ class TextClassifier:
 
         `further` has the other features of each text `(texts, features)`.
         """
-        found = [Counter(self.terms[term] for term in list_terms(words) if term in self.terms) for words in texts]
-        columns = list({column: None for counts in found for column in counts})
-        counts = np.array([[row[column] for column in columns] for row in found], dtype=np.float32)
+        counters = [Counter(self.terms[term] for term in list_terms(words) if term in self.terms) for words in texts]
+        columns = list({column: None for counter in counters for column in counter})
+        counts = np.array([[row[column] for column in columns] for row in counters], dtype=np.float32)
         counts = counts.reshape(len(texts), len(columns))
         values = np.where(counts > 0, 1 + np.log(np.maximum(counts, 1)), 0) * self.idf[columns]
         norms = np.sqrt((values**2).sum(axis=1, keepdims=True))

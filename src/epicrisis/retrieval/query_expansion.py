@@ -29,7 +29,7 @@ _FOLDER = "names"
 class OtherNames:
     """What a name in a question is called elsewhere."""
 
-    asked: str
+    name: str
     """The name as it stands in the question."""
     start: int
     others: tuple[str, ...]
@@ -38,13 +38,13 @@ class OtherNames:
     @property
     def words(self) -> list[str]:
         """The words of the name as they stand in the question."""
-        return _WORD.findall(self.asked)
+        return _WORD.findall(self.name)
 
     @property
     def is_ambiguous(self) -> bool:
         """Whether the name is an abbreviation of several things, such as AS."""
         long_forms = [other for other in self.others if not is_abbreviation(other)]
-        return is_abbreviation(self.asked) and len({name.split()[0] for name in long_forms}) > 1
+        return is_abbreviation(self.name) and len({name.split()[0] for name in long_forms}) > 1
 
 
 def find_other_names(question: str) -> tuple[OtherNames, ...]:
@@ -52,32 +52,28 @@ def find_other_names(question: str) -> tuple[OtherNames, ...]:
     words = list(_WORD.finditer(question))
     if len(words) > _MAX_WORDS:
         return ()
-    names = load_names()
+    dictionary = load_names()
     keys = [_fold(word[0]) for word in words]
-    found: list[OtherNames] = []
+    names: list[OtherNames] = []
     index = 0
     while index < len(words):
         length = 1
-        for n in range(min(names.longest, len(words) - index), 0, -1):
+        for n in range(min(dictionary.longest, len(words) - index), 0, -1):
             asked = question[words[index].start() : words[index + n - 1].end()]
             key = tuple(keys[index : index + n])
-            others = names.look_up(asked, key)
+            others = dictionary.look_up(asked, key)
             if others:
                 length = n
-                found.append(OtherNames(asked, words[index].start(), others, key in names.drugs))
+                names.append(OtherNames(asked, words[index].start(), others, key in dictionary.drugs))
                 break
         for word in words[index : index + length]:
             spellings = tuple(list_spellings(word[0])[1:])
             if spellings:
-                found.append(OtherNames(word[0], word.start(), spellings))
+                names.append(OtherNames(word[0], word.start(), spellings))
         index += length
-    there = question.lower()
-    kept: list[OtherNames] = []
-    for one in found:
-        others = tuple(other for other in one.others if other.lower() not in there)
-        if others:
-            kept.append(replace(one, others=others))
-    return tuple(kept)
+    there = _NameCounter([question])
+    pruned = (replace(one, others=tuple(other for other in one.others if not there.count(other))) for one in names)
+    return tuple(one for one in pruned if one.others)
 
 
 def expand(question: str, names: Sequence[OtherNames]) -> str:
@@ -89,8 +85,8 @@ def rewrite(question: str, names: Sequence[OtherNames]) -> str:
     """Return the question with the first other name in the place of each, and without change where two overlap."""
     end = len(question)
     for one in sorted(names, key=lambda one: one.start, reverse=True):
-        if one.start + len(one.asked) <= end:
-            question = question[: one.start] + one.others[0] + question[one.start + len(one.asked) :]
+        if one.start + len(one.name) <= end:
+            question = question[: one.start] + one.others[0] + question[one.start + len(one.name) :]
             end = one.start
     return question
 
@@ -98,7 +94,7 @@ def rewrite(question: str, names: Sequence[OtherNames]) -> str:
 def list_absent(names: Sequence[OtherNames], texts: Sequence[str]) -> tuple[OtherNames, ...]:
     """Return the names that fewer than FEW of the texts have as they are asked, in singular or plural."""
     counter = _NameCounter(texts)
-    return tuple(one for one in names if counter.count(one.asked) < FEW)
+    return tuple(one for one in names if counter.count(one.name) < FEW)
 
 
 def reword(question: str, texts: Sequence[str]) -> str:
@@ -112,7 +108,7 @@ def reword(question: str, texts: Sequence[str]) -> str:
         if one.is_ambiguous:
             continue
         best = max(one.others, key=counter.count)
-        if counter.count(one.asked) < FEW and counter.count(best) > counter.count(one.asked):
+        if counter.count(one.name) < FEW and counter.count(best) > counter.count(one.name):
             names.append(replace(one, others=(best,)))
     return rewrite(question, names)
 
@@ -134,7 +130,7 @@ class _NameCounter:
 
 def describe(names: Sequence[OtherNames]) -> str:
     """Return what is searched besides, such as `imatinib for Gleevec`. Empty if there is nothing."""
-    return "; ".join(f"{', '.join(one.others)} for {one.asked}" for one in names)
+    return "; ".join(f"{', '.join(one.others)} for {one.name}" for one in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,12 +64,12 @@ def keep_first(
 
     A document that one search has first and the other does not know falls far behind those that both know a little.
     """
-    kept = list(fused)
+    order = list(fused)
     for ranking in rankings:
-        index = next((index for index, (id_, _) in enumerate(kept) if ranking and id_ == ranking[0]), 0)
+        index = next((index for index, (id_, _) in enumerate(order) if ranking and id_ == ranking[0]), 0)
         if index >= place:
-            kept.insert(place - 1, (kept.pop(index)[0], kept[place - 1][1]))
-    return kept
+            order.insert(place - 1, (order.pop(index)[0], order[place - 1][1]))
+    return order
 
 
 def rerank(ranking: Ranking, query: str, reranker: Reranker, name: str, k: int) -> Ranking:
