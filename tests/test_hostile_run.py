@@ -23,7 +23,7 @@ TIMEOUT = 6.0
 """Seconds a client waits for a reply: far longer than the server needs with 64 calls in flight on a shared core."""
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
-ANSWER_TEXT = "It is as the documents say."
+ANSWER_TEXT = "It is so."
 
 
 def question(number: int) -> Question:

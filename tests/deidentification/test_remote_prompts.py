@@ -106,7 +106,7 @@ def quoting_model() -> ChatModel:
         schema = {} if request.schema is None else {"response_format": {"json_schema": {"schema": request.schema}}}
         reply = schema_reply({"messages": messages, **schema})
         name = re.search(r"was (\S+ \S+)'s Metoprolol", messages[-1]["content"])
-        return reply.replace("It is as the documents say.", f"It was as {name[1] if name else ''} says.")
+        return reply.replace("It is so.", f"It was as {name[1] if name else ''} says.")
 
     return ScriptedModel(script)
 

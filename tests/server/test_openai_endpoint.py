@@ -434,7 +434,7 @@ def test_markup_of_documents_and_models_is_escaped(tmp_path: Path) -> None:
     documents = [Document("paper:0", f"{attack} was given for stroke.", title=f"Title {attack}", date="2015")]
 
     def script(request: ChatRequest) -> str:
-        return recorder()._script(request).replace("It is as the documents say.", attack)
+        return recorder()._script(request).replace("It is so.", attack)
 
     library = open_library(tmp_path / "lib", ScriptedModel(script), documents, not_in_library="ask")
     for model in ("epicrisis/rag", "epicrisis/evidence"):

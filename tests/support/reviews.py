@@ -74,7 +74,13 @@ def answer_run(
     documents: Sequence[Document] | None = None,
 ) -> None:
     """Answer the questions by a strategy over a library of these documents, and write the run."""
-    settings: dict[str, Any] = {"preflight": {"enabled": False}, "k": 8, "partition": 4, "unverified": "keep"}
+    settings: dict[str, Any] = {
+        "preflight": {"enabled": False},
+        "k": 8,
+        "partition": 4,
+        "unverified": "keep",
+        "check": "off",
+    }
     settings["strategy"] = strategy
     opened = open_library(library, make_model(words), documents or demo_documents(), **settings)
     pipeline = opened.pipeline

@@ -40,6 +40,8 @@ SAME_SUBJECT = 0.5
 """Share of a claim's words that a chosen sentence or its title has."""
 SAME_CLAIM = 0.7
 """Share of a claim's words that a sentence which the model named, or its title, has."""
+LONG_WORD = 4
+"""Letters of a word that tells what a claim is about."""
 _REFERENCE = re.compile(r"\b(?:doc|document|evidence|finding|part|sentence|source)s? \d{1,3}\b", re.IGNORECASE)
 """Words of a claim that name a place in its prompt."""
 NO_SENTENCE = "it cites no sentence that stands in a document"
@@ -66,6 +68,7 @@ class _Check:
     """The citations and claims of an answer while they are checked."""
 
     citations: dict[int, Citation]
+    question: str
     context: str
     """The question and what was computed. They may supply a claim's numbers."""
     documents: GivenDocuments | None
@@ -103,29 +106,34 @@ class _Check:
         checked_by = "" if check.state == "not-checked" else RULES
         return replace(claim, support=check.state, reason=check.reason, checked_by=checked_by)
 
-    def proves(self, claim: Claim, citation: Citation) -> bool:
-        """Return whether a sentence by itself supports a claim, or has most of the claim's words."""
-        if self.check(claim, [citation]).support == "supported":
-            return True
+    def shares(self, claim: Claim, citation: Citation, share: float) -> bool:
+        """Return whether a sentence or its title has this share of a claim's words."""
         stems = list_stems(claim.text)
-        shared = stems & list_stems(f"{citation.quotation} {citation.title}")
-        return bool(shared) and len(shared) >= SAME_CLAIM * len(stems)
+        return len(stems & list_stems(f"{citation.quotation} {citation.title}")) >= share * len(stems)
+
+    def proves(self, claim: Claim, citation: Citation) -> bool:
+        """Return whether a sentence by itself supports a claim, or has most of the claim's words.
+
+        A claim without a long word, such as "It does", says what the question asks: a result in half of the question's
+        words suffices.
+        """
+        if not has_words(claim):
+            asked = replace(claim, text=self.question)
+            return is_result(citation) and self.shares(asked, citation, SAME_SUBJECT)
+        return self.check(claim, [citation]).support == "supported" or self.shares(claim, citation, SAME_CLAIM)
 
     async def choose(self, claim: Claim) -> Claim | None:
         """Return the claim with a result sentence on its subject, or None without such a sentence.
 
         It is the best-ranked that supports the claim; if none does, the best-ranked.
         """
-        if self.documents is None:
+        if self.documents is None or not has_words(claim):
             return None
-        stems = list_stems(claim.text)
         best: tuple[Citation, Claim] | None = None
         for sentence in await self.documents.rank(claim.text, CHOICES):
             quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end, False, True)
             citation = build_citation(max(self.citations, default=0) + 1, quotation, sentence.passage)
-            names = list_stems(f"{sentence.text} {citation.title}")
-            shared = stems & names
-            if not (shared and is_result(citation)) or len(shared) < SAME_SUBJECT * len(stems):
+            if not is_result(citation) or not self.shares(claim, citation, SAME_SUBJECT):
                 continue
             if self.find_objection(claim.text, [citation]):
                 continue
@@ -144,6 +152,11 @@ class _Check:
 
     def _read(self, citation: Citation) -> str:
         return "" if self.documents is None else self.documents.read(citation.document_id)
+
+
+def has_words(claim: Claim) -> bool:
+    """Return whether a claim has a word that tells what it is about."""
+    return any(len(stem) >= LONG_WORD for stem in list_stems(claim.text))
 
 
 def _is_same_place(citation: Citation, other: Citation) -> bool:
@@ -185,7 +198,8 @@ async def _check_claims(
 ) -> Answer:
     citations = {citation.number: citation for citation in answer.citations}
     computed = answer.computed.describe() if answer.computed is not None else ()
-    tools = _Check(citations, "\n".join((answer.question.text, *computed)), documents)
+    question = answer.question.text
+    tools = _Check(citations, question, "\n".join((question, *computed)), documents)
     claims = [await _check_claim(claim, tools) for claim in answer.claims]
     claims = _find_opposites(claims)
     if verifier is not None:

@@ -139,13 +139,13 @@ def schema_reply(body: Mapping[str, Any]) -> str:
     schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema")
     if schema is None:
         letters = _LETTER.findall(question)
-        return f"The answer is {pick(letters)}." if letters else "It is as the documents say."
+        return f"The answer is {pick(letters)}." if letters else "It is so."
     documents = unfence(prompt)
     values: dict[str, Any] = {"found": True}
     if documents:
         place = number % len(documents)
         values["quotes"] = [{"doc": place + 1, "quote": quotation(documents[place].splitlines()[-1])}]
-    return json.dumps(fill(schema, values, "It is as the documents say.", pick))
+    return json.dumps(fill(schema, values, "It is so.", pick))
 
 
 def fill(schema: Schema, values: Mapping[str, Any], text: str, pick: Pick = lambda choices: choices[0]) -> Any:
