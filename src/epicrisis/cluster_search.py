@@ -249,7 +249,7 @@ class ClusterSearch:
         loop = asyncio.get_running_loop()
         try:
             kind = self._tasks.kind
-            pending = asyncio.wrap_future(await loop.run_in_executor(self._thread, self._send, payload))
+            pending = await self._send(payload)
             while not pending.done():
                 await asyncio.wait([pending], timeout=max(0.0, self._next_look - time.monotonic()))
                 if time.monotonic() >= self._next_look:
@@ -257,7 +257,7 @@ class ClusterSearch:
                     self._workers = await loop.run_in_executor(self._thread, self._tasks.look)
                 if kind != self._tasks.kind and not pending.done():
                     kind = self._tasks.kind
-                    pending = asyncio.wrap_future(await loop.run_in_executor(self._thread, self._send, payload))
+                    pending = await self._send(payload)
             self._tasks.note_progress()
             outcomes: list[tuple[Any, EpicrisisError | None]] = pickle.loads(pending.result())
         except self._ray.exceptions.RayTaskError as error:
@@ -268,9 +268,20 @@ class ClusterSearch:
             raise ClusterError(f"the connection to the cluster was lost: {REMEDY}") from error
         return outcomes
 
-    def _send(self, payload: bytes) -> Future[bytes]:
-        future: Future[bytes] = self._tasks.send(self._spec, payload).future()
-        return future
+    async def _send(self, payload: bytes) -> asyncio.Future[bytes]:
+        """Start a task, and return its results to come.
+
+        Nobody may wait for them: a task is sent again where nodes were lost, and all give up when one fails.
+        Then its own error has been said already.
+        """
+
+        def send() -> Future[bytes]:
+            future: Future[bytes] = self._tasks.send(self._spec, payload).future()
+            return future
+
+        pending = asyncio.wrap_future(await asyncio.get_running_loop().run_in_executor(self._thread, send))
+        pending.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return pending
 
 
 def search_block(spec: NodeLibrary, payload: bytes) -> bytes:
