@@ -60,9 +60,10 @@ demo: $(DEMO)/manifest.json  ## environment, package, models; a small library; e
 serve: $(DEMO)/manifest.json  ## the page on the demo's library; `make serve SERVE="--model URL"` names a chat model
 	$(BIN)/epicrisis serve $(DEMO) $(SERVE)
 
-check: $(INSTALLED)  ## formatting, lint, types
+check: $(INSTALLED)  ## formatting, lint, imports, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 
 # Tests with environments of their own; what these folders need is not even imported.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.faults import build_reply, build_success
 

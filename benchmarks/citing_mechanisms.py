@@ -17,16 +17,16 @@ from pathlib import Path
 
 from pubmedqa_answers import library_in
 
-from epicrisis.answers import Citation
-from epicrisis.configuration import load_settings
+from epicrisis.core.answers import Citation
+from epicrisis.core.types import Question, Scope
 from epicrisis.corpus.questions import read_questions
 from epicrisis.evaluation.experiments.placement import place_keys
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
-from epicrisis.overrides import RunOverrides
-from epicrisis.pipeline import Pipeline
-from epicrisis.types import Question, Scope
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.configuration import load_settings
 
 QUESTIONS = 40
 K = 4

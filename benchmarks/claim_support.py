@@ -40,20 +40,20 @@ from literature_retrieval import sentences_of
 from epicrisis.answering.citations import build_citation
 from epicrisis.answering.support import GivenDocuments, check_answer, decide
 from epicrisis.answering.verifiers import ChatVerifier, NliVerifier, read_med_v1
-from epicrisis.answers import Answer, Claim, Quotation
-from epicrisis.components import open_models
-from epicrisis.configuration import load_settings
+from epicrisis.core.answers import Answer, Claim, Quotation
+from epicrisis.core.prompts import Prompt
+from epicrisis.core.protocols import ChatReply, ChatRequest, Verifier
+from epicrisis.core.types import ChatCheck, Passage, Question, Sentence
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.analysis.balanced_accuracy import estimate_balanced_accuracy
 from epicrisis.evaluation.analysis.statistics import estimate_mean, wilson
 from epicrisis.library.word_index import analyze_words
 from epicrisis.models.pair_models import load_nli
-from epicrisis.prompts import Prompt
-from epicrisis.protocols import ChatReply, ChatRequest, Verifier
+from epicrisis.pipeline.components import open_models
 from epicrisis.reading.directions import Effect
 from epicrisis.reading.support import CitedSentence, check_claim
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
-from epicrisis.types import ChatCheck, Passage, Question, Sentence
+from epicrisis.settings.configuration import load_settings
 
 SENTENCES = 3
 NEUTRAL = "neutral"

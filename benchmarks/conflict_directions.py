@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis import Library
+from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.analysis.statistics import estimate_mean, paired_difference
 from epicrisis.library.word_index import analyze_words
@@ -41,7 +42,6 @@ from epicrisis.reading.direction_rules import Direction, find_direction
 from epicrisis.reading.directions import find_effect, read_effect
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage
 
 RESAMPLES = 10_000
 LABELS: dict[str, Direction] = {

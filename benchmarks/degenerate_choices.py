@@ -23,13 +23,13 @@ from evidence_sentences import SAMPLE_SEED, load, shows
 
 from epicrisis.answering.reply_parsing import MAX_CLAIMS, MAX_NAMED
 from epicrisis.answering.sentence_numbers import NumberedSentences, count_candidates
-from epicrisis.answers import Quotation
-from epicrisis.components import open_library_search
-from epicrisis.configuration import load_settings
+from epicrisis.core.answers import Quotation
+from epicrisis.core.types import Scope
 from epicrisis.evaluation.analysis.statistics import wilson
-from epicrisis.evidence_selection import SENTENCE_PASSAGES
 from epicrisis.library.passage_lookup import read_document_passages
-from epicrisis.types import Scope
+from epicrisis.pipeline.components import open_library_search
+from epicrisis.pipeline.evidence_selection import SENTENCE_PASSAGES
+from epicrisis.settings.configuration import load_settings
 
 BLIND_CHOICES = (1, 2, 3)
 

@@ -26,8 +26,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, get_args
 
-from epicrisis.deidentification.deidentifier import Deidentifier, PatientIdentifiers
-from epicrisis.deidentification.spans import Identifier, merge_identifiers
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.synthesis.deidentification_recall import (
     RecallCounts,
@@ -36,6 +34,8 @@ from epicrisis.evaluation.synthesis.deidentification_recall import (
     summarize_recall,
 )
 from epicrisis.evaluation.synthesis.unusual_identifiers import KINDS, Half, draw_clinical_sentences
+from epicrisis.privacy.deidentification.deidentifier import Deidentifier, PatientIdentifiers
+from epicrisis.privacy.deidentification.spans import Identifier, merge_identifiers
 
 SEED = 20_260
 NAME_COLUMNS = ("patient_firstname", "patient_familyname", "doctor_name")

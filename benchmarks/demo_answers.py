@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from epicrisis.answers import Answer, Notice
+from epicrisis.core.answers import Answer, Notice
+from epicrisis.core.printable import printable
 from epicrisis.evaluation.runs.record import read_records
-from epicrisis.printable import printable
 from epicrisis.report.answer_content import build_answer_content
 
 OPEN_ANSWERS: Mapping[str, tuple[re.Pattern[str], ...]] = {

@@ -23,13 +23,13 @@ import torch
 from literature_retrieval import scifact, scifact_claims
 from sentence_transformers import SentenceTransformer
 
-from epicrisis.configuration import load_settings
+from epicrisis.core.protocols import Vectors
+from epicrisis.core.types import Document
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.metrics.ranking import ndcg_at_k
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.networks import join_title
-from epicrisis.protocols import Vectors
-from epicrisis.types import Document
+from epicrisis.settings.configuration import load_settings
 
 BLOCK = 100
 SEPARATOR = ". "

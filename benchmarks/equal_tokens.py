@@ -24,8 +24,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from epicrisis.components import open_library_search
-from epicrisis.configuration import load_settings
+from epicrisis.core.types import Document, Question
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.analysis.table_text import format_table
 from epicrisis.evaluation.datasets.load import load_dataset
@@ -35,10 +34,11 @@ from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.run_folder import Run
 from epicrisis.evaluation.runs.runner import answer_cases
-from epicrisis.pipeline import Pipeline
-from epicrisis.settings import ROLES, Settings
+from epicrisis.pipeline.components import open_library_search
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
-from epicrisis.types import Document, Question
 
 NAME = "position-biased-reader"
 MIN_CHARACTERS = 30

@@ -32,14 +32,14 @@ from statistics import median
 
 from literature_retrieval import scifact, sentences_of
 
-from epicrisis.components import open_library_search
-from epicrisis.configuration import load_settings
+from epicrisis.core.types import CharacterSpan, Document, Scope, Sentence
 from epicrisis.corpus.readers import read_sources
 from epicrisis.evaluation.analysis.statistics import estimate_mean
-from epicrisis.evidence_selection import SENTENCE_PASSAGES
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
-from epicrisis.types import CharacterSpan, Document, Scope, Sentence
+from epicrisis.pipeline.components import open_library_search
+from epicrisis.pipeline.evidence_selection import SENTENCE_PASSAGES
+from epicrisis.settings.configuration import load_settings
 
 KS = (1, 3, 5, 8, 10)
 SAMPLE_SEED = 17

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 from evidence_sentences import load_scifact
 
-from epicrisis.components import open_library_search
-from epicrisis.configuration import load_settings
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
+from epicrisis.pipeline.components import open_library_search
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.types import Scope
+from epicrisis.settings.configuration import load_settings
 
 PASSAGES = (8, 16, 24)
 QUESTIONS, WARM_UP = 45, 5

@@ -14,8 +14,8 @@ os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM
 
 import numpy as np
 
+from epicrisis.core.types import Scope
 from epicrisis.library.vector_matrix import VectorMatrix
-from epicrisis.types import Scope
 
 ROWS, DIMENSIONS, QUERIES, K = 100_000, 384, 50, 10
 

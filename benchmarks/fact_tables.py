@@ -15,9 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.readers import read_sources
-from epicrisis.types import Document
 
 HEADER = (
     "labevent_id,subject_id,hadm_id,specimen_id,itemid,order_provider_id,charttime,storetime,value,valuenum,valueuom,"

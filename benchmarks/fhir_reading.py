@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.readers import read_sources
-from epicrisis.types import Document
 
 NOTES, BUNDLES = 2_000, 20
 TEXT = (

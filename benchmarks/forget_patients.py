@@ -22,16 +22,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.types import Scope
 from epicrisis.corpus.readers import read_sources
-from epicrisis.forgetting import forgetting
-from epicrisis.forgetting.forgetting import Places, forget_patients
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
 from epicrisis.library.record_removal import find_documents
-from epicrisis.record_access import SystemUser
+from epicrisis.operations.forgetting import forgetting
+from epicrisis.operations.forgetting.forgetting import Places, forget_patients
+from epicrisis.privacy.record_access import SystemUser
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Scope
 
 USER = SystemUser("benchmark", "uid:0")
 KILLS: tuple[tuple[str, str], ...] = (

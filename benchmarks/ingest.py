@@ -11,14 +11,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from epicrisis.configuration import load_settings
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import Document, Passage, Scope
 from epicrisis.corpus.readers import read_sources
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.models.encoders import load_encoder
-from epicrisis.protocols import Encoder
-from epicrisis.types import Document, Passage, Scope
+from epicrisis.settings.configuration import load_settings
 
 OVERLAP = 32
 

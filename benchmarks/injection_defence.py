@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 
 from epicrisis.answering.structured_request import ModelClient, Sampling
-from epicrisis.configuration import load_settings
+from epicrisis.core.types import Passage, Question, Scope
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
 from epicrisis.evaluation.experiments.injection import HEADER, build_cases, format_results, run_adaptive_attack
@@ -25,9 +25,9 @@ from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.evaluation.synthesis.injection_attacks import ORDERS, build_attacks, make_rewriter, read_bipia
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
-from epicrisis.pipeline import Pipeline
-from epicrisis.settings import Settings
-from epicrisis.types import Passage, Question, Scope
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import Settings
 
 SEED = 0
 BASE: dict[str, object] = {

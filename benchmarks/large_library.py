@@ -32,6 +32,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from epicrisis.core.protocols import StoredDocument, Vectors
+from epicrisis.core.types import Document, Scope, SearchMode
 from epicrisis.corpus.reader_base import EncodedDocument
 from epicrisis.library import lance_table
 from epicrisis.library.ingest import add_documents, content_hash
@@ -39,11 +41,9 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.splitters import split_document
 from epicrisis.library.tables import TableEngine
-from epicrisis.protocols import StoredDocument, Vectors
-from epicrisis.remote_libraries import library_folder
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Scope, SearchMode
 
 DIMENSIONS = 384
 CENTRES = 2000

@@ -78,13 +78,13 @@ def main() -> None:
 
 def adopt_encoder(place: str) -> None:
     """Write MiniLM's name and fingerprint into the manifest of a library."""
-    from epicrisis.configuration import load_settings
     from epicrisis.library.checksums import ChecksumChanges, sha256
     from epicrisis.library.journal import Journal
     from epicrisis.library.manifest import NAME, read_manifest, write_manifest
     from epicrisis.library.postgresql.database import find_database
-    from epicrisis.model_pool import ModelPool
-    from epicrisis.remote_libraries import library_folder
+    from epicrisis.models.model_pool import ModelPool
+    from epicrisis.settings.configuration import load_settings
+    from epicrisis.system.remote_libraries import library_folder
 
     encoder = ModelPool().load_encoder("minilm", load_settings())
     names: dict[str, Any] = {

@@ -40,18 +40,18 @@ from rivals.measured import Job, cpu_seconds
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Event, Retrieved
+from epicrisis.core.answers import Event, Retrieved
+from epicrisis.core.protocols import ChatModel, ChatRequest, Message
+from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.layers import Budget
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.protocols import ChatModel, ChatRequest, Message
-from epicrisis.settings import BudgetSettings, ModelSettings
+from epicrisis.settings.settings import BudgetSettings, ModelSettings
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.faults import read_prompt
 from epicrisis.testing.hostile import HostileServer, ServerLog
-from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 MODEL = "hostile"
 ROUNDS = 3

@@ -29,14 +29,14 @@ COPY = ROOT / "build" / "mutation"
 AREAS: Mapping[str, tuple[str, ...]] = {
     "answering": ("answering/*.py",),
     "preflight": ("retrieval/preflight.py",),
-    "privacy": ("access_log.py", "record_access.py", "user_rights.py", "patient_data_policy.py"),
-    "forgetting": ("forgetting/*.py",),
-    "facts": ("fact_questions/*.py", "clinical_facts.py", "computed_values.py", "fact_times.py"),
+    "privacy": ("privacy/*.py",),
+    "forgetting": ("operations/forgetting/*.py",),
+    "facts": ("records/fact_questions/*.py", "core/clinical_facts.py", "core/computed_values.py", "core/fact_times.py"),
 }
 """Globs below `src/epicrisis` of what must not be wrong.
 
-`privacy.py` is left out, since its audit hook would run inside mutmut, and `deidentification`, whose tests have an
-environment of their own.
+`system/local_only.py` is left out, since its audit hook would run inside mutmut, and `privacy/deidentification`,
+whose tests have an environment of their own.
 """
 TESTS = ("answering", "retrieval", "evaluation", "forgetting", "fact_questions", "test_*.py")
 """What runs of `tests`; those that read the source itself would see the mutants there."""
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def find_area(path: str) -> str | None:
-    """Return the area of a file such as `src/epicrisis/forgetting/places.py`, or None."""
+    """Return the area of a file such as `src/epicrisis/operations/forgetting/places.py`, or None."""
     for area, patterns in AREAS.items():
         if any(fnmatch(path, f"src/epicrisis/{pattern}") for pattern in patterns):
             return area

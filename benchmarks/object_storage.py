@@ -28,13 +28,13 @@ import large_library
 import numpy as np
 from large_library import DIMENSIONS, QueryEncoder, documents, make_queries
 
+from epicrisis.core.types import Scope, SearchMode
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
-from epicrisis.remote_libraries import library_folder
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import build_stored_document
-from epicrisis.types import Scope, SearchMode
 from tests.support.s3_server import BUCKET, S3Server, run_s3_server, set_environment
 from tests.support.shared_writer_child import create_library
 

@@ -22,17 +22,17 @@ from urllib.parse import SplitResult, urlsplit
 import numpy as np
 from large_library import DIMENSIONS, QueryEncoder, create_library, documents, make_queries
 
-from epicrisis.components import LibrarySearch
-from epicrisis.configuration import load_settings
+from epicrisis.core.types import Scope, SearchMode
 from epicrisis.corpus.reader_base import EncodedDocument
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
-from epicrisis.passage_search import search_passages
-from epicrisis.remote_libraries import library_folder
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.passage_search import search_passages
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings.configuration import load_settings
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Scope, SearchMode
 
 REPEATS = 100
 WITHOUT_ENCRYPTION = "sslmode=disable&gssencmode=disable"

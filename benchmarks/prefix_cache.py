@@ -30,15 +30,15 @@ from pathlib import Path
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import map_reduce
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, Event, ModelCalled, Usage
-from epicrisis.configuration import load_settings
+from epicrisis.core.answers import Answer, Event, ModelCalled, Usage
+from epicrisis.core.types import Document, Question, Ranking, Scope
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.model_files import find_model
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Question, Ranking, Scope
 
 MOST = 1.15
 LEAST_SHARED = 0.2

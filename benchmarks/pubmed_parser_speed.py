@@ -26,8 +26,8 @@ from typing import Any
 
 from lxml import etree
 
+from epicrisis.core.types import Document
 from epicrisis.corpus import pubmed
-from epicrisis.types import Document
 from tests.support.pubmed_xml import article, article_set, write_realistic
 
 ROUNDS = 3

@@ -18,15 +18,15 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from epicrisis.configuration import load_settings
+from epicrisis.core.types import Question
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
-from epicrisis.pipeline import Pipeline
-from epicrisis.settings import Settings
-from epicrisis.types import Question
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import Settings
 
 QUESTIONS = 30
 K = 8

@@ -13,13 +13,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from epicrisis.configuration import load_settings
+from epicrisis.core.types import Question, Scope, SearchMode
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.types import Question, Scope, SearchMode
+from epicrisis.settings.configuration import load_settings
 
 METHODS: tuple[SearchMode, ...] = ("dense", "bm25", "hybrid")
 

@@ -184,9 +184,9 @@ def write_questions(path: Path, count: int, library: Path | None = None) -> None
     """Write a file of numbered questions, each with eight words of a passage of the library, if one is given."""
     topics = ["does aspirin lower the risk there"]
     if library is not None:
+        from epicrisis.core.types import Scope
         from epicrisis.library.library import LibraryStore
         from epicrisis.library.passage_lookup import sample_passages
-        from epicrisis.types import Scope
 
         with LibraryStore.open(library) as store:
             passages = sample_passages(store, min(count, 1000), 0, Scope())

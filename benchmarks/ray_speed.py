@@ -31,12 +31,12 @@ from typing import Any
 import numpy as np
 from large_library import DIMENSIONS, documents
 
+from epicrisis.core.protocols import Vectors
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import EncodedDocument, ReaderItem
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
-from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 from tests.support.ray_cluster import make_environment
 
 ROUNDS = 2
@@ -183,7 +183,7 @@ class DrawnEncoder(HashingEncoder):
 
     def __init__(self) -> None:
         from epicrisis.models.encoders import load_encoder
-        from epicrisis.settings import Settings
+        from epicrisis.settings.settings import Settings
 
         real = load_encoder("minilm", Settings().home.expanduser(), 1)
         super().__init__(DIMENSIONS, real.max_tokens)
@@ -220,7 +220,7 @@ def measure_writer(count: int, folder: Path) -> None:
     from epicrisis.corpus.chunking import chunk_document
     from epicrisis.corpus.readers import read_sources
     from epicrisis.models.encoders import load_encoder
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
     real = load_encoder("minilm", Settings().home.expanduser(), 1)
     encoder = InstantEncoder(DIMENSIONS, real.max_tokens)

@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from epicrisis.configuration import load_settings
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import Document, Scope
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.models.encoders import load_encoder
-from epicrisis.protocols import Encoder
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Scope
 
 WORDS = 20_000
 NOTE_WORDS = 1_500

@@ -14,8 +14,8 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from epicrisis.core.protocols import ChatModel, ChatReply, ChatRequest, Message
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, Message
 from epicrisis.testing.chat import ScriptedModel
 
 REPLIES = 3000

@@ -17,13 +17,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from epicrisis.configuration import load_settings
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import Document, Scope
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.models.encoders import load_encoder
-from epicrisis.protocols import Encoder
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.types import Document, Scope
+from epicrisis.settings.configuration import load_settings
 
 CLAIMS, OTHERS, K = 200, 1_400, 10
 ELSEWHERE = (

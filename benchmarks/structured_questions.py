@@ -25,24 +25,24 @@ from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from epicrisis.answers import Answer
-from epicrisis.clinical_facts import ClinicalFact
-from epicrisis.components import LibrarySearch
+from epicrisis.core.answers import Answer
+from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.types import Passage, Question, Scope
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.grading.computed_answers import grade_computed
 from epicrisis.evaluation.synthesis.generated_values import TRAPS, StructuredQuestion
 from epicrisis.evaluation.synthesis.structured_questions import GeneratedFacts, generate_record
-from epicrisis.fact_questions.answer import compute
-from epicrisis.fact_questions.fact_conflicts import NoteSentence, find_value_conflicts
-from epicrisis.fact_questions.question_rules import plan_by_rules
-from epicrisis.fact_questions.record import read_fact_record
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
-from epicrisis.pipeline import Pipeline
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.records.fact_questions.answer import compute
+from epicrisis.records.fact_questions.fact_conflicts import NoteSentence, find_value_conflicts
+from epicrisis.records.fact_questions.question_rules import plan_by_rules
+from epicrisis.records.fact_questions.record import read_fact_record
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Passage, Question, Scope
 
 FIRST_SEED = 10_000
 """The rules were written on other seeds."""
@@ -141,7 +141,7 @@ def name_kind(category: str) -> str:
 
 async def ask_model(library: LibrarySearch, records: list[GeneratedFacts], name: str, asked: int) -> None:
     """Print how a real model words computed answers."""
-    from epicrisis.configuration import load_settings
+    from epicrisis.settings.configuration import load_settings
 
     base = load_settings()
     models = {"writer": {"name": name}}

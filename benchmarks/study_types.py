@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.study_types import StudyType, find_study_type
+from epicrisis.core.study_types import StudyType, find_study_type
 
 LEVELS = ("very low", "low", "moderate", "high")
 START: dict[StudyType, int] = {

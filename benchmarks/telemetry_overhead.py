@@ -25,9 +25,9 @@ import httpx2
 
 from epicrisis.models.chat.loading import add_layers
 from epicrisis.server.app import create_app
-from epicrisis.settings import ModelSettings
-from epicrisis.telemetry import record_spans, span
-from epicrisis.telemetry_export import make_tracer_provider
+from epicrisis.settings.settings import ModelSettings
+from epicrisis.system.telemetry import record_spans, span
+from epicrisis.system.telemetry_export import make_tracer_provider
 from tests.support.patient_records import papers, recorder
 from tests.support.servers import QUESTION, connect, open_library, open_resources
 

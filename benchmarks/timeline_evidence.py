@@ -14,9 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from epicrisis.core.types import Document, Passage, Question
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
-from epicrisis.evidence_selection import resolve_time_restriction
-from epicrisis.types import Document, Passage, Question
+from epicrisis.pipeline.evidence_selection import resolve_time_restriction
 
 
 def records(items: Iterable[object]) -> dict[str, list[Passage]]:

@@ -24,12 +24,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.experiments.positions import AVERAGED_BASELINE
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.protocols import ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.reader import KeyPassage, hash_to_unit_interval, position_biased_reader, u_curve
 

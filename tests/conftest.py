@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 import hypothesis
 import pytest
 
-from epicrisis.configuration import load_settings
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import Question
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
 from epicrisis.evaluation.datasets.load import FOLDER as DATASETS
@@ -21,9 +22,8 @@ from epicrisis.library.library_parts import REPLIES
 from epicrisis.models.chat.endpoints import memory
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.model_files import list_installed_models
-from epicrisis.privacy import set_local_only
-from epicrisis.protocols import Encoder
-from epicrisis.types import Question
+from epicrisis.settings.configuration import load_settings
+from epicrisis.system.local_only import set_local_only
 from tests.support import s3_server
 from tests.support.open_libraries import close_libraries
 

@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer
-from epicrisis.components import ExampleSearch, LibrarySearch
-from epicrisis.errors import InputError, ScopeViolation
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import InputError, ScopeViolation
+from epicrisis.core.prompts import fence_passages
+from epicrisis.core.protocols import ChatModel, ChatRequest, ScoredId, Vectors, fetch_all
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
-from epicrisis.prompts import fence_passages
-from epicrisis.protocols import ChatModel, ChatRequest, ScoredId, Vectors, fetch_all
+from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
+from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
+from epicrisis.pipeline.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.serialization import to_json
-from epicrisis.settings import ROLES, ModelSettings, Settings
+from epicrisis.settings.settings import ROLES, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.stores import MemoryStore, build_stored_document
-from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 from tests.support.patient_records import (
     ENCODER,
     LITERATURE,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.access_log import FORGET, NAME, AccessLog, build_entry, verify_log
-from epicrisis.errors import InputError, StorageError
+from epicrisis.core.errors import InputError, StorageError
+from epicrisis.privacy.access_log import FORGET, NAME, AccessLog, build_entry, verify_log
 
 EDITS = 1_000
 ENTRIES = 40
@@ -97,7 +97,7 @@ def test_damaged_log_is_not_continued(damage: str, tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from epicrisis.access_log import AccessLog, build_entry
+from epicrisis.privacy.access_log import AccessLog, build_entry
 log = AccessLog(Path(sys.argv[1]))
 print("ready", flush=True)
 number = 0

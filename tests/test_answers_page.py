@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from epicrisis.core.study_types import STUDY_TYPES
 from epicrisis.retrieval.study_preference import FACTOR, POOL_TIMES
-from epicrisis.study_types import STUDY_TYPES
 
 PAGE = (Path(__file__).parents[1] / "docs" / "answers.md").read_text(encoding="utf-8")
 

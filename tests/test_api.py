@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import epicrisis
-from epicrisis.answers import Answered, Retrieved
 from epicrisis.api import build_question, stream
-from epicrisis.configuration import check_settings
-from epicrisis.errors import InputError, SettingsError
-from epicrisis.settings import Settings
+from epicrisis.core.answers import Answered, Retrieved
+from epicrisis.core.errors import InputError, SettingsError
+from epicrisis.core.types import Document, Question
+from epicrisis.settings.configuration import check_settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document, Question
 from tests.support.patient_records import library
 
 ANNA, BERT = "10083814", "10083815"

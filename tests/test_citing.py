@@ -12,22 +12,22 @@ from typing import Any, cast
 
 import pytest
 
-from epicrisis.answers import Answer, AnswerStarted, MapStarted, Notice
-from epicrisis.components import LibrarySearch, describe_optional_prompts
+from epicrisis.core.answers import Answer, AnswerStarted, MapStarted, Notice
+from epicrisis.core.protocols import ChatRequest, StoredDocument
+from epicrisis.core.types import Document, Hit, Passage, Question, Ranking
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import analyze_words
-from epicrisis.overrides import RunOverrides
-from epicrisis.pipeline import Pipeline
-from epicrisis.plan.planning import plan_questions
-from epicrisis.protocols import ChatRequest, StoredDocument
+from epicrisis.pipeline.components import LibrarySearch, describe_optional_prompts
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.plan.planning import plan_questions
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.stores import MemoryStore, hash_content
-from epicrisis.types import Document, Hit, Passage, Question, Ranking
 from tests.support.numbered_sentences import ENCODER, PASSAGES, SENTENCES, claims
 from tests.support.patient_records import library
 from tests.support.strategies import said

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact, read_facts, write_facts
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, read_facts, write_facts
+from epicrisis.core.types import Document
 from epicrisis.corpus.chunking import build_passages
 from epicrisis.library.splitters import split_document
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 
 CREATININE = ClinicalFact(
     "laboratory",

@@ -13,26 +13,26 @@ import pytest
 from rich.console import Console
 
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, ModelCalled, Notice, Retrieved
 from epicrisis.cli.event_display import EventDisplay
-from epicrisis.components import LibrarySearch
-from epicrisis.errors import EndpointUnreachable
+from epicrisis.core.answers import Answer, ModelCalled, Notice, Retrieved
+from epicrisis.core.errors import EndpointUnreachable
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Document, Question
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.pipeline import STRATEGIES, Pipeline
-from epicrisis.plan.planning import plan_questions
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
+from epicrisis.pipeline.pipeline import STRATEGIES, Pipeline
+from epicrisis.pipeline.plan.planning import plan_questions
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.serialization import to_json
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Question
 from tests.support.strategies import NOT_FOUND
 
 ENCODER = HashingEncoder(64)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from epicrisis import Library
-from epicrisis.evidence_selection import resolve_time_restriction
+from epicrisis.core.types import Document, Passage
+from epicrisis.pipeline.evidence_selection import resolve_time_restriction
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage
 
 COPIED = (
     "Swallow study showed silent aspiration of thin liquids, and a thickened diet was recommended by the therapist."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.dates import find_publication_date
+from epicrisis.core.dates import find_publication_date
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice
-from epicrisis.types import Question
+from epicrisis.core.answers import Answer, Citation, Claim, Confidence, Notice
+from epicrisis.core.types import Question
 
 ROOT = Path(__file__).parents[1]
 CHOICE = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", id="q01", gold="B", gold_documents=("d1",))

@@ -18,8 +18,8 @@ import typer.main
 import yaml  # type: ignore[import-untyped]
 
 from epicrisis.cli.app import app
-from epicrisis.configuration import load_settings
 from epicrisis.server.app import STOP_SECONDS, create_app
+from epicrisis.settings.configuration import load_settings
 from tests.support import deployment
 from tests.support.servers import open_library, open_resources, running
 

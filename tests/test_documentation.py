@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 from epicrisis.cli.app import app
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "epicrisis"
@@ -172,7 +172,7 @@ def test_every_page_is_linked_from_an_index() -> None:
 
 def test_modules_of_the_package_are_in_the_architecture() -> None:
     text = (DESIGN / "architecture.md").read_text(encoding="utf-8")
-    folders = [f"{path.name}/" for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()]
+    folders = [path.name for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()]
     modules = [path.name for path in SOURCE.glob("[a-z]*.py")]
     assert [name for name in folders + modules if f"`{name}`" not in text] == []
 

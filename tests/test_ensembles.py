@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer, ExamplesFound, ModelCalled, Notice
-from epicrisis.components import ExampleSearch, LibrarySearch
-from epicrisis.configuration import load_settings
-from epicrisis.errors import InputError, SettingsError
+from epicrisis.core.answers import Answer, ExamplesFound, ModelCalled, Notice
+from epicrisis.core.errors import InputError, SettingsError
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Document, Question
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
-from epicrisis.pipeline import Pipeline
-from epicrisis.plan.planning import plan_questions
-from epicrisis.protocols import ChatRequest
+from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.plan.planning import plan_questions
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import Settings
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Question
 
 OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}
 ASKED = Question(

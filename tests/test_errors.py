@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from epicrisis import errors
-from epicrisis.answers import Failure, Usage
-from epicrisis.errors import EpicrisisError
+from epicrisis.core import errors
+from epicrisis.core.answers import Failure, Usage
+from epicrisis.core.errors import EpicrisisError
 
 RETRYABLE = {"EndpointUnreachable", "EndpointTimeout", "EndpointBusy", "ReplyEmpty", "ReplyInvalid"}
 

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer, Notice, Retrieved
-from epicrisis.components import LibrarySearch
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Answer, Notice, Retrieved
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import TIME_ORDER_STATEMENT
+from epicrisis.core.types import Document, Question, Ranking
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.pipeline import Pipeline
-from epicrisis.prompts import TIME_ORDER_STATEMENT
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.preflight import BY_RANKS, PAPER
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Question, Ranking
 from tests.support.strategies import NOT_FOUND, items_of
 
 ENCODER = HashingEncoder(64)

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.evidence import choose_direction
-from epicrisis.answers import Answer, Notice, SentencesSelected
-from epicrisis.components import LibrarySearch
+from epicrisis.core.answers import Answer, Notice, SentencesSelected
+from epicrisis.core.types import Document, Passage, Question, Sentence
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.patients import Roster
 from epicrisis.library.word_index import analyze_words
-from epicrisis.pipeline import Pipeline
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage, Question, Sentence
 from tests.support.patient_records import ENCODER, OPTIONS, PATIENTS, library, question, ward, word
 from tests.test_complete_record_retry import NOTES
 

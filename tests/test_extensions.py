@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import ModelMissing
-from epicrisis.extensions import find_package, list_extensions, make_extension
+from epicrisis.core.errors import ModelMissing
+from epicrisis.core.extensions import find_package, list_extensions, make_extension
 from epicrisis.models.encoders import load_encoder
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, entry: str) -> None:

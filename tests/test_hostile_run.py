@@ -10,12 +10,12 @@ import pytest
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, Event, ModelCalled, Usage
+from epicrisis.core.answers import Answer, Event, ModelCalled, Usage
+from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.loading import add_layers, load_chat
-from epicrisis.settings import ModelSettings
+from epicrisis.settings.settings import ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 QUESTIONS = 1000
 AT_ONCE = 64

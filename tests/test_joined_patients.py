@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from epicrisis.additions import AddOptions, add_files
 from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patient_identities import read_identities
 from epicrisis.library.patients import Roster
-from epicrisis.settings import Settings
+from epicrisis.pipeline.additions import AddOptions, add_files
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.ccda_documents import EPIC_ROOT, document, section
 from tests.support.hl7_messages import RADIOLOGY, message, order, pid, result

@@ -120,7 +120,7 @@ def test_connection_from_native_code_is_detected(tmp_path: Path) -> None:
     """Which the guard inside Python cannot: the proof below would be none without this."""
     planted = f"""
 import ctypes, socket, struct, threading
-from epicrisis.privacy import set_local_only
+from epicrisis.system.local_only import set_local_only
 set_local_only(True)
 libc = ctypes.CDLL(None, use_errno=True)
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     Answer,
     Answered,
     AnswerStarted,
@@ -36,11 +36,11 @@ from epicrisis.answers import (
     Vote,
     Voted,
 )
-from epicrisis.errors import EndpointBusy, StorageError
-from epicrisis.logs import LogFile, log_call, log_error, log_event, open_log
-from epicrisis.prompts import Prompt
-from epicrisis.protocols import ChatReply, ChatRequest, Message
-from epicrisis.types import EvidenceSpan, Hit, Passage, Preflight, Question, Ranking
+from epicrisis.core.errors import EndpointBusy, StorageError
+from epicrisis.core.prompts import Prompt
+from epicrisis.core.protocols import ChatReply, ChatRequest, Message
+from epicrisis.core.types import EvidenceSpan, Hit, Passage, Preflight, Question, Ranking
+from epicrisis.system.logs import LogFile, log_call, log_error, log_event, open_log
 
 KEY = "q1:0123456789abcdef"
 PATIENT = "Anna Maria Muster, born 1950"

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from epicrisis import Document, Library
-from epicrisis.answers import Answer
-from epicrisis.components import LibrarySearch
-from epicrisis.configuration import load_settings
+from epicrisis.core.answers import Answer
+from epicrisis.core.types import Question
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import analyze_words
-from epicrisis.overrides import RunOverrides
-from epicrisis.pipeline import Pipeline
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import ROLES
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import ROLES
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Question
 
 OBESITY = Document("pubmed:1", "Dapagliflozin reduced cardiovascular events in people with obesity.", "Dapagliflozin")
 OEDEMA = Document("pubmed:2", "Bumetanide lowered oedema of the legs, and haematochezia was rare.", "Bumetanide")

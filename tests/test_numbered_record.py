@@ -9,18 +9,18 @@ from typing import Any, cast
 import pytest
 
 from epicrisis.answering.sentence_numbers import CANDIDATES
-from epicrisis.components import LibrarySearch
+from epicrisis.core.prompts import unfence, unfence_numbers
+from epicrisis.core.protocols import ChatRequest, StoredDocument
+from epicrisis.core.types import Passage, Question
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import analyze_words
-from epicrisis.pipeline import Pipeline
-from epicrisis.prompts import unfence, unfence_numbers
-from epicrisis.protocols import ChatRequest, StoredDocument
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.stores import MemoryStore, hash_content
-from epicrisis.types import Passage, Question
 from tests.support.numbered_sentences import ENCODER
 
 PATIENT = "P1"

@@ -183,7 +183,7 @@ def test_slow_parser_is_stopped_by_the_parent_without_alarms(tmp_path: Path) -> 
 PRIVATE_FILES = """
 import sys
 from pathlib import Path
-from epicrisis.privacy import open_private, restrict_to_owner
+from epicrisis.system.local_only import open_private, restrict_to_owner
 from epicrisis.server.private_folder import make_private_folder
 from epicrisis.server.mcp_server import read_user_name
 folder = Path(sys.argv[1])

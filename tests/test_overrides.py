@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from epicrisis.answers import Answer, PreflightChecked, Retrieved
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.pipeline import Pipeline
+from epicrisis.core.answers import Answer, PreflightChecked, Retrieved
+from epicrisis.core.types import Question, Ranking
+from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question, Ranking
 from tests.support.strategies import NOT_FOUND, items_of, passages, stages, verdict
 
 QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")

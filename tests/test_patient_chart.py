@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact, FactEvent, write_facts
-from epicrisis.errors import InputError
-from epicrisis.patient_chart import ChartCourse, build_chart
-from epicrisis.types import Document, Passage
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, FactEvent, write_facts
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, Passage
+from epicrisis.records.patient_chart import ChartCourse, build_chart
 from tests.support.chart_documents import make_passage, read_chart_record
 
 

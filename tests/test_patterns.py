@@ -12,11 +12,11 @@ import pytest
 
 import epicrisis
 from epicrisis.answering.reply_parsing import TextStream
+from epicrisis.core.study_types import STUDY_TYPES
 from epicrisis.corpus import assertions
 from epicrisis.library import patient_check
 from epicrisis.retrieval import event_mentions
 from epicrisis.retrieval.time_expressions import NOTE_KINDS
-from epicrisis.study_types import STUDY_TYPES
 from tests.support.regex_attacks import METHODS, Place, compiled, load, places, slow_attack
 
 SOURCE = Path(epicrisis.__file__).parent

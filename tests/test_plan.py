@@ -24,18 +24,27 @@ from epicrisis.answering.reply_parsing import (
     QUOTE_CHARACTERS,
     AnswerFormat,
 )
-from epicrisis.answers import Answer, Usage
-from epicrisis.components import LibrarySearch
-from epicrisis.configuration import load_settings
-from epicrisis.errors import EndpointUnreachable, InputError, UserError
+from epicrisis.core.answers import Answer, Usage
+from epicrisis.core.errors import EndpointUnreachable, InputError, UserError
+from epicrisis.core.protocols import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    DeltaCallback,
+    Message,
+    StoredDocument,
+)
+from epicrisis.core.types import Example, Examples, Passage, Question, Ranking, Scope
 from epicrisis.evaluation.experiments import ensembles, model_comparison
 from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.library.library import LibraryStore
 from epicrisis.models.chat.layers import Layer
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.pipeline import STRATEGIES, Pipeline
-from epicrisis.plan.cost_plan import (
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
+from epicrisis.pipeline.pipeline import STRATEGIES, Pipeline
+from epicrisis.pipeline.plan.cost_plan import (
     REPLY_SIZES,
     CostPlan,
     CostRange,
@@ -45,8 +54,8 @@ from epicrisis.plan.cost_plan import (
     extrapolate,
     format_dollars,
 )
-from epicrisis.plan.counting_models import CountingModel, PlanningModel, measure_speed, synthetic_reply
-from epicrisis.plan.planning import (
+from epicrisis.pipeline.plan.counting_models import CountingModel, PlanningModel, measure_speed, synthetic_reply
+from epicrisis.pipeline.plan.planning import (
     DEFAULT_STRATEGIES,
     confirmation_question,
     estimate_costs,
@@ -54,13 +63,12 @@ from epicrisis.plan.planning import (
     plan_questions,
     threshold_question,
 )
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, StoredDocument
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import Settings
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import ScriptedModel, count_words, fill
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore, hash_content
-from epicrisis.types import Example, Examples, Passage, Question, Ranking, Scope
 
 ENCODER = HashingEncoder()
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
@@ -420,7 +428,7 @@ def test_plan_time_is_unknown_without_speed(monkeypatch: pytest.MonkeyPatch) -> 
 
     settings, store = settings_of(), store_of(papers(12))
     assert planned_for(settings, store, QUESTIONS, "rag").strategies[0].seconds is None
-    monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
+    monkeypatch.setattr("epicrisis.pipeline.plan.planning.measure_speed", measured)
     timed = planned_for(settings, store, QUESTIONS, "rag", timed=True)
     (row,) = timed.strategies
     assert row.seconds is not None
@@ -432,7 +440,7 @@ def test_concurrent_calls_take_time_of_longest(monkeypatch: pytest.MonkeyPatch) 
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1.0)
 
-    monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
+    monkeypatch.setattr("epicrisis.pipeline.plan.planning.measure_speed", measured)
     settings = settings_of(models={"writer": {"name": REMOTE, "concurrency": 100}}, citing="quotes")
     timed = planned_for(settings, store_of(papers(12)), QUESTIONS[:1], "brief-context", timed=True)
     (row,) = timed.strategies
@@ -446,7 +454,7 @@ def test_plan_time_includes_rate_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1e9)
 
-    monkeypatch.setattr("epicrisis.plan.planning.measure_speed", measured)
+    monkeypatch.setattr("epicrisis.pipeline.plan.planning.measure_speed", measured)
     for limit in ("requests_per_minute", "tokens_per_minute"):
         settings = settings_of(models={"writer": {"name": REMOTE, limit: 1}})
         (row,) = planned_for(settings, store_of(papers(3)), QUESTIONS, "rag", timed=True).strategies
@@ -672,7 +680,7 @@ class Terse(Layer):
 @pytest.mark.long
 @pytest.mark.models
 def test_plan_uses_token_count_of_server(model_home: Path) -> None:
-    from epicrisis.components import open_models
+    from epicrisis.pipeline.components import open_models
 
     settings = settings_of(home=model_home, k=2, threads=1, citing="quotes")
     store = store_of([(title, text[:60]) for title, text in papers(4)])

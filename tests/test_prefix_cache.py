@@ -12,12 +12,12 @@ import pytest
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import map_reduce
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Event, ModelCalled
+from epicrisis.core.answers import Event, ModelCalled
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.chat.layers import Layer
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.testing.chat import fill
-from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 pytestmark = pytest.mark.models
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.errors import InputError
-from epicrisis.printable import (
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import (
     REPLACEMENT,
     agree,
     count_noun,

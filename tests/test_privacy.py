@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import epicrisis
-from epicrisis.errors import InputError
-from epicrisis.privacy import (
+from epicrisis.core.errors import InputError
+from epicrisis.system.local_only import (
     is_local,
     local_path,
     open_private,
@@ -80,8 +80,8 @@ def run(code: str) -> str:
     head = """
         import asyncio, socket, threading, urllib.request
         from http.server import BaseHTTPRequestHandler, HTTPServer
-        from epicrisis.errors import NetworkRefused
-        from epicrisis.privacy import set_local_only
+        from epicrisis.core.errors import NetworkRefused
+        from epicrisis.system.local_only import set_local_only
 
         def outcome(work):
             try:
@@ -118,7 +118,7 @@ def run(code: str) -> str:
 @pytest.mark.slow
 def test_guard_permits_one_host_inside_its_block_only() -> None:
     out = run("""
-        from epicrisis.privacy import permit_host
+        from epicrisis.system.local_only import permit_host
 
         set_local_only(True)
         outcome(lambda: socket.getaddrinfo("login.invalid", 443))
@@ -220,8 +220,8 @@ def test_guard_applies_below_http_clients() -> None:
 def test_guard_stays_after_second_caller_disables_it() -> None:
     """A pipeline opened without --local-only beside one with it."""
     out = run("""
-        from epicrisis.pipeline import Pipeline
-        from epicrisis.configuration import load_settings
+        from epicrisis.pipeline.pipeline import Pipeline
+        from epicrisis.settings.configuration import load_settings
         closed = {"cache": {"mode": "off"}, "strategy": "closed-book"}
         first = {"models": {"writer": {"name": "http://127.0.0.1:9/v1"}}, "local_only": True}
         second = {"models": {"writer": {"name": "http://203.0.113.7:9/v1"}}}
@@ -298,11 +298,11 @@ def test_connections_without_guard_are_not_rejected() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["httpx2", "epicrisis.privacy"])
+@pytest.mark.parametrize("first", ["httpx2", "epicrisis.system.local_only"])
 def test_http_libraries_log_no_requests(first: str) -> None:
     code = f"""
 import {first}, logging
-from epicrisis.privacy import silence_dependency_logs
+from epicrisis.system.local_only import silence_dependency_logs
 silence_dependency_logs()
 import httpx2
 for name in ("httpx2", "httpcore2.http11", "lancedb"):
@@ -329,7 +329,7 @@ def test_custom_handler_of_library_is_kept() -> None:
 @pytest.mark.slow
 def test_library_telemetry_is_disabled() -> None:
     """onnxruntime does, from native code, from its first moment on: the word is given when this package is loaded."""
-    code = "import epicrisis.privacy, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    code = "import epicrisis.system.local_only, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
     environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"
@@ -354,22 +354,22 @@ def test_modules_with_processes_and_loggers_are_listed() -> None:
             "models/hardware.py",
             "models/model_files.py",
             "cli/doctor.py",
-            "cluster.py",
+            "models/cluster.py",
             "corpus/ocr.py",
             "corpus/sandbox.py",
             "evaluation/runs/versions.py",
             "server/import_process.py",
         },
         "logging": {
-            "logs.py",
-            "privacy.py",
+            "system/local_only.py",
+            "system/logs.py",
             "cli/serve.py",
             "corpus/reference_entries.py",
             "library/object_storage/replica.py",
             "server/error_log.py",
             "server/mcp_server.py",
             "server/private_folder.py",
-            "telemetry_export.py",
+            "system/telemetry_export.py",
         },
         "multiprocessing": {"corpus/pubmed.py"},
     }
@@ -499,8 +499,8 @@ def test_non_file_keeps_mode() -> None:
 
 def test_run_recipe_contains_no_secret() -> None:
     """It stands in every line of a run's records."""
-    from epicrisis.configuration import load_settings
-    from epicrisis.pipeline import Pipeline
+    from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.settings.configuration import load_settings
 
     planted = "s3cr3t"
     name = f"http://user:{planted}@127.0.0.1:9/v1?key={planted}#m"

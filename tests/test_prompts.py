@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epicrisis import prompts
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import PROMPTS
-from epicrisis.answers import Quotation
-from epicrisis.errors import ScopeViolation
-from epicrisis.prompts import (
+from epicrisis.core import prompts
+from epicrisis.core.answers import Quotation
+from epicrisis.core.errors import ScopeViolation
+from epicrisis.core.prompts import (
     CLOSE,
     MARK_LABELS,
     MARKS_EXPLANATION,
@@ -35,9 +35,9 @@ from epicrisis.prompts import (
     unfence,
     unfence_numbers,
 )
-from epicrisis.protocols import ChatRequest, Message
+from epicrisis.core.protocols import ChatRequest, Message
+from epicrisis.core.types import ArticleMark, Passage, Question, Scope
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import ArticleMark, Passage, Question, Scope
 from tests.support.strategies import by_stage, finding, passages, said, stage_of, world
 
 FRAGMENTS = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.protocols import ChatRequest, Message
+from epicrisis.core.protocols import ChatRequest, Message
 
 REQUEST = ChatRequest((Message("user", "Which?"),), 10, temperature=0.7, top_p=0.9, seed=3)
 

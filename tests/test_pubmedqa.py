@@ -12,14 +12,14 @@ import pytest
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer
+from epicrisis.core.answers import Answer
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest, Encoder
+from epicrisis.core.types import Passage, Question, Ranking, Scope, SearchMode
 from epicrisis.library.library import LibraryStore
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest, Encoder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
-from epicrisis.types import Passage, Question, Ranking, Scope, SearchMode
 
 pytestmark = [pytest.mark.data, pytest.mark.models, pytest.mark.long]
 
@@ -65,7 +65,7 @@ class Case:
 
 
 def ranking_of(passages: Sequence[Passage]) -> Ranking:
-    from epicrisis.types import Hit
+    from epicrisis.core.types import Hit
 
     return Ranking(tuple(Hit(passage, 1.0 / (rank + 1), rank) for rank, passage in enumerate(passages)), "placed")
 

@@ -12,10 +12,10 @@ import pytest
 
 import epicrisis
 from epicrisis import Document, EpicrisisError, Library
-from epicrisis.answers import Notice
-from epicrisis.errors import InputError, LibraryError, LibraryMissing, NetworkRefused, SettingsError
-from epicrisis.privacy import guard_network
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.answers import Notice
+from epicrisis.core.errors import InputError, LibraryError, LibraryMissing, NetworkRefused, SettingsError
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.system.local_only import guard_network
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.access_log import NAME, AccessLog
-from epicrisis.answers import Event, Notice, Retrieved
-from epicrisis.errors import StorageError
-from epicrisis.record_access import RecordAccess, watch_reading
-from epicrisis.types import Hit, Passage, Ranking
+from epicrisis.core.answers import Event, Notice, Retrieved
+from epicrisis.core.errors import StorageError
+from epicrisis.core.types import Hit, Passage, Ranking
+from epicrisis.privacy.access_log import NAME, AccessLog
+from epicrisis.privacy.record_access import RecordAccess, watch_reading
 
 
 def retrieve(*documents: str) -> Retrieved:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answering.citations import cite
-from epicrisis.answers import Quotation
+from epicrisis.core.answers import Quotation
+from epicrisis.core.references import build_reference, join_places
+from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.reader_base import FileDocument
 from epicrisis.corpus.readers import read_sources
-from epicrisis.references import build_reference, join_places
-from epicrisis.types import Document, Passage
 
 ARTICLE = Passage(
     id="pubmed:12377809#0",

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Notice
-from epicrisis.components import open_library_search
-from epicrisis.configuration import load_settings
-from epicrisis.errors import NetworkRefused, SettingsError
+from epicrisis.core.answers import Notice
+from epicrisis.core.errors import NetworkRefused, SettingsError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.experiments.recorded_rankings import open_rankers
 from epicrisis.library.remote_consent import NAME, forbid_remote, read_remote
-from epicrisis.patient_data_policy import protect_patient_data, protect_run_folder
-from epicrisis.pipeline import Pipeline
-from epicrisis.settings import Settings
-from epicrisis.types import Question
+from epicrisis.pipeline.components import open_library_search
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.privacy.patient_data_policy import protect_patient_data, protect_run_folder
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import Settings
 from tests.support.patient_records import ENCODER, PATIENTS, library, notes, papers
 
 REMOTE = "https://user:secret@models.example.org/v1?key=hidden#m"

@@ -14,14 +14,14 @@ from typing import TypeAlias
 import pytest
 
 from epicrisis import Library
+from epicrisis.core.errors import EpicrisisError
+from epicrisis.core.references import build_reference
+from epicrisis.core.study_identity import CitedArticle, group_studies
+from epicrisis.core.types import Document, is_retracted, list_article_marks
 from epicrisis.corpus.reader_base import FileRemark, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
-from epicrisis.errors import EpicrisisError
-from epicrisis.references import build_reference
 from epicrisis.retrieval.question_language import find_language
-from epicrisis.study_identity import CitedArticle, group_studies
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, is_retracted, list_article_marks
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.components import build_scope
-from epicrisis.configuration import load_settings
-from epicrisis.errors import InputError, SettingsError
+from epicrisis.core.errors import InputError, SettingsError
+from epicrisis.core.types import Question, Scope
+from epicrisis.pipeline.components import build_scope
 from epicrisis.server.resources import RequestSettings
-from epicrisis.types import Question, Scope
+from epicrisis.settings.configuration import load_settings
 
 
 def test_scope_settings_build_scope() -> None:

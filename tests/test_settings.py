@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from epicrisis.configuration import (
+from epicrisis.core.errors import SettingsError
+from epicrisis.settings.configuration import (
     explain_unknown_variables,
     load_settings,
     merge_tables,
     parse_overrides,
     setting_rows,
 )
-from epicrisis.errors import SettingsError
-from epicrisis.settings import ROLES, ModelSettings, Price, Settings
+from epicrisis.settings.settings import ROLES, ModelSettings, Price, Settings
 
 
 @pytest.fixture(autouse=True)

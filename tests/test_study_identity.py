@@ -8,12 +8,12 @@ import pytest
 
 from epicrisis.answering.citations import cite
 from epicrisis.answering.conflicts import find_conflicts
-from epicrisis.answers import Answer, Quotation
-from epicrisis.references import build_reference
+from epicrisis.core.answers import Answer, Quotation
+from epicrisis.core.references import build_reference
+from epicrisis.core.study_identity import CitedArticle, group_studies
+from epicrisis.core.types import Passage, Question
 from epicrisis.report.answer_content import describe_same_studies
 from epicrisis.report.study_table import build_study_table
-from epicrisis.study_identity import CitedArticle, group_studies
-from epicrisis.types import Passage, Question
 
 TITLE = "Aspirin against placebo after a first stroke: a randomised trial"
 FALL = "Stroke occurred in 2.0 % with aspirin and in 4.1 % with placebo (odds ratio 0.48)."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.study_types import STUDY_TYPES, find_study_type
+from epicrisis.core.study_types import STUDY_TYPES, find_study_type
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,17 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from epicrisis import telemetry
-from epicrisis.errors import InputError, SettingsError
+from epicrisis.core.errors import InputError, SettingsError
+from epicrisis.core.types import Document
 from epicrisis.models.chat.loading import add_layers, load_chat
-from epicrisis.patient_data_policy import protect_patient_data
-from epicrisis.privacy import is_local_only
+from epicrisis.privacy.patient_data_policy import protect_patient_data
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.settings import ModelSettings, Settings
-from epicrisis.telemetry import make_trace_headers, record_spans, span
-from epicrisis.telemetry_export import (
+from epicrisis.settings.settings import ModelSettings, Settings
+from epicrisis.system import telemetry
+from epicrisis.system.local_only import is_local_only
+from epicrisis.system.telemetry import make_trace_headers, record_spans, span
+from epicrisis.system.telemetry_export import (
     ENDPOINT,
     check_local_only,
     find_endpoint,
@@ -34,7 +35,6 @@ from epicrisis.telemetry_export import (
 )
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document
 from tests.support.patient_records import library
 from tests.support.servers import connect, open_library, open_resources
 
@@ -291,8 +291,8 @@ def test_guard_of_the_network_sees_the_connections_of_the_exporter() -> None:
     code = """
         import os
         os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://203.0.113.7:4318"
-        from epicrisis.privacy import set_local_only
-        from epicrisis.telemetry import start, span
+        from epicrisis.system.local_only import set_local_only
+        from epicrisis.system.telemetry import start, span
         start(local_only=False)
         set_local_only(True)
         with span("question"):

@@ -15,13 +15,13 @@ from filelock import FileLock
 from epicrisis.corpus.pubmed import read_files
 from epicrisis.evaluation.datasets import download
 from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
-from epicrisis.temporary_folders import TemporaryFolder, remove_abandoned_folders
+from epicrisis.system.temporary_folders import TemporaryFolder, remove_abandoned_folders
 from tests.support.pubmed_xml import article, article_set
 
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from epicrisis.temporary_folders import TemporaryFolder
+from epicrisis.system.temporary_folders import TemporaryFolder
 scratch = TemporaryFolder(sys.argv[1], Path(sys.argv[2]))
 (scratch.path / "part").write_text("half")
 os.kill(os.getpid(), signal.SIGKILL)
@@ -102,7 +102,7 @@ def test_folder_that_another_process_removes_at_once_is_made_again(
         return str(path)
 
     thief: list[FileLock] = []
-    monkeypatch.setattr("epicrisis.temporary_folders.tempfile.mkdtemp", make)
+    monkeypatch.setattr("epicrisis.system.temporary_folders.tempfile.mkdtemp", make)
     with TemporaryFolder("x-", tmp_path) as folder:
         assert folder == made[1]
     thief[0].release()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     Answer,
     Answered,
     AnswerStarted,
@@ -35,9 +35,9 @@ from epicrisis.answers import (
     Vote,
     Voted,
 )
-from epicrisis.dates import last_day
-from epicrisis.serialization import EVENT_NAMES, dump_json, to_json
-from epicrisis.types import EvidenceSpan, Hit, Passage, Preflight, Question, Ranking, Scope
+from epicrisis.core.dates import last_day
+from epicrisis.core.serialization import EVENT_NAMES, dump_json, to_json
+from epicrisis.core.types import EvidenceSpan, Hit, Passage, Preflight, Question, Ranking, Scope
 
 
 def passage(date: str | None = None, patient: str | None = None, document_id: str = "d") -> Passage:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from epicrisis.ucum import convert, to_ucum
+from epicrisis.core.ucum import convert, to_ucum
 
 
 @pytest.mark.parametrize(
@@ -89,5 +89,5 @@ def test_unit_without_code_converts_to_itself() -> None:
 
 
 def test_module_loads_no_library_before_the_first_conversion() -> None:
-    code = "import sys, epicrisis.ucum as u; u.to_ucum('mg/dl'); sys.exit('pint' in sys.modules)"
+    code = "import sys, epicrisis.core.ucum as u; u.to_ucum('mg/dl'); sys.exit('pint' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -24,7 +24,7 @@ from train_ranker import Ranked, rank_within
 
 import epicrisis
 from epicrisis.evaluation.analysis.statistics import estimate_mean
-from epicrisis.evidence_selection import ANSWERING
+from epicrisis.pipeline.evidence_selection import ANSWERING
 from epicrisis.reading.directions import read_effect
 from epicrisis.reading.ranker import load_ranker
 from epicrisis.reading.roles import STATES_RESULTS

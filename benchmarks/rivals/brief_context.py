@@ -9,10 +9,10 @@ from pathlib import Path
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Event, ModelCalled, Usage
+from epicrisis.core.answers import Event, ModelCalled, Usage
+from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.loading import add_layers, load_chat
-from epicrisis.settings import ModelSettings
-from epicrisis.types import Hit, Passage, Question, Ranking, Scope
+from epicrisis.settings.settings import ModelSettings
 from rivals.measured import Answer, Job, run
 
 

@@ -25,9 +25,9 @@ import numpy as np
 import xllamacpp
 from aiohttp import web
 
-from epicrisis.configuration import load_settings
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.model_files import find_model
+from epicrisis.settings.configuration import load_settings
 
 
 def start_llama(path: Path, name: str, threads: int) -> Any:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from epicrisis.protocols import ChatRequest, Message
+from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import typer
 
-from epicrisis import errors
 from epicrisis.cli.app import app
-from epicrisis.configuration import setting_rows
+from epicrisis.core import errors
 from epicrisis.corpus import readers
 from epicrisis.server.app import create_app
 from epicrisis.server.errors import STATUS, find_status
 from epicrisis.server.resources import Resources
+from epicrisis.settings.configuration import setting_rows
 
 FORMAT_MEANINGS = {
     "jsonl": "JSON lines: one document a line, with id, text, title, date and metadata",
@@ -182,7 +182,7 @@ def _describe_errors() -> Iterator[str]:
     yield "# Errors\n"
     yield "Every error says in one line what failed, why, and what to do. The command line ends with an exit code,"
     yield "the server answers with a status code and a body of the type `application/problem+json`. In Python, each is"
-    yield "a class of `epicrisis.errors`."
+    yield "a class of `epicrisis.core.errors`."
     rows = []
     for kind in _list_classes(errors.EpicrisisError):
         if kind.__module__ == errors.__name__:

@@ -12,15 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from epicrisis.answers import Answer, Citation, Event
     from epicrisis.api import Library, ask, stream
-    from epicrisis.errors import EpicrisisError
+    from epicrisis.core.answers import Answer, Citation, Event
+    from epicrisis.core.errors import EpicrisisError
+    from epicrisis.core.serialization import to_json
+    from epicrisis.core.types import Document, Hit, Passage, Question, Ranking, Scope, SentenceRanking
     from epicrisis.evaluation.analysis.dataframe import runs_to_dataframe
-    from epicrisis.pipeline import Pipeline
+    from epicrisis.pipeline.pipeline import Pipeline
     from epicrisis.report.citation_styles import write_references
-    from epicrisis.serialization import to_json
-    from epicrisis.settings import Settings
-    from epicrisis.types import Document, Hit, Passage, Question, Ranking, Scope, SentenceRanking
+    from epicrisis.settings.settings import Settings
 
 __version__ = "0.2.0"
 
@@ -47,15 +47,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "answers": ("Answer", "Citation", "Event"),
+    "core.answers": ("Answer", "Citation", "Event"),
     "api": ("Library", "ask", "stream"),
-    "errors": ("EpicrisisError",),
+    "core.errors": ("EpicrisisError",),
     "evaluation.analysis.dataframe": ("runs_to_dataframe",),
-    "pipeline": ("Pipeline",),
+    "pipeline.pipeline": ("Pipeline",),
     "report.citation_styles": ("write_references",),
-    "serialization": ("to_json",),
-    "settings": ("Settings",),
-    "types": ("Document", "Hit", "Passage", "Question", "Ranking", "Scope", "SentenceRanking"),
+    "core.serialization": ("to_json",),
+    "settings.settings": ("Settings",),
+    "core.types": ("Document", "Hit", "Passage", "Question", "Ranking", "Scope", "SentenceRanking"),
 }
 
 

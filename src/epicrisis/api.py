@@ -20,29 +20,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from epicrisis.answers import Answer, Answered, Event, Notice
-from epicrisis.components import LibrarySearch, load_ingest_encoder, open_library_search
-from epicrisis.configuration import (
+from epicrisis.core.answers import Answer, Answered, Event, Notice
+from epicrisis.core.errors import InputError, LibraryError
+from epicrisis.core.protocols import ChatModel, Encoder, PassageStore, Reranker
+from epicrisis.core.types import Document, Question, Ranking, SentenceRanking, SplitterName
+from epicrisis.corpus.chunking import DEFAULT_OVERLAP
+from epicrisis.library.library import LibraryStore
+from epicrisis.library.manifest import complete_manifest, read_manifest
+from epicrisis.library.patients import PatientRecord, Roster, holds_patients
+from epicrisis.models.model_pool import ModelPool, OwnKind
+from epicrisis.pipeline.components import LibrarySearch, load_ingest_encoder, open_library_search
+from epicrisis.pipeline.passage_search import search_passages, search_sentences
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.privacy.record_access import open_access
+from epicrisis.settings.configuration import (
     check_settings,
     choose_strategy,
     explain_unknown_variables,
     load_settings,
     merge_tables,
 )
-from epicrisis.corpus.chunking import DEFAULT_OVERLAP
-from epicrisis.errors import InputError, LibraryError
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.manifest import complete_manifest, read_manifest
-from epicrisis.library.patients import PatientRecord, Roster, holds_patients
-from epicrisis.model_pool import ModelPool, OwnKind
-from epicrisis.passage_search import search_passages, search_sentences
-from epicrisis.pipeline import Pipeline
-from epicrisis.privacy import local_path
-from epicrisis.protocols import ChatModel, Encoder, PassageStore, Reranker
-from epicrisis.record_access import open_access
-from epicrisis.remote_libraries import library_folder
-from epicrisis.settings import Settings
-from epicrisis.types import Document, Question, Ranking, SentenceRanking, SplitterName
+from epicrisis.settings.settings import Settings
+from epicrisis.system.local_only import local_path
+from epicrisis.system.remote_libraries import library_folder
 
 if TYPE_CHECKING:
     from epicrisis.library.ingest_batches import IngestProgress, IngestReport
@@ -60,7 +60,7 @@ class Library:
 
     Keyword arguments are the settings of `epicrisis settings`, with tables as dictionaries (`votes={"n": 20}`), for all
     calls of a library, or for one. In addition, `model`, `encoder`, `reranker` and `store` take a name or an
-    object with the protocol of `epicrisis.protocols`. A chat model is closed with the library.
+    object with the protocol of `epicrisis.core.protocols`. A chat model is closed with the library.
     """
 
     def __init__(self, path: Path, pool: ModelPool, flags: Mapping[str, Any]) -> None:
@@ -132,11 +132,11 @@ class Library:
         The arguments are the options of `epicrisis library add`; `columns` maps roles to columns of a CSV file, such as
         `{"patient": "subject_id", "time": ["charttime"]}`. Raises InputError and LibraryBusy.
         """
-        from epicrisis.additions import AddOptions, add_files
         from epicrisis.corpus.note_documents import NoteCleaning
         from epicrisis.corpus.note_tables import read_columns
         from epicrisis.corpus.note_times import check_time_format
         from epicrisis.corpus.removal_log import RemovalLog
+        from epicrisis.pipeline.additions import AddOptions, add_files
 
         if not sources:
             raise InputError("nothing to add: give a file, a folder or a Document")

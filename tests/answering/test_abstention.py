@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from epicrisis.answering.document_answers import denies_answer, withhold_unverified
-from epicrisis.answers import Answer, Citation, Claim
-from epicrisis.types import AnswerState
+from epicrisis.core.answers import Answer, Citation, Claim
+from epicrisis.core.types import AnswerState
 from tests.support.strategies import QUESTION
 
 NOT_THERE = Citation(1, "d#0", "d", "Title", "source", "2015", 0, 9, "never said so", verified=False)

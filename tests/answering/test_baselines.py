@@ -9,11 +9,11 @@ import pytest
 
 from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.answers import AnswerStarted, ModelCalled, Retrieved, TextDelta
-from epicrisis.errors import EndpointRejected, ScopeViolation
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.answers import AnswerStarted, ModelCalled, Retrieved, TextDelta
+from epicrisis.core.errors import EndpointRejected, ScopeViolation
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Scope
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Scope
 from tests.support.strategies import (
     NOT_FOUND,
     OPEN_QUESTION,

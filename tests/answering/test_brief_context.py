@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.structured_request import Sampling
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     Answer,
     AnswerStarted,
     MapFinished,
@@ -21,7 +21,7 @@ from epicrisis.answers import (
     TextDelta,
     Usage,
 )
-from epicrisis.errors import (
+from epicrisis.core.errors import (
     BudgetExceeded,
     EndpointBusy,
     EndpointRejected,
@@ -29,9 +29,9 @@ from epicrisis.errors import (
     NetworkRefused,
     ScopeViolation,
 )
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.types import Scope
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import Scope
 from tests.support.strategies import (
     NOT_FOUND,
     OPEN_QUESTION,

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.answering.citations import MIN_WORDS, cite, locate, locate_all
-from epicrisis.answers import Quotation
-from epicrisis.prompts import escape
-from epicrisis.types import Document, Passage
+from epicrisis.core.answers import Quotation
+from epicrisis.core.prompts import escape
+from epicrisis.core.types import Document, Passage
 
 DOCUMENT = Document(
     "d",

@@ -8,9 +8,9 @@ import pytest
 
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence, estimate_confidence
-from epicrisis.answers import Answer, Claim, Confidence, PartialAnswer, Vote, VoteMargin
+from epicrisis.core.answers import Answer, Claim, Confidence, PartialAnswer, Vote, VoteMargin
+from epicrisis.core.types import Question, SupportState
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question, SupportState
 from tests.support.strategies import NOT_FOUND, finding, passages, run, said, world
 
 ASKED = Question("Does it help?", {"A": "yes", "B": "no", "C": " yes "}, "choice")

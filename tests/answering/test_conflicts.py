@@ -11,14 +11,14 @@ import pytest
 
 from epicrisis.answering.citations import cite
 from epicrisis.answering.conflicts import find_conflicts
-from epicrisis.answers import Answer, Conflict, PartialAnswer, Quotation, Vote
-from epicrisis.overrides import RunOverrides
-from epicrisis.pipeline import Pipeline
+from epicrisis.core.answers import Answer, Conflict, PartialAnswer, Quotation, Vote
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Passage, Question
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.serialization import to_json
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Passage, Question
 from tests.support.strategies import OPEN_QUESTION, QUESTION, by_stage, passages, per_part, quoting, said
 
 TRIAL, COHORT, CASE = "Randomized Controlled Trial", "MeSH cohort", "Case Reports"

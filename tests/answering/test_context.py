@@ -13,10 +13,17 @@ import pytest
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
 from epicrisis.answering.strategy_context import make_failure, make_unanswered
 from epicrisis.answering.structured_request import SECOND_TRY_TEMPERATURE, Sampling, Unreadable
-from epicrisis.answers import Failure, ModelCalled, Notice, TextDelta, Usage
-from epicrisis.errors import ChatError, EndpointBusy, EndpointRejected, EndpointTimeout, ReplyTruncated, ReplyWithheld
-from epicrisis.prompts import Prompt
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.core.answers import Failure, ModelCalled, Notice, TextDelta, Usage
+from epicrisis.core.errors import (
+    ChatError,
+    EndpointBusy,
+    EndpointRejected,
+    EndpointTimeout,
+    ReplyTruncated,
+    ReplyWithheld,
+)
+from epicrisis.core.prompts import Prompt
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, World, said, world
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.isolated_votes import brief_context_or_votes, count_isolated_votes, isolated_votes
-from epicrisis.answers import Notice
-from epicrisis.errors import EndpointUnreachable, InputError
-from epicrisis.prompts import (
+from epicrisis.core.answers import Notice
+from epicrisis.core.errors import EndpointUnreachable, InputError
+from epicrisis.core.prompts import (
     DATAMARK,
     DATAMARK_EXPLANATION,
     OPEN,
@@ -30,11 +30,11 @@ from epicrisis.prompts import (
     repeat_instructions,
     unfence,
 )
-from epicrisis.protocols import ChatRequest, Message
+from epicrisis.core.protocols import ChatRequest, Message
+from epicrisis.core.types import Passage, Question
 from epicrisis.report.answer_content import build_answer_content
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Passage, Question
 from tests.support.numbered_sentences import SENTENCES, claims, numbered_world
 from tests.support.strategies import (
     NOT_FOUND,

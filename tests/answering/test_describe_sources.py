@@ -10,9 +10,9 @@ import pytest
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
-from epicrisis.configuration import read_presets
+from epicrisis.core.types import Passage, Question
+from epicrisis.settings.configuration import read_presets
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Passage, Question
 from tests.support.numbered_sentences import PASSAGES, claims, numbered_world
 from tests.support.strategies import (
     OPEN_QUESTION,

@@ -11,8 +11,8 @@ from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.document_answers import SPAN_CHARACTERS, SpanFormat
 from epicrisis.answering.structured_request import EmptyReply, Unreadable
+from epicrisis.core.types import Passage, Question
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Passage, Question
 from tests.support.strategies import NOT_FOUND, by_stage, passages, run, said, stages, world
 
 WHAT = Question("What does aspirin lower?", form="extractive")

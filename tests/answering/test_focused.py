@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.focused import focused
-from epicrisis.answers import Answer, Notice, SentencesSelected
-from epicrisis.corpus.chunking import build_passages, find_sentences
-from epicrisis.errors import ScopeViolation
-from epicrisis.partitioning import mark_largest_gap
-from epicrisis.prompts import unfence
-from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import (
+from epicrisis.core.answers import Answer, Notice, SentencesSelected
+from epicrisis.core.errors import ScopeViolation
+from epicrisis.core.partitioning import mark_largest_gap
+from epicrisis.core.prompts import unfence
+from epicrisis.core.types import (
     Document,
     EvidenceSpan,
     Passage,
@@ -26,6 +23,9 @@ from epicrisis.types import (
     SentenceHit,
     SentenceRanking,
 )
+from epicrisis.corpus.chunking import build_passages, find_sentences
+from epicrisis.retrieval.rankings import rank_in_order
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.numbered_sentences import split_passages
 from tests.support.strategies import NOT_FOUND, QUESTION, World, items_of, run, said, world
 
@@ -191,7 +191,7 @@ def test_focus_tokens_limits_whole_sentences(spans: float, expected: list[list[s
     model = ScriptedModel(lambda _: ANSWER)
 
     async def measure() -> int:
-        from epicrisis.protocols import Message
+        from epicrisis.core.protocols import Message
 
         text = slice(*sentence_span(ALPHA.text, 1))
         one = await model.count_tokens((Message("user", ALPHA.text[text]),))

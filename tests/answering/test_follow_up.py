@@ -9,8 +9,8 @@ import pytest
 
 from epicrisis.answering.follow_up import ConversationTurn, complete_question, keeps_to_conversation
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.errors import EndpointUnreachable
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.errors import EndpointUnreachable
+from epicrisis.core.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 
 TURNS = (

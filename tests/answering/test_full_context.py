@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from epicrisis.answering.baselines import full_context
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.answers import ModelCalled
+from epicrisis.core.answers import ModelCalled
+from epicrisis.core.types import Hit, Question, Ranking
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Hit, Question, Ranking
 from tests.support.strategies import OPEN_QUESTION, World, items_of, passages, run, said, world
 
 

@@ -13,13 +13,13 @@ import pytest
 from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, Event, Notice
+from epicrisis.core.answers import Answer, Event, Notice
+from epicrisis.core.protocols import ChatModel
+from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers, load_chat
-from epicrisis.protocols import ChatModel
-from epicrisis.settings import ModelSettings
+from epicrisis.settings.settings import ModelSettings
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 
 MOST_CPU_SECONDS = 0.25
 """Of one turn of the event loop: 50 ms are promised, and this machine may be slow."""

@@ -11,12 +11,12 @@ from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS, PROMPTS, render_question
-from epicrisis.answers import MapFinished
-from epicrisis.components import describe_optional_prompts
-from epicrisis.protocols import ChatRequest
-from epicrisis.settings import Settings
+from epicrisis.core.answers import MapFinished
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Question
+from epicrisis.pipeline.components import describe_optional_prompts
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question
 from tests.support.numbered_sentences import SENTENCES, claims, numbered_world
 from tests.support.strategies import (
     OPEN_QUESTION,

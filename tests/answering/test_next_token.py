@@ -8,9 +8,9 @@ import pytest
 
 from epicrisis.answering.baselines import zero_shot
 from epicrisis.answering.confidence import estimate_confidence
-from epicrisis.answers import Notice
+from epicrisis.core.answers import Notice
+from epicrisis.core.types import Question
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question
 from tests.support.strategies import OPEN_QUESTION, run, world
 
 ASKED = Question("What is it?", {"A": "gout", "B": "scurvy", "C": "rickets"}, "choice")

@@ -8,8 +8,8 @@ import pytest
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context
+from epicrisis.core.types import Question
 from epicrisis.testing.reader import KeyPassage, position_biased_reader
-from epicrisis.types import Question
 from tests.support.numbered_sentences import ASPIRIN, PASSAGES, SENTENCES, ZINC, numbered_world, passage_of
 from tests.support.strategies import QUESTION, run
 

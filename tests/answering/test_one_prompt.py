@@ -10,15 +10,15 @@ import pytest
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.one_prompt import rotate_passages
 from epicrisis.answering.strategy_context import VotingOptions
-from epicrisis.answers import AnswerStarted, ModelCalled, Notice, Retrieved, TextDelta, Voted
-from epicrisis.errors import EndpointRejected, InputError
-from epicrisis.partitioning import mark_largest_gap, take_before_gap
-from epicrisis.prompts import TIME_ORDER_STATEMENT
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.answers import AnswerStarted, ModelCalled, Notice, Retrieved, TextDelta, Voted
+from epicrisis.core.errors import EndpointRejected, InputError
+from epicrisis.core.partitioning import mark_largest_gap, take_before_gap
+from epicrisis.core.prompts import TIME_ORDER_STATEMENT
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.retrieval.rankings import build_hits
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Hit, Passage, Question, Ranking, Scope
 from tests.support.strategies import (
     NOT_FOUND,
     OPEN_QUESTION,

@@ -10,11 +10,11 @@ import pytest
 
 from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
 from epicrisis.answering.strategy_context import Context, RefiningOptions, Rewarder
-from epicrisis.answers import Drafted, ExamplesFound, ModelCalled, Notice
-from epicrisis.errors import EndpointRejected
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.answers import Drafted, ExamplesFound, ModelCalled, Notice
+from epicrisis.core.errors import EndpointRejected
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Example, Examples, Question
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Example, Examples, Question
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, QUESTION, items_of, run, world
 
 EXAMPLES = Examples((Example("e0", "What helps in gout?", "Colchicine does."),))

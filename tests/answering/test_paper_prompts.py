@@ -23,13 +23,13 @@ from epicrisis.answering.paper_prompts import (
     list_options,
 )
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import Answer
-from epicrisis.errors import EndpointRejected, ScopeViolation
-from epicrisis.overrides import RunOverrides, apply_overrides
-from epicrisis.prompts import CLOSE, OPEN, unfence
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import EndpointRejected, ScopeViolation
+from epicrisis.core.prompts import CLOSE, OPEN, unfence
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.types import Passage, Question, Scope
+from epicrisis.pipeline.overrides import RunOverrides, apply_overrides
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Passage, Question, Scope
 from tests.support.strategies import passages, run, world
 
 QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no", "C": "maybe"}, "choice")

@@ -9,8 +9,8 @@ import pytest
 from epicrisis.answering.open_medprompt import ATTRIBUTES, RewardFormat, request_reward, self_reflection
 from epicrisis.answering.strategy_context import RefiningOptions, Rewarder
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import ModelCalled
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.answers import ModelCalled
+from epicrisis.core.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import OPEN_QUESTION, items_of, run, said, world
 

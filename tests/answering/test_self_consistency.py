@@ -13,12 +13,12 @@ import pytest
 from epicrisis.answering.confidence import estimate_confidence
 from epicrisis.answering.self_consistency import medprompt, self_consistency
 from epicrisis.answering.strategy_context import VotingOptions
-from epicrisis.answers import ExamplesFound, ModelCalled, Notice, Voted
-from epicrisis.errors import EndpointRejected
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.answers import ExamplesFound, ModelCalled, Notice, Voted
+from epicrisis.core.errors import EndpointRejected
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Example, Examples, Question
 from epicrisis.testing.chat import ScriptedModel, count_words
 from epicrisis.testing.reader import build_voter
-from epicrisis.types import Example, Examples, Question
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, run, world
 
 ASKED = Question(

@@ -20,13 +20,13 @@ from epicrisis.answering.document_answers import build_documents_request, withho
 from epicrisis.answering.reply_parsing import MAX_QUOTES_READ, AnswerFormat, TextStream, read_sentence_numbers
 from epicrisis.answering.sentence_numbers import CANDIDATES, MAX_CANDIDATES, NumberedSentences, count_candidates
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import Answer, AnswerStarted, Claim, Notice, Quotation, TextDelta
-from epicrisis.errors import ScopeViolation
-from epicrisis.evidence_selection import BY_WORDS
-from epicrisis.plan.counting_models import synthetic_reply
-from epicrisis.prompts import unfence
+from epicrisis.core.answers import Answer, AnswerStarted, Claim, Notice, Quotation, TextDelta
+from epicrisis.core.errors import ScopeViolation
+from epicrisis.core.prompts import unfence
+from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope, SentenceRanking
+from epicrisis.pipeline.evidence_selection import BY_WORDS
+from epicrisis.pipeline.plan.counting_models import synthetic_reply
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Hit, Passage, Question, Ranking, Scope, SentenceRanking
 from tests.support.numbered_sentences import (
     PASSAGES,
     SENTENCES,

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.answering.support import GivenDocuments, check_answer, decide
-from epicrisis.answers import Answer, Citation, Claim, Event, Notice
+from epicrisis.core.answers import Answer, Citation, Claim, Event, Notice
+from epicrisis.core.protocols import SupportScore, Verifier
+from epicrisis.core.types import AnswerState, Passage, Question, Sentence, SupportCheck, SupportState, UnsupportedPolicy
 from epicrisis.library.word_index import analyze_words
-from epicrisis.protocols import SupportScore, Verifier
 from epicrisis.testing.scorers import TermOverlapVerifier
-from epicrisis.types import AnswerState, Passage, Question, Sentence, SupportCheck, SupportState, UnsupportedPolicy
 from tests.support.strategies import OPEN_QUESTION
 
 SENTENCE = "Aspirin lowered the risk of stroke by 9 % in 412 adults."

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from epicrisis.answering.verifiers import LETTERS, PROMPTS, ChatVerifier, NliVerifier, make_chat_verifier, read_med_v1
-from epicrisis.answers import ModelCalled
-from epicrisis.errors import ContextOverflow, EndpointTimeout
-from epicrisis.prompts import render
-from epicrisis.protocols import ChatRequest, SupportScore, Vectors, Verifier
+from epicrisis.core.answers import ModelCalled
+from epicrisis.core.errors import ContextOverflow, EndpointTimeout
+from epicrisis.core.prompts import render
+from epicrisis.core.protocols import ChatRequest, SupportScore, Vectors, Verifier
 from epicrisis.testing.chat import Probabilities, ScriptedModel
 from epicrisis.testing.scorers import TermOverlapNli, TermOverlapVerifier, check_verifier
 from tests.support.strategies import items_of, world

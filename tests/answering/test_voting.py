@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.answering.self_consistency import count_votes, keep_order, shuffle_options
-from epicrisis.answers import Vote
-from epicrisis.types import AnswerState, TieRule
+from epicrisis.core.answers import Vote
+from epicrisis.core.types import AnswerState, TieRule
 
 LETTERS = "ABCD"
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from epicrisis.answering.baselines import rag
 from epicrisis.answering.brief_context import brief_context, map_reduce, partition
-from epicrisis.answers import Notice
-from epicrisis.errors import ContextOverflow
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.answers import Notice
+from epicrisis.core.errors import ContextOverflow
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.types import Passage
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import Passage
 from tests.support.strategies import (
     NOT_FOUND,
     QUESTION,

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from playwright.async_api import Page
 
-from epicrisis.configuration import load_settings
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.protocols import Encoder
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.resources import Resources
-from epicrisis.types import Document
+from epicrisis.settings.configuration import load_settings
 from tests.browser.test_page import find_violations
 from tests.support.browser import visiting
 

@@ -11,10 +11,10 @@ import pytest
 from docx import Document as WordDocument
 from rich.console import Console
 
-from epicrisis.answers import AnswerStarted, MapFinished, MapStarted, ModelCalled, PartialAnswer, TextDelta, Usage
 from epicrisis.cli.answer_progress import AnswerProgress, ProgressLine
+from epicrisis.core.answers import AnswerStarted, MapFinished, MapStarted, ModelCalled, PartialAnswer, TextDelta, Usage
+from epicrisis.core.types import Document
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.support.patient_records import library
 

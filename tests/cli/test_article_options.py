@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis.cli.article_options import read_request
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.privacy import set_local_only
+from epicrisis.system.local_only import set_local_only
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.support.literature_services import LiteratureServices, pubmed_record, serve_literature
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from epicrisis.cli.app import app
-from epicrisis.types import Document
+from epicrisis.core.types import Document
 from tests.cli.conftest import Run
 from tests.cli.test_records import library
 from tests.support.loopback import Endpoint, Scripted, answer_with, serving

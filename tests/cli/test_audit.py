@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.access_log import verify_log
+from epicrisis.privacy.access_log import verify_log
 from tests.cli.conftest import Run
 from tests.cli.test_patient_forget import ward
 
@@ -75,7 +75,7 @@ def test_log_of_read_only_library_forgets_too(
     monkeypatch.setenv("EPICRISIS_HOME", str(home))
     # The user of the tests may write to every folder.
     with monkeypatch.context() as patch:
-        patch.setattr("epicrisis.record_access.os.access", lambda path, mode: False)
+        patch.setattr("epicrisis.privacy.record_access.os.access", lambda path, mode: False)
         assert run("search", ward, "orchard", "--patient", PATIENT).exit_code == 0
     (log,) = home.glob("access/*/access.jsonl")
     assert PATIENT in log.read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.access_log import build_entry
+from epicrisis.privacy.access_log import build_entry
 from epicrisis.server.state import open_state
 from tests.cli.conftest import Run
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.models
@@ -147,6 +147,6 @@ def test_command_with_invalid_settings_reports_one_line(small_library: Path, tmp
 def test_ask_with_local_only_and_remote_model_reports_one_line(small_library: Path, run: Run) -> None:
     result = run("ask", small_library, "Why?", "--local-only", "--model", "http://203.0.113.7/v1#x", "-k", 2)
     assert_one_line(result, "--local-only")
-    from epicrisis.privacy import set_local_only
+    from epicrisis.system.local_only import set_local_only
 
     set_local_only(False)

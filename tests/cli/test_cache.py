@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from epicrisis.cli.app import app
+from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document
 
 WORDS = (
     "aspirin",

@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborHTMLParser
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from tests.cli.test_bad_input import assert_one_line
 from tests.support.served_models import served

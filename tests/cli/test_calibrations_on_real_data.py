@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
+from epicrisis.core.types import Question
 from epicrisis.corpus.questions import read_questions
-from epicrisis.types import Question
 
 pytestmark = [pytest.mark.data, pytest.mark.models, pytest.mark.long]
 

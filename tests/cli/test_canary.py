@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.models.chat.cache import APPLICATION_ID, FORMAT
-from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import PATIENT, STAY, document, observation, packed
 from tests.support.patient_records import library
@@ -64,9 +64,9 @@ def plant_canary(value: object) -> Iterator[object]:
 
 
 def read_messages(paths: list[Path], **options: object) -> list[str]:
+    from epicrisis.core.errors import EpicrisisError
     from epicrisis.corpus.reader_base import Skipped
     from epicrisis.corpus.readers import read_sources
-    from epicrisis.errors import EpicrisisError
 
     try:
         items = list(read_sources(paths, **options))  # type: ignore[arg-type]

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer, ModelCalled
-from epicrisis.errors import ModelMissing
-from epicrisis.overrides import RunOverrides
-from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatRequest
-from epicrisis.settings import ROLES, ModelsByRole, ModelSettings, Settings
+from epicrisis.core.answers import Answer, ModelCalled
+from epicrisis.core.errors import ModelMissing
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Document, Hit, Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.settings import ROLES, ModelsByRole, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.scorers import TermOverlapVerifier
-from epicrisis.types import Document, Hit, Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
 from tests.cli.conftest import Run
 from tests.support.patient_records import library
 

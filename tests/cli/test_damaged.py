@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.configuration import load_settings, parse_overrides
+from epicrisis.core.errors import InputError, LibraryDamaged, SettingsError
 from epicrisis.corpus import medcpt
-from epicrisis.errors import InputError, LibraryDamaged, SettingsError
 from epicrisis.evaluation.datasets.patient_records import mimic_iv_sets
 from epicrisis.library.manifest import read_manifest
+from epicrisis.settings.configuration import load_settings, parse_overrides
 from tests.cli.conftest import Program, Run
 from tests.conftest import _missing
 from tests.support.damage import damage

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
+from epicrisis.core.types import Document, Passage
 from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_FACTS, find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
 from epicrisis.evaluation.experiments import record_arms
@@ -22,7 +23,6 @@ from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measure
 from epicrisis.retrieval.record_context import sort_by_time
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
-from epicrisis.types import Document, Passage
 from tests.support.served_models import served
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import epicrisis
-from epicrisis.configuration import NO_MODEL, choose_strategy, load_settings
-from epicrisis.errors import ModelMissing
+from epicrisis.core.errors import ModelMissing
 from epicrisis.models.chat import loading
+from epicrisis.settings.configuration import NO_MODEL, choose_strategy, load_settings
 from tests.cli.conftest import Run
 
 QUESTION = "Does aspirin lower the risk of pre-eclampsia?"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run

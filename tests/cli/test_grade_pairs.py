@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.prompts import unfence
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.prompts import unfence
 from epicrisis.testing.chat import content_text
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Document, Passage
 from epicrisis.evaluation.grading.human_scores import PAIRS, RATES, SCORES, SUMMARIES
 from epicrisis.evaluation.grading.measurements import MEASURES
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage
 from tests.cli.conftest import Run
 from tests.support.measuring import folder_of, graded, note, question, record, shown
 from tests.support.served_models import served

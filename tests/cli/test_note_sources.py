@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from epicrisis.cli.library_add import removed_lines
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import PatientRecord, Roster
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import document, packed
 from tests.support.patient_records import ENCODER

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis import Library
-from epicrisis.clinical_facts import FACTS, ClinicalFact, write_facts
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
+from epicrisis.core.types import Document, Scope
 from epicrisis.library.library import LibraryStore
-from epicrisis.patient_chart import build_chart
-from epicrisis.patient_summary import list_problems
-from epicrisis.types import Document, Scope
+from epicrisis.pipeline.patient_summary import list_problems
+from epicrisis.records.patient_chart import build_chart
 from tests.cli.conftest import Run
 from tests.support.chart_documents import CHART_DOCUMENTS
 

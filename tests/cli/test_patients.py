@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.support.patient_records import library
 

@@ -15,11 +15,11 @@ import pytest
 from epicrisis.cli import progress as progress_module
 from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.progress import open_download_progress, open_progress
+from epicrisis.core.printable import format_seconds
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reading_progress import ReadingProgress
-from epicrisis.printable import format_seconds
-from epicrisis.types import Document
 from tests.support.unsafe_text import unsafe_in
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 from tests.cli.conftest import Run
 
 ENCODER = HashingEncoder(64, 128)

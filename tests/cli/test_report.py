@@ -11,7 +11,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from epicrisis.cli import answer_output
-from epicrisis.errors import StorageError
+from epicrisis.core.errors import StorageError
 from tests.cli.conftest import Run
 from tests.support.run_folders import answers, folder, recipe
 

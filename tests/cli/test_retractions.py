@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.prompts import unfence
+from epicrisis.core.prompts import unfence
 from epicrisis.testing.chat import ScriptedModel, content_text
 from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.access_log import NAME, AccessLog
 from epicrisis.api import Library
-from epicrisis.errors import InputError
-from epicrisis.record_access import find_user
-from epicrisis.user_rights import USERS_FILE, find_rights
+from epicrisis.core.errors import InputError
+from epicrisis.privacy.access_log import NAME, AccessLog
+from epicrisis.privacy.record_access import find_user
+from epicrisis.privacy.user_rights import USERS_FILE, find_rights
 from tests.cli.conftest import Run
 
 ASSIGNED, OTHER = "88120001", "88120002"

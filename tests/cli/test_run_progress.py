@@ -15,14 +15,14 @@ from typing import Any, cast
 import pytest
 import typer
 
-from epicrisis.answers import Failure, Notice
 from epicrisis.cli import run_progress
 from epicrisis.cli.command import ERROR
-from epicrisis.configuration import load_settings
+from epicrisis.core.answers import Failure, Notice
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
-from epicrisis.overrides import RunOverrides
-from epicrisis.settings import Settings
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import Settings
 from tests.support.run_folders import QUESTIONS, answer
 
 CASE = Case(QUESTIONS[0])
@@ -140,7 +140,7 @@ def test_unconfirmed_run_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Mo
         arguments_of_question.extend(zip(*arguments[2:], strict=True))
         return COST_QUESTION
 
-    monkeypatch.setattr("epicrisis.plan.planning.confirmation_question", ask_first)
+    monkeypatch.setattr("epicrisis.pipeline.plan.planning.confirmation_question", ask_first)
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
     async def prepare(_: object) -> tuple[RunPlan, list[Case]]:

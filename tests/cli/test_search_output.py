@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from epicrisis.cli import search_output
-from epicrisis.types import Hit, Passage, Ranking
+from epicrisis.core.types import Hit, Passage, Ranking
 from tests.cli.conftest import Run
 
 ABSTRACT = "Background. " * 40 + "Low-dose aspirin lowered the risk of preterm pre-eclampsia. " + "More text. " * 40

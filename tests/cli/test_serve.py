@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.access_log import NAME, AccessLog
 from epicrisis.cli.app import app
 from epicrisis.cli.serve import is_loopback, normalize_host
+from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.identity_provider_settings import PROVIDER_FILE
 from epicrisis.server.users import USERS_FILE
 

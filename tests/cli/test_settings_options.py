@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from epicrisis.cli import options
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, ENCODER
-from epicrisis.configuration import load_settings, parse_overrides, setting_rows
-from epicrisis.settings import Settings
+from epicrisis.settings.configuration import load_settings, parse_overrides, setting_rows
+from epicrisis.settings.settings import Settings
 from tests.cli.conftest import Run
 
 ReadSettings = Callable[..., Settings]

@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 from typer.testing import Result
 
-from epicrisis.answers import Answer, Answered, AnswerStarted, Citation, PreflightChecked, TextDelta
 from epicrisis.cli.event_display import EventDisplay
 from epicrisis.cli.terminal import open_console, say
+from epicrisis.core.answers import Answer, Answered, AnswerStarted, Citation, PreflightChecked, TextDelta
+from epicrisis.core.printable import GUTTER
+from epicrisis.core.types import Document, Preflight, Question
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.printable import GUTTER
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Preflight, Question
 from tests.cli.conftest import Run
 from tests.support.loopback import Endpoint, Scripted, answer_with, completion, serving
 from tests.support.unsafe_text import ENCODED, UNSAFE, unsafe_in

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from epicrisis.cli.terminal import _wrap_line
-from epicrisis.printable import GUTTER
+from epicrisis.core.printable import GUTTER
 from tests.support.terminal_recording import MISTAKES, Recording, prepare_folder, record_commands
 
 NARROWEST = 60

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document
 from tests.cli.conftest import Run
 from tests.support.patient_records import library
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.additions import AddOptions, add_files
-from epicrisis.cluster import ClusterAddress, join_cluster, parse_cluster
-from epicrisis.cluster_encoding import choose_block
-from epicrisis.errors import ClusterError, InputError, ModelMissing, SettingsError
+from epicrisis.core.errors import ClusterError, InputError, ModelMissing, SettingsError
+from epicrisis.core.types import Document
 from epicrisis.library.remote_consent import allow_remote
-from epicrisis.settings import Settings
+from epicrisis.models.cluster import ClusterAddress, join_cluster, parse_cluster
+from epicrisis.models.cluster_encoding import choose_block
+from epicrisis.pipeline.additions import AddOptions, add_files
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 from tests.support.imported_modules import list_imported
 
 REMOTE = ClusterAddress("192.0.2.9", 10001)
@@ -45,14 +45,14 @@ def test_wrong_address_is_one_line(text: str) -> None:
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epicrisis.cluster.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("epicrisis.models.cluster.importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModelMissing, match=r'pip install "epicrisis\[ray\]"'), join_cluster(ClusterAddress()):
         pass
 
 
 @pytest.mark.slow
 def test_addition_without_on_does_not_import_ray() -> None:
-    imported = list_imported("epicrisis.additions, epicrisis.cli.library_add", ["epicrisis", "ray", "grpc"])
+    imported = list_imported("epicrisis.pipeline.additions, epicrisis.cli.library_add", ["epicrisis", "ray", "grpc"])
     assert imported == ["epicrisis"]
 
 
@@ -79,7 +79,7 @@ def test_consent_admits_notes_to_the_cluster(tmp_path: Path, monkeypatch: pytest
     def refuse(*_: object) -> None:
         raise ClusterError("no cluster answers")
 
-    monkeypatch.setattr("epicrisis.additions.join_cluster", refuse)
+    monkeypatch.setattr("epicrisis.pipeline.additions.join_cluster", refuse)
     with pytest.raises(ClusterError):
         add(tmp_path / "asked", Settings(allow_remote=True), NOTE)
     allow_remote(tmp_path / "recorded", ["192.0.2.9"])

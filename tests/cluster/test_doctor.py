@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.cluster import parse_cluster
+from epicrisis.models.cluster import parse_cluster
 from epicrisis.operations.cluster_checks import check_cluster
 from epicrisis.operations.cluster_parts import ClusterPart
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 from tests.support.ray_cluster import run_cluster
 
 pytestmark = pytest.mark.ray

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.errors import LibraryError
+from epicrisis.core.errors import LibraryError
+from epicrisis.core.types import Document, Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Scope
 from tests.support.node_networks import HEAD, NODES, make_namespaces, may_make_namespaces, set_link
 from tests.support.ray_cluster import (
     ENCODER,

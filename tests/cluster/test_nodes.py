@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.cluster_nodes import (
+from epicrisis.core.errors import ClusterError
+from epicrisis.models.cluster_nodes import (
     LONGEST_SILENCE,
     SILENT_SECONDS,
     NodeFault,
@@ -20,8 +21,7 @@ from epicrisis.cluster_nodes import (
     explain_failure,
     find_node_home,
 )
-from epicrisis.configuration import load_settings
-from epicrisis.errors import ClusterError
+from epicrisis.settings.configuration import load_settings
 
 CORE = {"num_gpus": 0, "num_cpus": 1}
 
@@ -52,7 +52,7 @@ class Nodes:
 
 
 def make_tasks(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> NodeTasks:
-    monkeypatch.setattr("epicrisis.cluster_nodes.time", nodes)
+    monkeypatch.setattr("epicrisis.models.cluster_nodes.time", nodes)
     return NodeTasks(nodes, len, CORE, "encode")
 
 

@@ -20,9 +20,11 @@ from typing import Any
 
 import pytest
 
-from epicrisis.additions import AddOptions, add_files
-from epicrisis.cluster import ClusterAddress
-from epicrisis.cluster_search import (
+from epicrisis.core.errors import ClusterError, InputError, LibraryDamaged, SettingsError
+from epicrisis.core.types import Document, Question, Ranking, Scope
+from epicrisis.models.cluster import ClusterAddress
+from epicrisis.pipeline.additions import AddOptions, add_files
+from epicrisis.pipeline.cluster_search import (
     ClusterSearch,
     NodeLibrary,
     describe_node_library,
@@ -30,12 +32,10 @@ from epicrisis.cluster_search import (
     search_block,
     search_on_cluster,
 )
-from epicrisis.errors import ClusterError, InputError, LibraryDamaged, SettingsError
-from epicrisis.evidence_selection import EvidenceSearch
-from epicrisis.pipeline import Pipeline
-from epicrisis.settings import Settings
+from epicrisis.pipeline.evidence_selection import EvidenceSearch
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Question, Ranking, Scope
 from tests.support.imported_modules import list_imported
 from tests.support.ray_cluster import ENCODER, RayCluster, install_encoder, make_documents, make_environment
 
@@ -74,7 +74,7 @@ def spec(library: Path) -> Iterator[NodeLibrary]:
 
 @pytest.mark.slow
 def test_questions_without_on_do_not_import_ray() -> None:
-    imported = list_imported("epicrisis.cli.ask, epicrisis.cluster_search", ["epicrisis", "ray", "grpc"])
+    imported = list_imported("epicrisis.cli.ask, epicrisis.pipeline.cluster_search", ["epicrisis", "ray", "grpc"])
     assert imported == ["epicrisis"]
 
 
@@ -158,7 +158,7 @@ class DeadServer:
 
 
 def test_unexpected_error_of_client_ends_every_search(spec: NodeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epicrisis.cluster_search.check_nodes", lambda *_: None)
+    monkeypatch.setattr("epicrisis.pipeline.cluster_search.check_nodes", lambda *_: None)
 
     async def search() -> list[object]:
         cluster = ClusterSearch(DeadServer(), spec, {"num_cpus": 1, "num_gpus": 0})

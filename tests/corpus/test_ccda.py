@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import (
     DeletedDocument,
@@ -19,7 +20,6 @@ from epicrisis.corpus.reader_base import (
     Skipped,
 )
 from epicrisis.corpus.readers import detect_format, read_sources
-from epicrisis.types import Document
 from tests.support.ccda_documents import (
     CERNER_ROOT,
     LABORATORY_TABLE,

@@ -10,15 +10,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact
+from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.fact_questions.answer import compute
-from epicrisis.fact_questions.question_rules import plan_by_rules
-from epicrisis.fact_questions.record import read_fact_record
-from epicrisis.types import Document, Passage
+from epicrisis.records.fact_questions.answer import compute
+from epicrisis.records.fact_questions.question_rules import plan_by_rules
+from epicrisis.records.fact_questions.record import read_fact_record
 from tests.support.ccda_documents import document, encounter, prefixed, related, section
 from tests.support.hl7_messages import message, order, pid, result
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.encodings import decode_text
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import FileRemark, Skipped
 from epicrisis.corpus.readers import read_sources
-from epicrisis.types import Document
 
 TEXTS = {
     "en": "The patient’s CRP was 5 µg/ml – “naïve” patients (n = 12) improved; p < 0.05. Aspirin lowered the risk.",

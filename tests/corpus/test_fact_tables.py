@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact, is_fact_list
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, is_fact_list
+from epicrisis.core.types import Document
 from epicrisis.corpus.csv_rows import read_header
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import FileFingerprint, PatientIdentity, ReaderItem, Skipped
 from epicrisis.corpus.readers import detect_format, read_sources
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.types import Document
 from tests.support.clinical_tables import MIMIC, OMOP, write_table, write_tables
 
 

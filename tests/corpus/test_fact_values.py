@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.facts.times import add_supply, read_fact_time
 from epicrisis.corpus.facts.values import name_denial, states_absence
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus.fhir.export import read_files
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import (
@@ -22,8 +24,6 @@ from epicrisis.corpus.reader_base import (
 )
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 
 PATIENT = {"resourceType": "Patient", "id": "p1", "name": [{"given": ["Ada"], "family": "Byron"}]}
 STAY = {"resourceType": "Encounter", "id": "e1", "period": {"start": "2150-03-01", "end": "2150-03-09T12:00:00+01:00"}}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import DeletedDocument, FileRemark, PatientIdentity, ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.types import Document
 from tests.support.fhir_exports import EXPORTS
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact, is_fact_list
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, is_fact_list
+from epicrisis.core.types import Document
 from epicrisis.corpus.fhir import export
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.types import Document
 
 SUBJECT = {"reference": "Patient/p1"}
 RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"

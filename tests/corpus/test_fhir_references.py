@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.readers import read_sources
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 from tests.corpus.test_fhir import document, given_by, observation, packed, read_file
 
 A, B = "http://a.example/fhir", "https://b.example/fhir"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.folder_watch import FolderWatch
 from epicrisis.corpus.reader_base import FileFingerprint
 from epicrisis.corpus.readers import read_sources
-from epicrisis.types import Document
 
 
 def write(path: Path, text: str, modified: float) -> Path:

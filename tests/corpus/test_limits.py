@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus import csv_rows, jsonl, medcpt, plain_text, questions, reader_base, readers
 from epicrisis.corpus.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.xml_text import BrokenXML, read_records
-from epicrisis.errors import InputError
 from epicrisis.library.patient_check import _name_orders
-from epicrisis.types import Document
 from tests.corpus.test_fhir import read_file
 
 GOOD = b'{"id": "a", "text": "Aspirin."}\n'

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.medrag import read_snippets, read_statpearls
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.types import Document
 
 BOOK = {
     "id": "Anatomy_Gray_0",

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus import csv_rows, note_tables
 from epicrisis.corpus.note_documents import NoteCleaning, normalize_id
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, FileRemark, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 
 MIMIC_3 = [
     "ROW_ID",

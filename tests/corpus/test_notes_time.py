@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.dates import last_day
+from epicrisis.core.errors import InputError
 from epicrisis.corpus.note_times import check_time_format, parse_note_time
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epicrisis.core.types import Document
 from epicrisis.corpus import jats
 from epicrisis.corpus.reader_base import FileRemark, Skipped
-from epicrisis.types import Document
 
 IDS = '<article-id pub-id-type="pmid">5</article-id><article-id pub-id-type="pmc">7</article-id>'
 DOI = '<article-id pub-id-type="doi">10.1/x</article-id>'

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus import office, office_markup, sandbox
 from epicrisis.corpus.reader_base import FileRemark, Skipped
 from epicrisis.corpus.readers import read_sources
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 from tests.support import office_files
 
 

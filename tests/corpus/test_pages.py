@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.types import Document
 from epicrisis.corpus import html, ocr, pdf
 from epicrisis.corpus.reader_base import FileRemark, Skipped
-from epicrisis.types import Document
 
 
 def made_pdf(pages: Sequence[Sequence[str]], title: str = "") -> bytes:

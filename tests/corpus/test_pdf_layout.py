@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answering.citations import build_citation
-from epicrisis.answers import Quotation
+from epicrisis.core.answers import Quotation
+from epicrisis.core.references import build_reference
+from epicrisis.core.types import Document, Passage
 from epicrisis.corpus import ocr, pdf
 from epicrisis.corpus.chunking import build_passages
 from epicrisis.corpus.garbled_text import is_garbled
@@ -19,8 +21,6 @@ from epicrisis.corpus.pdf_titles import is_title
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped
 from epicrisis.library.document_export import restore_document
 from epicrisis.library.splitters import describe_places, split_document
-from epicrisis.references import build_reference
-from epicrisis.types import Document, Passage
 from tests.support.pdf_files import Line, column, placed_pdf, read_marked_characters
 
 ASPIRIN = (

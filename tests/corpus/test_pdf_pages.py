@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from epicrisis.core.references import list_page_starts
+from epicrisis.core.types import Document, Passage
 from epicrisis.corpus import pdf, pdf_pages, sandbox
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.corpus.pdf_pages import PageWords, find_words, fold_letters, render_page
-from epicrisis.references import list_page_starts
 from epicrisis.server.page.document_view import Highlight
 from epicrisis.server.page.pdf_view import list_places
-from epicrisis.types import Document, Passage
 from tests.corpus.test_sandbox import slow_pdf
 from tests.support.pdf_files import HEIGHT, WIDTH, Line, column, placed_pdf, read_boxed_text, read_marked_characters
 

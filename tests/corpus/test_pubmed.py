@@ -22,13 +22,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epicrisis.core.dates import last_day
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus import pubmed
 from epicrisis.corpus.pubmed_record import parse_printed_date
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, Skipped, append_fingerprint
 from epicrisis.corpus.xml_text import detect_xml_kind
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 from tests.support.pubmed_xml import HEAD, article, article_set, write_realistic
 
 NAME = "pubmed26n1234.xml"

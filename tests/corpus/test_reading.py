@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, Origin
 from epicrisis.corpus.reader_base import FileDocument, FileFingerprint, Skipped
 from epicrisis.corpus.readers import FORMATS, read_sources
-from epicrisis.errors import InputError
-from epicrisis.types import Document, Origin
 
 GOOD = '{"id": "a", "text": "Aspirin thins the blood."}\n'
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus.latex import decode_latex
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import FileDocument, FileRemark, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reference_entries import parse_references
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 from tests.support.pdf_files import column, placed_pdf
 
 NBIB = """

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus import html, pdf, sandbox
 from epicrisis.corpus.reader_base import Skipped
 from epicrisis.corpus.readers import read_sources
-from epicrisis.process_limits import set_soft_limit
-from epicrisis.types import Document
+from epicrisis.system.process_limits import set_soft_limit
 from tests.corpus.test_pages import _file, made_pdf
 
 GIB = 1024**3

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import FileRemark
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reference_entries import parse_references
-from epicrisis.types import Document
 
 WEB_OF_SCIENCE = """FN Clarivate Analytics Web of Science
 VR 1.0

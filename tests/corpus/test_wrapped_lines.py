@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.corpus.pdf import read_document
 from epicrisis.corpus.wrapped_lines import join_wrapped_lines
-from epicrisis.types import Document
 from tests.support.pdf_files import column, placed_pdf
 
 PARAGRAPH = (

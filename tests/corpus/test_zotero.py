@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import FileRemark, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.zotero import list_attached_files, read_entries
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 
 TABLES = """
 CREATE TABLE libraries (libraryID INTEGER PRIMARY KEY, type TEXT NOT NULL);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.deidentification.date_forms import find_dates, shift_date
+from epicrisis.privacy.deidentification.date_forms import find_dates, shift_date
 
 
 def move(text: str, days: int) -> str:

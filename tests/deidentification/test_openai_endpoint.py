@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import PatientIdentity, ReaderItem
-from epicrisis.deidentification.library_files import read_key
-from epicrisis.deidentification.opening import LibraryDeidentification
+from epicrisis.privacy.deidentification.library_files import read_key
+from epicrisis.privacy.deidentification.opening import LibraryDeidentification
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.types import Document
 from tests.support.patient_records import recorder
 from tests.support.servers import connect, open_library, open_resources
 

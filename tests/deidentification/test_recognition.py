@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.deidentification.deidentifier import Deidentifier, PatientIdentifiers
+from epicrisis.privacy.deidentification.deidentifier import Deidentifier, PatientIdentifiers
 
 pytestmark = pytest.mark.deidentification
 PATIENT = PatientIdentifiers("P-77", ("O'Brien, Parkinson",), ("00471123",), ("Jane Foley",))

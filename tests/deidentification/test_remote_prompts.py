@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.answers import Answer, Notice, TextDelta
 from epicrisis.cli.app import app
-from epicrisis.configuration import load_settings
+from epicrisis.core.answers import Answer, Notice, TextDelta
+from epicrisis.core.errors import SettingsError
+from epicrisis.core.protocols import ChatModel
+from epicrisis.core.types import Document, Question
 from epicrisis.corpus.reader_base import PatientIdentity
-from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION
-from epicrisis.deidentification.library_files import KEY, KindMeasurement, RecallMeasurement, write_measurement
-from epicrisis.errors import SettingsError
-from epicrisis.model_pool import ModelPool
-from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatModel
+from epicrisis.models.model_pool import ModelPool
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.privacy.deidentification.deidentifier import RECOGNIZER_VERSION
+from epicrisis.privacy.deidentification.library_files import KEY, KindMeasurement, RecallMeasurement, write_measurement
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.chat import ScriptedModel, schema_reply
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document, Question
 from tests.support.patient_records import ENCODER, library
 from tests.support.served_models import served
 

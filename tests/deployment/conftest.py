@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.configuration import load_settings
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.hostile import HostileServer
 from tests.support.deployment import NAMES, Cluster, create_database

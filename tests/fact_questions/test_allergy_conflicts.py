@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact
+from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.readers import read_sources
-from epicrisis.fact_questions.fact_conflicts import NoteSentence, find_allergy_conflicts
-from epicrisis.types import Document, Passage
+from epicrisis.records.fact_questions.fact_conflicts import NoteSentence, find_allergy_conflicts
 
 RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
 

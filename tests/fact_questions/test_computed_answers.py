@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer
 from epicrisis.cli.event_display import EventDisplay
 from epicrisis.cli.terminal import open_console
-from epicrisis.clinical_facts import FACTS, ClinicalFact, FactKind, write_facts
-from epicrisis.computed_values import ComputedAnswer
-from epicrisis.fact_questions.answer import compute
-from epicrisis.fact_questions.fact_conflicts import NoteSentence, find_drug_conflicts, find_value_conflicts
-from epicrisis.fact_questions.question_rules import plan_by_rules
-from epicrisis.fact_questions.record import PatientFacts, read_fact_record
-from epicrisis.overrides import RunOverrides
-from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.answers import Answer
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, FactKind, write_facts
+from epicrisis.core.computed_values import ComputedAnswer
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Document, Passage, Question, Scope
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.records.fact_questions.answer import compute
+from epicrisis.records.fact_questions.fact_conflicts import NoteSentence, find_drug_conflicts, find_value_conflicts
+from epicrisis.records.fact_questions.question_rules import plan_by_rules
+from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_files import to_html, to_markdown
 from epicrisis.report.answer_word import to_word
-from epicrisis.serialization import to_json
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import ScriptedModel, fill
-from epicrisis.types import Document, Passage, Question, Scope
 from tests.support.hashed_encoder import opened_library
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Scope
 from epicrisis.evaluation.grading.computed_answers import grade_computed
 from epicrisis.evaluation.synthesis.structured_questions import generate_record
-from epicrisis.fact_questions.answer import compute
-from epicrisis.fact_questions.question_rules import plan_by_rules
-from epicrisis.fact_questions.record import read_fact_record
-from epicrisis.types import Scope
+from epicrisis.records.fact_questions.answer import compute
+from epicrisis.records.fact_questions.question_rules import plan_by_rules
+from epicrisis.records.fact_questions.record import read_fact_record
 from tests.support.hashed_encoder import opened_library
 
 RECORDS = 8
@@ -42,7 +42,7 @@ def test_generated_questions_in_a_library_have_no_wrong_answer(tmp_path: Path) -
 def test_grade_of_a_wrong_value_is_wrong() -> None:
     generated = generate_record(1)
     document = generated.documents[0]
-    from epicrisis.types import Passage
+    from epicrisis.core.types import Passage
 
     passage = Passage(
         "d#0", document.id, 0, 0, len(document.text), document.text, patient="p", metadata=document.metadata

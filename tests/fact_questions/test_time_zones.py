@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.clinical_facts import read_facts
-from epicrisis.computed_values import ComputedAnswer
+from epicrisis.core.clinical_facts import read_facts
+from epicrisis.core.computed_values import ComputedAnswer
+from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.readers import read_sources
-from epicrisis.fact_questions.answer import compute
-from epicrisis.fact_questions.question_rules import plan_by_rules
-from epicrisis.fact_questions.record import PatientFacts, read_fact_record
-from epicrisis.types import Document, Passage
+from epicrisis.records.fact_questions.answer import compute
+from epicrisis.records.fact_questions.question_rules import plan_by_rules
+from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from tests.corpus.test_ccda_facts import observation, organizer, quantity
 from tests.fact_questions.test_computed_answers import Chart
 from tests.support.ccda_documents import document

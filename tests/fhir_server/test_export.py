@@ -13,9 +13,15 @@ from pathlib import Path
 import pytest
 from joserfc.jwk import ECKey, RSAKey
 
-from epicrisis.errors import InputError
-from epicrisis.fhir_server.client import FhirClient, FhirServerFailed, SigningKey, read_credentials
-from epicrisis.fhir_server.export import ExportReport, ExportRequest, export_records, release_export, remove_export
+from epicrisis.core.errors import InputError
+from epicrisis.corpus.fhir_server.client import FhirClient, FhirServerFailed, SigningKey, read_credentials
+from epicrisis.corpus.fhir_server.export import (
+    ExportReport,
+    ExportRequest,
+    export_records,
+    release_export,
+    remove_export,
+)
 from tests.support.fhir_server import BINARY, FhirService, serve_fhir
 from tests.support.loopback import run_in_thread
 
@@ -256,7 +262,7 @@ def answering(headers: dict[str, str], body: bytes) -> Iterator[tuple[str, list[
 
 
 def test_response_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epicrisis.fhir_server.client.MAX_RESPONSE_BYTES", 2**20)
+    monkeypatch.setattr("epicrisis.corpus.fhir_server.client.MAX_RESPONSE_BYTES", 2**20)
     with (
         answering({"Content-Encoding": "gzip"}, gzip.compress(b" " * 2**24)) as (url, _),
         FhirClient(url) as client,

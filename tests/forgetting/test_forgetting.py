@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.access_log import NAME, AccessLog, build_entry
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.reader_base import PatientIdentity
-from epicrisis.errors import InputError
-from epicrisis.forgetting import forgetting as phases
-from epicrisis.forgetting.file_scan import list_files, scan_files
-from epicrisis.forgetting.forgetting import FOLDER, Places, forget_patients
-from epicrisis.forgetting.patient_strings import PatientStrings
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patient_identities import record_identities
-from epicrisis.record_access import SystemUser
+from epicrisis.operations.forgetting import forgetting as phases
+from epicrisis.operations.forgetting.file_scan import list_files, scan_files
+from epicrisis.operations.forgetting.forgetting import FOLDER, Places, forget_patients
+from epicrisis.operations.forgetting.patient_strings import PatientStrings
+from epicrisis.privacy.access_log import NAME, AccessLog, build_entry
+from epicrisis.privacy.record_access import SystemUser
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Scope
 
 READER = SystemUser("maria", "uid:1000")
 WORDS = "ankle basket cough dahlia elbow fever grape hinge iris jaundice knee lemon migraine nausea orchid"
@@ -163,7 +163,7 @@ STEPS = (
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from epicrisis.forgetting import forgetting
+from epicrisis.operations.forgetting import forgetting
 from epicrisis.library import record_removal
 from epicrisis.library.library import LibraryStore
 from tests.forgetting.test_forgetting import FORGOTTEN, READER, Places

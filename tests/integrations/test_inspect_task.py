@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from epicrisis import EpicrisisError, Library
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 
 pytestmark = pytest.mark.integrations
 

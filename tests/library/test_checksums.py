@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.core.errors import LibraryDamaged
 from epicrisis.library import checksums, health
 from epicrisis.library.health_report import HealthReport
 from epicrisis.library.journal import Journal

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Scope
 from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.library.copying import copy_library
 from epicrisis.library.inventory import LibraryInventory
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from epicrisis.types import Scope
 
 PAPER = dataclasses.replace(build_stored_document("paper", "aspirin"), revision="1")
 FILE = IngestedFile("1" * 64, "papers.jsonl", 10, "2026-01-01T00:00:00+00:00")

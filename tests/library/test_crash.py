@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.core.errors import LibraryDamaged
 from epicrisis.library.index_recall import IndexReport
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.jsonl import read_documents
 from epicrisis.library.document_export import export_documents, to_json_line
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage
 
 ENCODER = HashingEncoder(max_tokens=40)
 SENTENCES = "Aspirin prevents stroke, e.g. in adults. A table follows\nDrug | 5 mg | Fig.\nIbuprofen\n\nEnd. " * 12

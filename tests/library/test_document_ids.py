@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.library import library_parts
@@ -22,7 +23,6 @@ from epicrisis.library.journal import Journal
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryParts
 from epicrisis.library.repair import repair_library
-from epicrisis.types import Document, Scope
 from tests.support.library_checks import discrepancies
 from tests.support.library_documents import create, encoder
 

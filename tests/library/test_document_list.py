@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.library import document_list
 from epicrisis.library.document_list import DocumentFilter, count_documents, list_documents
 from epicrisis.library.library import LibraryStore
-from epicrisis.types import Document
 from tests.support.patient_records import library
 
 

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from epicrisis.additions import AddOptions, add_files
-from epicrisis.clinical_facts import collect_facts
+from epicrisis.core.clinical_facts import collect_facts
+from epicrisis.core.types import Passage
 from epicrisis.library.document_export import export_documents
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.library import LibraryStore
-from epicrisis.settings import Settings
+from epicrisis.pipeline.additions import AddOptions, add_files
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Passage
 
 ENCODER = HashingEncoder(32, max_tokens=24)
 SUBJECT = "p1"

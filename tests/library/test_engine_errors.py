@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import InputError, LibraryDamaged, StorageError
+from epicrisis.core.errors import InputError, LibraryDamaged, StorageError
 from epicrisis.library.engine_errors import translate_errors
 
 FULL = [

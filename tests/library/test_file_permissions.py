@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
-from epicrisis.privacy import restrict_to_owner
-from epicrisis.types import Document
+from epicrisis.system.local_only import restrict_to_owner
 from tests.support.patient_records import ENCODER
 
 NOTE = Document("n:1", "Fever since a week.", patient="p1")

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.errors import LibraryBusy, LibraryDamaged
+from epicrisis.core.errors import LibraryBusy, LibraryDamaged
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Document, Passage
 from epicrisis.library import health
 from epicrisis.library.health import MIN_VECTORS, check_health
 from epicrisis.library.health_report import Finding, HealthReport, Pairs, format_report
@@ -25,8 +27,6 @@ from epicrisis.library.passage_table import StoredPassage
 from epicrisis.library.patients import MIXED_NOTICE
 from epicrisis.library.repair import repair_library
 from epicrisis.library.word_index import WordIndex
-from epicrisis.serialization import to_json
-from epicrisis.types import Document, Passage
 from tests.support.library_documents import add, contents, create, documents, encoder
 
 DOCUMENTS = 64

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from epicrisis.core.errors import ClusterError
+from epicrisis.core.protocols import Encoder, ParallelEncoder, Vectors
+from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, ReaderItem
-from epicrisis.errors import ClusterError
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
-from epicrisis.protocols import Encoder, ParallelEncoder, Vectors
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Scope
 
 
 class AheadEncoder(HashingEncoder):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.errors import (
+from epicrisis.core.errors import (
     EncoderMismatch,
     EpicrisisError,
     InputError,
@@ -25,16 +25,16 @@ from epicrisis.errors import (
     LibraryMissing,
     StorageError,
 )
+from epicrisis.core.protocols import StoredDocument
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import PassageTable, StoredPassage
 from epicrisis.library.patients import holds_patients
 from epicrisis.library.repair import repair_library
 from epicrisis.library.tables import TableEngine
 from epicrisis.library.word_index import WordIndex
-from epicrisis.protocols import StoredDocument
-from epicrisis.serialization import to_json
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document, hash_content
-from epicrisis.types import Scope
 from tests.library.conftest import Killer
 from tests.support.library_checks import discrepancies
 from tests.support.library_documents import COUNT, LARGE, add, contents, create, encoder

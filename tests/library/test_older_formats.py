@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.core.errors import LibraryDamaged
+from epicrisis.core.types import Scope
 from epicrisis.library.copying import copy_library
 from epicrisis.library.health import check_health
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import FORMAT, NAME
 from epicrisis.testing.stores import build_stored_document
-from epicrisis.types import Scope
 from tests.support.old_libraries import unpack
 
 OLD_FORMAT = 2

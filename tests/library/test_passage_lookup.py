@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
-from epicrisis.types import Scope
 from tests.support.library_documents import COUNT, add, create
 
 ANNA = Scope(patient="anna")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.errors import InputError, LibraryDamaged, LibraryError
+from epicrisis.core.types import Document, Question
 from epicrisis.corpus.reader_base import PatientIdentity
-from epicrisis.errors import InputError, LibraryDamaged, LibraryError
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patient_check import check_patient, resolve_patient
@@ -26,7 +27,6 @@ from epicrisis.library.patient_identities import (
 )
 from epicrisis.library.patients import Roster, check_same_documents, forget_patients
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Question
 from tests.support.patient_records import ENCODER, library
 
 ADA = PatientIdentity("p1", "fhir:a.example/fhir", ("Ada Byron",), "1950-01-02", (("urn:mrn", "4711"), ("", "88")))

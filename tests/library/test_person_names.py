@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, Question
 from epicrisis.library.patient_check import check_patient
 from epicrisis.library.patients import Roster
 from epicrisis.library.person_names import are_alike, find_mentions, fold, name_keys
-from epicrisis.types import Document, Question
 from tests.support.patient_records import library
 
 NAMES = {

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis import remote_libraries
-from epicrisis.errors import InputError, StorageError
+from epicrisis.core.errors import InputError, StorageError
 from epicrisis.library.postgresql.database import Database
-from epicrisis.remote_libraries import LibraryAddress, find_address, library_folder, record_address
+from epicrisis.system import remote_libraries
+from epicrisis.system.remote_libraries import LibraryAddress, find_address, library_folder, record_address
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.core.errors import LibraryDamaged
 from epicrisis.library.remote_consent import NAME, RemoteConsent, allow_remote, forbid_remote, read_remote
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.types import Document, Passage, Scope, list_article_marks
 from epicrisis.corpus.reader_base import ArticleStatement, ReaderItem
 from epicrisis.library.health import check_health
 from epicrisis.library.health_report import MARKS_DUE
@@ -16,7 +17,6 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.repair import repair_library
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage, Scope, list_article_marks
 
 ENCODER = HashingEncoder(16, max_tokens=16)
 EVERYTHING, DEFAULT = Scope(), Scope(without_retracted=True)

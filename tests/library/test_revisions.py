@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epicrisis.core.errors import StorageError
+from epicrisis.core.protocols import Vectors
+from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.reader_base import DeletedDocument, EncodedDocument, FileFingerprint, ReaderItem
-from epicrisis.errors import StorageError
 from epicrisis.library.ingest import add_documents, content_hash
 from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.journal import IngestedFile
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.repair import repair_library
-from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Scope
 from tests.support.library_checks import discrepancies
 from tests.support.library_documents import DIMENSIONS, contents, create, documents, encoder
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis import remote_libraries
-from epicrisis.errors import LibraryBusy, LibraryDamaged, SettingsError, StorageError
+from epicrisis.core.errors import LibraryBusy, LibraryDamaged, SettingsError, StorageError
+from epicrisis.core.types import Scope
 from epicrisis.library.checksums import sha256
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import sync_path
@@ -23,9 +23,9 @@ from epicrisis.library.object_storage import shared_writer
 from epicrisis.library.object_storage.object_store import ConditionFailed, ObjectStore, ObjectUnchanged, StoredObject
 from epicrisis.library.object_storage.shared_library import open_snapshot
 from epicrisis.library.object_storage.shared_version import NAME, parse_version
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system import remote_libraries
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.stores import build_stored_document
-from epicrisis.types import Scope
 from tests.support.shared_writer_child import create_library
 
 URL = "s3://bucket/lib"

@@ -11,9 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from epicrisis.access_log import NAME, AccessLog
-from epicrisis.errors import LibraryBusy
-from epicrisis.forgetting.forgetting import FOLDER, Places, forget_patients
+from epicrisis.core.errors import LibraryBusy
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_storage import replica as replicas
 from epicrisis.library.object_storage.object_store import ObjectStore
@@ -21,7 +19,9 @@ from epicrisis.library.object_storage.shared_library import find_unused_objects,
 from epicrisis.library.object_storage.shared_version import FOLDER as OBJECTS
 from epicrisis.library.object_storage.shared_version import NAME as VERSION
 from epicrisis.library.object_storage.shared_version import parse_version
-from epicrisis.remote_libraries import library_folder
+from epicrisis.operations.forgetting.forgetting import FOLDER, Places, forget_patients
+from epicrisis.privacy.access_log import NAME, AccessLog
+from epicrisis.system.remote_libraries import library_folder
 from tests.forgetting.test_forgetting import FORGOTTEN, READER, build_ward, find_patients, read_others, write_places
 from tests.support.s3_server import BUCKET, S3Server, run_s3_server
 
@@ -95,12 +95,12 @@ def test_forgotten_patients_are_in_no_object_and_no_file_of_the_copy(ward: Path,
 
 CHILD = """
 import os, signal, sys
-from epicrisis.forgetting import forgetting
+from epicrisis.operations.forgetting import forgetting
 from epicrisis.library.object_storage import shared_library
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.shared_library import SharedLibrary
 from epicrisis.library.object_storage.shared_writer import SharedWriter
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system.remote_libraries import library_folder
 from tests.forgetting.test_forgetting import FORGOTTEN, READER, Places
 owner, name, when, library = sys.argv[1:]
 owner = {"library": SharedLibrary, "writer": SharedWriter, "objects": ObjectStore, "module": shared_library}.get(

@@ -17,8 +17,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from epicrisis import remote_libraries
-from epicrisis.errors import (
+from epicrisis.core.errors import (
     EpicrisisError,
     LibraryBusy,
     LibraryDamaged,
@@ -28,6 +27,8 @@ from epicrisis.errors import (
     SettingsError,
     StorageError,
 )
+from epicrisis.core.protocols import PassageStore
+from epicrisis.core.types import Scope
 from epicrisis.library.copying import copy_library
 from epicrisis.library.health import check_health
 from epicrisis.library.journal import IngestedFile
@@ -37,11 +38,10 @@ from epicrisis.library.object_storage import shared_writer, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.shared_version import NAME, parse_version
 from epicrisis.library.repair import repair_library
-from epicrisis.privacy import set_local_only
-from epicrisis.protocols import PassageStore
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system import remote_libraries
+from epicrisis.system.local_only import set_local_only
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document, check_store
-from epicrisis.types import Scope
 from tests.support.s3_server import BUCKET, S3Server, run_s3_server
 from tests.support.shared_writer_child import MOMENTS, create_library
 
@@ -628,7 +628,7 @@ from pathlib import Path
 from epicrisis.library import copying
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_storage import shared_library
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system.remote_libraries import library_folder
 
 copying._BATCH_PASSAGES, shared_library._BULK_SECONDS = 3, 0.0
 original, left = LibraryStore.add, 2

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from epicrisis.errors import InputError, LibraryDamaged, LibraryError
+from epicrisis.core.errors import InputError, LibraryDamaged, LibraryError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_storage.object_store import ObjectStore, StoredObject
 from epicrisis.library.object_storage.shared_version import SharedFile, SharedVersion, parse_version
 from epicrisis.library.object_storage.writer_lease import WriterLease
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system.remote_libraries import library_folder
 
 FILE = SharedFile(f"files/{'0' * 32}", 5, "a" * 64)
 VERSION = SharedVersion("library", 3, 2, "commit", 0, {"manifest.json": FILE, "journal.sqlite#000000": FILE})

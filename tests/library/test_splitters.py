@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.references import build_reference
+from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.splitters import split_document
-from epicrisis.references import build_reference
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 
 ENCODER = HashingEncoder(max_tokens=40)
 TEXT = "Aspirin prevents stroke in adults. " * 60

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import LibraryDamaged, LibraryError
+from epicrisis.core.errors import LibraryDamaged, LibraryError
+from epicrisis.core.types import Document, Scope
 from epicrisis.library import lance_table, library_parts, vector_search
 from epicrisis.library import library as libraries
 from epicrisis.library.health import check_health
@@ -19,7 +20,6 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.library.sqlite_table import SqliteTable
 from epicrisis.library.tables import TableEngine, table_name
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.types import Document, Scope
 from tests.library.conftest import BOTH_ENGINES
 from tests.support.library_documents import COUNT, Contents, add, contents, create, encoder
 

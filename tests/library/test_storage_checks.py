@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import SettingsError
+from epicrisis.core.errors import SettingsError
+from epicrisis.core.types import Scope
 from epicrisis.library.copying import copy_library
 from epicrisis.library.health import check_health
 from epicrisis.library.library import LibraryStore
@@ -15,9 +16,8 @@ from epicrisis.library.object_storage import shared_version, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.operations.cluster_parts import ClusterPart
 from epicrisis.operations.storage_checks import check_storage
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from epicrisis.types import Scope
 from tests.support.s3_server import BUCKET, S3Server
 
 pytestmark = pytest.mark.s3

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epicrisis.core.protocols import ScoredId, StoredDocument, Vectors
+from epicrisis.core.types import Passage, Scope
 from epicrisis.library import index_recall, library_parts, vector_search
 from epicrisis.library import library as libraries
 from epicrisis.library import vector_index as indexes
@@ -22,11 +24,9 @@ from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.vector_index import PartitionReport, read_report
 from epicrisis.library.vector_search import VectorSearch
-from epicrisis.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.retrieval.rankings import parse_document_id
 from epicrisis.testing import stores
 from epicrisis.testing.stores import check_store, hash_content
-from epicrisis.types import Passage, Scope
 
 DIMENSIONS = 32
 COUNT = 2000

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Passage
 from epicrisis.library.passage_table import StoredPassage
 from epicrisis.library.word_index import WordIndex
-from epicrisis.types import Passage
 
 BATCHES = 8
 """So many segments of one size are merged."""

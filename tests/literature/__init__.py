@@ -1,1 +1,1 @@
-"""Tests of `epicrisis.literature`."""
+"""Tests of `epicrisis.corpus.literature`."""

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answers import Usage
-from epicrisis.errors import BudgetExceeded, EndpointBusy, EndpointRejected, EpicrisisError, SettingsError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import BudgetExceeded, EndpointBusy, EndpointRejected, EpicrisisError, SettingsError
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest
 from epicrisis.models.chat.call_costs import compute_max_prompt_tokens
 from epicrisis.models.chat.layers import Amount, Budget, BudgetedModel, TimedModel
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest
-from epicrisis.settings import BudgetSettings
+from epicrisis.settings.settings import BudgetSettings
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import SlowModel, get_time, make_request, run_in_virtual_time
 

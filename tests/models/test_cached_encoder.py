@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from epicrisis.core.protocols import Encoder, Vectors
 from epicrisis.models.encoders import CachedEncoder, load_cached_encoder
-from epicrisis.protocols import Encoder, Vectors
 from epicrisis.testing.encoders import HashingEncoder, check_encoder
 
 TEXTS = [("", "Aspirin was given."), ("Stroke", "Aspirin was given."), ("", "Warfarin was stopped.")]
@@ -69,7 +69,7 @@ def test_caller_that_changes_vectors_changes_no_later_ones() -> None:
 @pytest.mark.slow
 @pytest.mark.models
 def test_real_encoder_with_a_memory_fulfils_the_contract(encoder: Encoder, model_home: object) -> None:
-    from epicrisis.configuration import load_settings
+    from epicrisis.settings.configuration import load_settings
 
     cached = load_cached_encoder("minilm", load_settings().home, 1)
     check_encoder(cached)

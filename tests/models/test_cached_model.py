@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answers import Usage
-from epicrisis.errors import EndpointRejected, NotCached, ReplyInvalid
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import EndpointRejected, NotCached, ReplyInvalid
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.models.chat.cache import CachedModel, ReplyCache, compute_reply_key
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import make_request
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from epicrisis.answers import Usage
-from epicrisis.errors import ChatError, EndpointTimeout, ReplyInvalid, ReplyTruncated
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import ChatError, EndpointTimeout, ReplyInvalid, ReplyTruncated
+from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.models.chat.endpoints import connection, reply
 from epicrisis.models.chat.loading import add_layers
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.protocols import ChatRequest, Message
-from epicrisis.settings import ModelSettings
+from epicrisis.settings.settings import ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer, ServerLog
 from tests.support.loopback import Endpoint, Scripted, completion, serving

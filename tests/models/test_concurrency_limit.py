@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.errors import EndpointRejected
+from epicrisis.core.errors import EndpointRejected
+from epicrisis.core.protocols import ChatModel
 from epicrisis.models.chat.layers import ConcurrencyLimitedModel
-from epicrisis.protocols import ChatModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import SlowModel, get_time, make_request, run_in_virtual_time
 

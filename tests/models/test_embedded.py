@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from epicrisis.answers import Usage
-from epicrisis.errors import ContextOverflow, ModelFileInvalid
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import ContextOverflow, ModelFileInvalid
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.models.chat import embedded
 from epicrisis.models.chat.embedded import BATCH_TOKENS, EmbeddedModel
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import check_chat_model
 
 T = TypeVar("T")
@@ -288,7 +288,7 @@ CHILD = """
 import asyncio, signal, sys
 from pathlib import Path
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.protocols import ChatRequest, Message
+from epicrisis.core.protocols import ChatRequest, Message
 
 # A shell starts what runs in its background with Ctrl-C switched off.
 signal.signal(signal.SIGINT, signal.default_int_handler)

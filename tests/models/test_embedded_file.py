@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import ModelFileInvalid
+from epicrisis.core.errors import ModelFileInvalid
 from epicrisis.models.chat import embedded
 from epicrisis.models.chat.embedded import EmbeddedModel, estimate_memory
 from epicrisis.models.chat.loading import load_chat
 from epicrisis.models.hardware import measure_available_memory
-from epicrisis.settings import ModelSettings
+from epicrisis.settings.settings import ModelSettings
 from tests.models.test_gguf import SMALL, gguf, u32
 from tests.models.test_hardware import V2, machine, meminfo, v2
 

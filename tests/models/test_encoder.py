@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.core.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.networks import BatchSize, split_batches
 from epicrisis.testing.encoders import check_encoder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import ModelMissing, SettingsError
+from epicrisis.core.errors import ModelMissing, SettingsError
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint, read_key
 
 PASSWORD = "p@ss/word"

@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from epicrisis.errors import EndpointRejected, EpicrisisError, ModelMissing, SettingsError
+from epicrisis.core.errors import EndpointRejected, EpicrisisError, ModelMissing, SettingsError
+from epicrisis.core.protocols import ANY_OBJECT, ChatReply, ChatRequest, Message
 from epicrisis.models.chat.endpoints.endpoint import Endpoint as Address
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.endpoints.failures import parse_error_body
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, build_body, find_rejected_parameter
-from epicrisis.protocols import ANY_OBJECT, ChatReply, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
 from tests.support.loopback import USAGE, Endpoint, Scripted, completion, run_in_thread
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from epicrisis.errors import (
+from epicrisis.core.errors import (
     ChatError,
     ContextOverflow,
     EndpointBusy,
@@ -22,9 +22,9 @@ from epicrisis.errors import (
     ReplyInvalid,
     ReplyWithheld,
 )
+from epicrisis.core.protocols import ChatReply, ChatRequest, Message
 from epicrisis.models.chat.endpoints.probing import PATIENCE
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.protocols import ChatReply, ChatRequest, Message
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
 from tests.support.loopback import Scripted, serving

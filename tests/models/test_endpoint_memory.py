@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 import pytest
 
 from epicrisis.answering.structured_request import fits_window
-from epicrisis.errors import ContextOverflow, EndpointBusy
+from epicrisis.core.errors import ContextOverflow, EndpointBusy
+from epicrisis.core.prompts import Prompt
+from epicrisis.core.protocols import Capabilities, ChatModel, ChatRequest, Message
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.endpoints import memory
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
@@ -22,9 +24,7 @@ from epicrisis.models.chat.layers import ConcurrencyLimitedModel
 from epicrisis.models.chat.loading import ask_ahead
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.chat.retries import RetryingModel
-from epicrisis.prompts import Prompt
-from epicrisis.protocols import Capabilities, ChatModel, ChatRequest, Message
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving
 
 CHAT = "/v1/chat/completions"

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.components import describe_models
-from epicrisis.configuration import load_settings
-from epicrisis.errors import (
+from epicrisis.core.errors import (
     ChatError,
     EndpointBusy,
     EndpointRejected,
@@ -19,14 +17,16 @@ from epicrisis.errors import (
     EpicrisisError,
     SettingsError,
 )
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.models.chat.endpoint_pool import FIRST_CALLS, EndpointPool, PooledCallsModel
 from epicrisis.models.chat.endpoints.probing import ServedModel, read_served_model
 from epicrisis.models.chat.layers import RateLimitedModel
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.chat.retries import RetryingModel
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
-from epicrisis.settings import ModelSettings
+from epicrisis.pipeline.components import describe_models
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer

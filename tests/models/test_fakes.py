@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from epicrisis.protocols import Vectors
+from epicrisis.core.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder, check_encoder
 from epicrisis.testing.scorers import TermOverlapReranker, check_reranker
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epicrisis.errors import ModelFileInvalid
+from epicrisis.core.errors import ModelFileInvalid
 from epicrisis.models.chat.embedded import GgufHeader, list_gguf_parts, read_gguf_header
 
 U32, I32, F32, BOOL, TEXT, ARRAY = 4, 5, 6, 7, 8, 9

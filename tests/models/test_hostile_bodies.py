@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import ChatError
+from epicrisis.core.errors import ChatError
+from epicrisis.core.printable import SURROGATES_REPLACED
+from epicrisis.core.protocols import ChatReply, ChatRequest, Message
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.printable import SURROGATES_REPLACED
-from epicrisis.protocols import ChatReply, ChatRequest, Message
 from tests.support.loopback import Endpoint, Scripted
 
 REQUEST = ChatRequest((Message("user", "Is it?"),), max_tokens=100)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answers import Usage
-from epicrisis.errors import BudgetExceeded, ChatError, EndpointBusy, EndpointUnreachable, ReplyInvalid
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import BudgetExceeded, ChatError, EndpointBusy, EndpointUnreachable, ReplyInvalid
+from epicrisis.core.protocols import ChatModel, ChatReply, ChatRequest
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.call_costs import compute_max_prompt_tokens
 from epicrisis.models.chat.layers import Budget, RateLimitedModel
 from epicrisis.models.chat.loading import add_layers
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest
-from epicrisis.settings import BudgetSettings, ModelSettings, Price
+from epicrisis.settings.settings import BudgetSettings, ModelSettings, Price
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import SlowModel, get_time, make_request, run_in_virtual_time
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.components import list_notices
-from epicrisis.configuration import load_settings
-from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.core.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import is_demo
 from epicrisis.models.chat.embedded import read_gguf_header
 from epicrisis.models.chat.loading import load_chat
-from epicrisis.settings import ModelSettings
+from epicrisis.pipeline.components import list_notices
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import ModelSettings
 
 
 @pytest.mark.parametrize(

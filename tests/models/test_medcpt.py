@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epicrisis.core.protocols import Encoder
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.networks import load_tokenizer, pad_batch
-from epicrisis.protocols import Encoder
 from epicrisis.testing.encoders import check_encoder
 from tests.support import tiny_models
 

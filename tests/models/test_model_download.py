@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from huggingface_hub import constants, hf_hub_download
 
-from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
+from epicrisis.core.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
 from epicrisis.models.catalogue import (
     Catalogue,
     HubFile,

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.configuration import load_settings
-from epicrisis.errors import ModelMissing, SettingsError
-from epicrisis.model_services import SERVICES, ModelService, expand_model_name, find_service
+from epicrisis.core.errors import ModelMissing, SettingsError
+from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.models.chat import local_servers
 from epicrisis.models.chat.endpoints.endpoint import choose_key_variable, require_key
 from epicrisis.models.chat.loading import load_chat
-from epicrisis.protocols import ChatRequest, Message
-from epicrisis.settings import ModelSettings
+from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.model_services import SERVICES, ModelService, expand_model_name, find_service
+from epicrisis.settings.settings import ModelSettings
 from tests.support.loopback import run_in_thread
 
 KEYS = {"OPENAI_API_KEY": "sk-openai", "ANTHROPIC_API_KEY": "sk-anthropic", "EPICRISIS_API_KEY": "sk-own"}

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from epicrisis.errors import (
+from epicrisis.core.errors import (
     ContextOverflow,
     EndpointBusy,
     EndpointRejected,
@@ -22,11 +22,11 @@ from epicrisis.errors import (
     ReplyInvalid,
     ReplyWithheld,
 )
+from epicrisis.core.protocols import ChatReply, ChatRequest, Message
 from epicrisis.models.chat.endpoints.connection import OpeningPace
 from epicrisis.models.chat.endpoints.failures import is_overflow, parse_error_body
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, derive_seed
-from epicrisis.privacy import set_local_only
-from epicrisis.protocols import ChatReply, ChatRequest, Message
+from epicrisis.system.local_only import set_local_only
 from tests.support.loopback import USAGE, Endpoint, Scripted, completion, sse
 
 T = TypeVar("T")

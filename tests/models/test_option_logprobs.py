@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.errors import EndpointRejected
+from epicrisis.core.errors import EndpointRejected
+from epicrisis.core.protocols import ChatReply, ChatRequest, Message, OptionLogprobs
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.chat.endpoints.probing import build_messages
 from epicrisis.models.chat.endpoints.reply import compute_option_logprobs
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.protocols import ChatReply, ChatRequest, Message, OptionLogprobs
 from tests.support.loopback import Endpoint, Scripted
 
 LETTERS = ("A", "B", "C", "D")

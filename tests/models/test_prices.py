@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from epicrisis.answers import Usage
+from epicrisis.core.answers import Usage
 from epicrisis.models.chat.call_costs import build_cost_function, look_up_cost
-from epicrisis.privacy import set_local_only
-from epicrisis.settings import ModelSettings, Price
+from epicrisis.settings.settings import ModelSettings, Price
+from epicrisis.system.local_only import set_local_only
 
 USAGE = Usage(
     calls=1, prompt_tokens=1_000_000, cached_tokens=400_000, completion_tokens=100_000, reasoning_tokens=50_000

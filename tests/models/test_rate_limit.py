@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answers import Usage
-from epicrisis.errors import EndpointBusy
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import EndpointBusy
 from epicrisis.models.chat.call_costs import estimate_prompt_tokens
 from epicrisis.models.chat.layers import POLL_SECONDS, RateLimitedModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model

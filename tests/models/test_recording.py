@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Usage
-from epicrisis.errors import EndpointRejected, StorageError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import EndpointRejected, StorageError
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.serialization import to_json
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.layers import RecordingModel
-from epicrisis.protocols import ChatRequest
-from epicrisis.serialization import to_json
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import SlowModel, make_request, run_in_virtual_time
 

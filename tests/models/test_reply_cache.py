@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answers import Usage
-from epicrisis.errors import InputError, StorageError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import InputError, StorageError
+from epicrisis.core.protocols import Capabilities, ChatReply, OptionLogprobs
 from epicrisis.models.chat.cache import CacheStats, ReplyCache
-from epicrisis.protocols import Capabilities, ChatReply, OptionLogprobs
 from tests.support.cache_child import CALLS, make_key, make_reply
 from tests.support.loopback import run_in_thread
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.errors import (
+from epicrisis.core.errors import (
     EndpointBusy,
     EndpointRejected,
     EndpointTimeout,
@@ -24,7 +24,7 @@ from epicrisis.errors import (
     ReplyInvalid,
 )
 from epicrisis.models.pair_models import HttpReranker, load_reranker, max_sim
-from epicrisis.privacy import set_local_only
+from epicrisis.system.local_only import set_local_only
 from epicrisis.testing.scorers import check_reranker
 from tests.support import tiny_models
 from tests.support.loopback import Endpoint, Scripted

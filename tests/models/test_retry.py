@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from epicrisis.answers import Usage
-from epicrisis.errors import (
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import (
     BudgetExceeded,
     ChatError,
     EndpointBusy,
@@ -18,10 +18,10 @@ from epicrisis.errors import (
     EpicrisisError,
     ReplyInvalid,
 )
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
 from epicrisis.models.chat.layers import Layer
 from epicrisis.models.chat.retries import RetryingModel
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import get_time, make_request, run_in_virtual_time
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.errors import ContextOverflow, ModelFileInvalid
+from epicrisis.core.errors import ContextOverflow, ModelFileInvalid
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.models.pair_models import LABELS, load_nli, load_reward_model
 from epicrisis.testing.scorers import TermOverlapNli, TermOverlapRewardModel, check_nli, check_reward_model

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from epicrisis.errors import EpicrisisError, NetworkRefused
-from epicrisis.logs import open_log
+from epicrisis.core.errors import EpicrisisError, NetworkRefused
+from epicrisis.core.protocols import ChatModel, ChatRequest, Message
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.endpoints.failures import walk_causes
 from epicrisis.models.chat.loading import add_layers, load_chat
-from epicrisis.privacy import set_local_only
-from epicrisis.protocols import ChatModel, ChatRequest, Message
-from epicrisis.settings import ModelSettings
+from epicrisis.settings.settings import ModelSettings
+from epicrisis.system.local_only import set_local_only
+from epicrisis.system.logs import open_log
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
 from tests.support.loopback import USAGE, Scripted, completion, serving

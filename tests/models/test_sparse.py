@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.errors import ContextOverflow, ModelMissing
+from epicrisis.core.errors import ContextOverflow, ModelMissing
 from epicrisis.models.encoders import CachedSparseEncoder, load_sparse
 from epicrisis.testing.encoders import WordCountEncoder, check_sparse_encoder
 from tests.support import tiny_models

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.errors import ReplyEmpty, ReplyMisplaced, ReplyTruncated
+from epicrisis.core.errors import ReplyEmpty, ReplyMisplaced, ReplyTruncated
+from epicrisis.core.protocols import ChatReply, ChatRequest, Message
 from epicrisis.models.chat.endpoints.reply import ThinkingSplitter, split_thinking
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.protocols import ChatReply, ChatRequest, Message
 from tests.support.loopback import Endpoint, Scripted
 
 REQUEST = ChatRequest((Message("user", "Why?"),), max_tokens=50, max_reasoning_tokens=200)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.errors import ContextOverflow, ModelFileInvalid, ModelMissing
+from epicrisis.core.errors import ContextOverflow, ModelFileInvalid, ModelMissing
 from epicrisis.evaluation.metrics.neural import BertScore, compute_bert_scores
 from epicrisis.models.encoders import load_token_encoder
 from epicrisis.testing.encoders import HashingTokenEncoder, check_token_encoder

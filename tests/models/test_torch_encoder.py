@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.core.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoders import load_encoder
 from epicrisis.testing.encoders import check_encoder
 from tests.support import tiny_models
@@ -169,7 +169,7 @@ def test_torch_encoder_without_torch_names_extra(model_home: Path, tmp_path: Pat
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
-        "from epicrisis.errors import ModelMissing\n"
+        "from epicrisis.core.errors import ModelMissing\n"
         "from epicrisis.models.encoders import load_encoder\n"
         "try:\n    load_encoder(sys.argv[1], Path(sys.argv[1]))\n"
         "except ModelMissing as error:\n    sys.exit(0 if 'pip install \"epicrisis[torch]\"' in error.message else 3)\n"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.configuration import load_settings
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.operations import server_checks
 from epicrisis.operations.cluster_parts import ClusterCheck, ClusterPart
 from epicrisis.operations.model_checks import check_models
@@ -19,6 +18,7 @@ from epicrisis.operations.server_checks import KEY_VARIABLE, check_servers
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.guards import GuardOptions
 from epicrisis.server.users import UserStore
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.hostile import HostileServer
 from tests.support.patient_records import library
 from tests.support.servers import open_existing, open_library, open_resources, running

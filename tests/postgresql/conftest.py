@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from epicrisis.configuration import load_settings
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import database as databases
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.stores import DIMENSIONS
 from tests.support.postgresql_server import (
     OWNER,

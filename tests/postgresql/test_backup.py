@@ -11,11 +11,11 @@ import numpy as np
 import psycopg
 import pytest
 
-from epicrisis.errors import StorageError
+from epicrisis.core.errors import StorageError
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql.schema import WORD_TABLESPACE
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import ADMIN, CLOSE_INDEX_FUNCTIONS, READER, WRITER, PostgresqlServer
 

@@ -19,21 +19,21 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.additions import AddOptions, add_files
 from epicrisis.cli.app import app
-from epicrisis.errors import LibraryError, NetworkRefused, StorageError
+from epicrisis.core.errors import LibraryError, NetworkRefused, StorageError
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import Columns
 from epicrisis.library.patients import Roster
 from epicrisis.library.postgresql import database as databases
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql import table
-from epicrisis.privacy import guard_network
-from epicrisis.remote_libraries import find_address, library_folder
-from epicrisis.settings import Settings
+from epicrisis.pipeline.additions import AddOptions, add_files
+from epicrisis.settings.settings import Settings
+from epicrisis.system.local_only import guard_network
+from epicrisis.system.remote_libraries import find_address, library_folder
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.ccda_documents import EPIC_ROOT, section
 from tests.support.ccda_documents import document as clinical_document

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from epicrisis.errors import LibraryBusy, LibraryError, StorageError
+from epicrisis.core.errors import LibraryBusy, LibraryError, StorageError
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import database as databases
 from epicrisis.library.postgresql import table
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.pgbouncer import PROGRAM, run_pgbouncer
 from tests.support.postgresql_server import OWNER, READER, WRITER

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.errors import LibraryDamaged, LibraryError
+from epicrisis.core.types import Origin, Scope
 from epicrisis.corpus.reader_base import ArticleStatement, PatientIdentity
-from epicrisis.errors import LibraryDamaged, LibraryError
 from epicrisis.library import copying
 from epicrisis.library import patient_identities as registry
 from epicrisis.library.copying import copy_library
@@ -19,9 +20,8 @@ from epicrisis.library.inventory import LibraryInventory
 from epicrisis.library.journal import DocumentRow, IngestedFile
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from epicrisis.types import Origin, Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import OWNER, READER, WRITER
 

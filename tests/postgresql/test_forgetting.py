@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.access_log import NAME, AccessLog
-from epicrisis.answers import Answer
 from epicrisis.cli.app import app
-from epicrisis.errors import LibraryBusy, LibraryError
-from epicrisis.forgetting.forgetting import FOLDER, Places, forget_patients
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import LibraryBusy, LibraryError
+from epicrisis.core.types import Question, Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import rewriting
-from epicrisis.remote_libraries import library_folder
+from epicrisis.operations.forgetting.forgetting import FOLDER, Places, forget_patients
+from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.job_models import JobBody, JobFile, JobQuestion
 from epicrisis.server.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.sessions import Sessions
@@ -26,7 +26,7 @@ from epicrisis.server.shared_state.items import ItemTable
 from epicrisis.server.shared_state.jobs import JobTable
 from epicrisis.server.state import ServerState, open_state, state_folder
 from epicrisis.server.users import Caller
-from epicrisis.types import Question, Scope
+from epicrisis.system.remote_libraries import library_folder
 from tests.forgetting.test_forgetting import (
     FORGOTTEN,
     PATIENTS,
@@ -151,10 +151,10 @@ def test_transaction_that_sees_deleted_rows_is_named_and_the_same_call_continues
 
 CHILD = """
 import os, signal, sys
-from epicrisis.forgetting import forgetting
+from epicrisis.operations.forgetting import forgetting
 from epicrisis.library.postgresql import rewriting
 from epicrisis.library.postgresql.store import PostgresqlLibrary
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.server.shared_state.users import UserTable
 from epicrisis.server.state import state_folder
 from tests.forgetting.test_forgetting import FORGOTTEN, READER, Places

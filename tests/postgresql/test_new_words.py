@@ -8,12 +8,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from epicrisis.core.protocols import StoredDocument
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import search
 from epicrisis.library.word_index import round_length
-from epicrisis.protocols import StoredDocument
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import OWNER, READER, WRITER
 

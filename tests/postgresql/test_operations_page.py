@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.access_log import build_entry
 from epicrisis.cli.app import app
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
+from epicrisis.privacy.access_log import build_entry
 from epicrisis.server.state import open_state, state_folder
 from epicrisis.testing.stores import build_stored_document
-from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import (
     ADMIN,

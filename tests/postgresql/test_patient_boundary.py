@@ -9,14 +9,14 @@ import numpy as np
 import psycopg
 import pytest
 
-from epicrisis.errors import LibraryError
+from epicrisis.core.errors import LibraryError
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster, holds_patients
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.search import ScopeFilter
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import ADMIN, OWNER, READER, WRITER, PostgresqlServer
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.protocols import StoredDocument
 from epicrisis.corpus.reader_base import PatientIdentity
 from epicrisis.library import patient_identities
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import PatientRecord, Roster
-from epicrisis.protocols import StoredDocument
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import OWNER, WRITER

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from epicrisis.core.protocols import StoredDocument, Vectors
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import search
 from epicrisis.library.word_index import analyze_words
-from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing.stores import build_stored_document
-from epicrisis.types import Scope
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import READER, PostgresqlServer
 

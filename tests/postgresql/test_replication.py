@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.errors import LibraryError, StorageError
+from epicrisis.core.errors import LibraryError, StorageError
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from epicrisis.types import Scope
 from tests.postgresql.conftest import close_connections
 from tests.support.postgresql_pair import (
     ServerPair,

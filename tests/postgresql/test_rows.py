@@ -11,7 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from epicrisis.errors import LibraryError
+from epicrisis.core.errors import LibraryError
+from epicrisis.core.types import Scope
 from epicrisis.library.manifest import build_manifest
 from epicrisis.library.passage_table import ALL_COLUMNS, Columns
 from epicrisis.library.postgresql.database import Database
@@ -20,9 +21,8 @@ from epicrisis.library.postgresql.journal import PostgresqlJournal
 from epicrisis.library.postgresql.search import build_filter
 from epicrisis.library.postgresql.store import PostgresqlLibrary
 from epicrisis.library.postgresql.table import PostgresqlTable, _build_rows, escape_json, parse_columns, unescape_json
-from epicrisis.remote_libraries import LibraryAddress
+from epicrisis.system.remote_libraries import LibraryAddress
 from epicrisis.testing.stores import build_stored_document
-from epicrisis.types import Scope
 
 HALF_PAIRS = ("\ud83d", "\ude00", "\ude00\ud83d", "\ud83d\U0001f600", "\ufdd0" + "0000", "\\\0", "\\u0000", "\0\0")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.access_log import build_entry
-from epicrisis.answers import Answer
-from epicrisis.errors import InputError, LibraryError, SettingsError
-from epicrisis.remote_libraries import find_address
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import InputError, LibraryError, SettingsError
+from epicrisis.core.types import Question
+from epicrisis.privacy.access_log import build_entry
 from epicrisis.server.errors import NotFound, StateUnavailable, StateUncertain
 from epicrisis.server.job_models import JobBody, JobFile, JobTaken
 from epicrisis.server.page.stored_answers import AnswerStore
@@ -30,7 +30,7 @@ from epicrisis.server.shared_state.jobs import JobTable
 from epicrisis.server.shared_state.users import UserTable
 from epicrisis.server.state import state_folder
 from epicrisis.server.users import Caller
-from epicrisis.types import Question
+from epicrisis.system.remote_libraries import find_address
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import OWNER, SERVER
 from tests.support.reviews import Reviewer, make_app, make_two_runs, open_review

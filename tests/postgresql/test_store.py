@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from epicrisis.errors import LibraryBusy, LibraryError, LibraryMissing, StorageError
+from epicrisis.core.errors import LibraryBusy, LibraryError, LibraryMissing, StorageError
+from epicrisis.core.types import Document, Scope
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import search, table
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document, check_store
-from epicrisis.types import Document, Scope
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import OWNER, READER, WRITER
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from epicrisis.library.ingest import open_or_create
-from epicrisis.remote_libraries import library_folder
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.upload_reception import UploadLimits
+from epicrisis.system.remote_libraries import library_folder
 from tests.postgresql.conftest import LibraryDatabase
 from tests.server.test_uploads import MARKED, wait, wait_for_sign
 from tests.support.import_encoders import PausingEncoder, offer_encoder

@@ -16,16 +16,16 @@ import pytest
 from typer.testing import CliRunner
 
 from epicrisis.cli.app import app
-from epicrisis.errors import StorageError
+from epicrisis.core.errors import StorageError
+from epicrisis.core.protocols import StoredDocument, Vectors
+from epicrisis.core.types import Document, Scope
 from epicrisis.library import index_recall
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql import index_build, search, table, vector_index
 from epicrisis.library.postgresql.vector_index import GraphReport
-from epicrisis.protocols import StoredDocument, Vectors
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import build_stored_document
-from epicrisis.types import Document, Scope
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import OWNER, READER, WRITER
 

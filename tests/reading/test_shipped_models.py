@@ -8,11 +8,11 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+from epicrisis.core.types import Passage
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
 from epicrisis.reading.ranker import FEATURES, load_ranker
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
-from epicrisis.types import Passage
 
 WEIGHTS = files("epicrisis.reading") / "weights"
 ABSTRACT = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.core.types import SupportState
 from epicrisis.library.word_index import analyze_words
 from epicrisis.reading.support import (
     CitedSentence,
@@ -14,7 +15,6 @@ from epicrisis.reading.support import (
     is_copied,
     states_result,
 )
-from epicrisis.types import SupportState
 
 TRIAL = CitedSentence("Pain was significantly lower with aspirin than with placebo (p < 0.001).")
 

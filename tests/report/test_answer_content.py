@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from epicrisis.answers import (
+from epicrisis.cli.event_display import EventDisplay, describe_path
+from epicrisis.core.answers import (
     Answer,
     Claim,
     Conflict,
@@ -19,11 +20,10 @@ from epicrisis.answers import (
     PartialAnswer,
     WithheldAnswer,
 )
-from epicrisis.cli.event_display import EventDisplay, describe_path
-from epicrisis.references import Reference
+from epicrisis.core.references import Reference
+from epicrisis.core.types import ArticleMark, Question
 from epicrisis.report.answer_content import build_answer_content, format_markers
 from epicrisis.report.answer_files import escape_markdown, to_html, to_markdown
-from epicrisis.types import ArticleMark, Question
 from tests.support.citations import TRIAL
 
 OTHER = replace(

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.answers import Answer, Citation, Claim
+from epicrisis.core.answers import Answer, Citation, Claim
+from epicrisis.core.types import Question
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_warnings import list_warnings
-from epicrisis.types import Question
 
 DRUGS = {"A": "amiodarone", "B": "flecainide", "C": "propranolol", "D": "The record does not say"}
 QUESTION = Question("Which drug increased mortality?", DRUGS, "choice")

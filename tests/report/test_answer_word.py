@@ -12,12 +12,12 @@ import pytest
 from docx import Document
 from lxml import etree
 
-from epicrisis.answers import Answer, Claim, Conflict, ConflictSide, Failure, Notice, PartialAnswer
-from epicrisis.references import Link, Reference
+from epicrisis.core.answers import Answer, Claim, Conflict, ConflictSide, Failure, Notice, PartialAnswer
+from epicrisis.core.references import Link, Reference
+from epicrisis.core.types import Question
 from epicrisis.report.answer_content import AnswerContent, build_answer_content
 from epicrisis.report.answer_files import to_markdown
 from epicrisis.report.answer_word import is_word_answer, to_word
-from epicrisis.types import Question
 from tests.support.citations import ADDRESS, TRIAL
 
 RETRACTED = replace(

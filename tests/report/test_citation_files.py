@@ -12,7 +12,8 @@ from bibtexparser.entrypoint import parse_string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.references import Publication, Reference
+from epicrisis.core.references import Publication, Reference
+from epicrisis.core.types import Passage
 from epicrisis.report import citation_files
 from epicrisis.report.citation_files import (
     CitedSource,
@@ -24,7 +25,6 @@ from epicrisis.report.citation_files import (
     write_csl_json,
     write_ris,
 )
-from epicrisis.types import Passage
 
 METADATA: dict[str, Any] = {
     "authors": ["O'Byrne, Paul M", "King, Martin, Jr", "Li", "Group for Asthma, Lung and Heart"],

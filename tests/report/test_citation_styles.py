@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epicrisis.answers import Answer, Citation
-from epicrisis.errors import InputError
-from epicrisis.references import Publication, Reference
+from epicrisis.core.answers import Answer, Citation
+from epicrisis.core.errors import InputError
+from epicrisis.core.references import Publication, Reference
+from epicrisis.core.types import CitationStyle, Passage, Question, ReferenceFormat
 from epicrisis.report.citation_files import CitedSource, list_passage_sources
 from epicrisis.report.citation_styles import STYLE_NAMES, format_references, write_reference_list, write_references
-from epicrisis.types import CitationStyle, Passage, Question, ReferenceFormat
 
 ARTICLE: dict[str, Any] = {
     "authors": ["Delorme, Vincent", "Cavalier, Jean-François"],

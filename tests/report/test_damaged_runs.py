@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.answers import Answer, Citation, ModelCalled, PartialAnswer, Quotation, Retrieved, Usage
 from epicrisis.cli.app import app
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.answers import Answer, Citation, ModelCalled, PartialAnswer, Quotation, Retrieved, Usage
+from epicrisis.core.errors import EpicrisisError
+from epicrisis.core.types import EvidenceSpan, Hit, Passage, Question, Ranking
 from epicrisis.evaluation.experiments.preflight import rankings_path
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings, RankingStore
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, RunPlan
-from epicrisis.types import EvidenceSpan, Hit, Passage, Question, Ranking
 from tests.support.run_folders import recipe
 
 N = 6

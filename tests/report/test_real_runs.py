@@ -13,12 +13,12 @@ from selectolax.lexbor import LexborHTMLParser
 from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
+from epicrisis.core.protocols import ChatModel
+from epicrisis.core.types import Document
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.experiments.registry import NAMES, load_experiments
-from epicrisis.protocols import ChatModel
 from epicrisis.testing.chat import ScriptedModel, schema_reply
 from epicrisis.testing.reader import KeyPassage, find_key_passages, position_biased_reader, u_curve
-from epicrisis.types import Document
 from tests.support.grading import said
 from tests.support.served_models import served
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.types import Hit, Passage, Ranking
 from epicrisis.report.search_results import choose_window, find_matches, find_stems, group_hits
-from epicrisis.types import Hit, Passage, Ranking
 
 TEXT = "Women at risk took placebo. " * 20 + "Aspirin prevented pre-eclampsia in pregnancies. " + "Nothing else. " * 20
 

@@ -6,11 +6,11 @@ import csv
 import io
 from dataclasses import replace
 
-from epicrisis.answers import Answer, Citation, WithheldAnswer
-from epicrisis.references import Reference
+from epicrisis.core.answers import Answer, Citation, WithheldAnswer
+from epicrisis.core.references import Reference
+from epicrisis.core.study_types import StudyTypeMatch
+from epicrisis.core.types import Passage, Question
 from epicrisis.report.study_table import build_study_table, study_table_csv
-from epicrisis.study_types import StudyTypeMatch
-from epicrisis.types import Passage, Question
 
 TEXT = "We randomised 1776 women with a high risk. Aspirin reduced the risk of pre-eclampsia (p = 0.004)."
 SENTENCE = "Aspirin reduced the risk of pre-eclampsia (p = 0.004)."

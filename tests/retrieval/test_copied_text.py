@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.chunking import build_passages
 from epicrisis.retrieval.copied_text import find_copied_text, remove_copied_text
-from epicrisis.types import Document, Passage
 
 HISTORY = "She was admitted with chest pain and found to have a non-ST elevation infarction, treated with two stents."
 PLAN = "Continue furosemide 40 mg twice daily and repeat the electrolytes in the morning before the next dose."

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages, partition_passages, split_in_half
-from epicrisis.protocols import StoredDocument, Vectors
+from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT, group_passages, partition_passages, split_in_half
+from epicrisis.core.protocols import StoredDocument, Vectors
+from epicrisis.core.types import Passage, Ranking, Scope
 from epicrisis.retrieval.id_rankings import IdRanking, rank_for_documents
 from epicrisis.retrieval.rankings import (
     choose_pool_size,
@@ -26,7 +27,6 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import Passage, Ranking, Scope
 
 ids = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9)), unique=True, max_size=40)
 

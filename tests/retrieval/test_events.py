@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from epicrisis.dates import time_range
+from epicrisis.core.dates import time_range
+from epicrisis.core.types import Passage
 from epicrisis.retrieval.event_mentions import EventMentions, agree_on_time, find_event_mentions
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.timeline import Resolution, resolve
-from epicrisis.types import Passage
 
 
 def notes_of(texts: Mapping[str, str]) -> list[Passage]:

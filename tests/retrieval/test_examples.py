@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Passage, Question
 from epicrisis.retrieval.examples import choose_examples, is_same_question, read_example, shingle_similarity
-from epicrisis.types import Passage, Question
 
 STEM = (
     "A 21-year-old sailor complains of fever, of pain on passing water and of a swollen right knee. A culture of the "

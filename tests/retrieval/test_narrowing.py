@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from epicrisis.core.types import Passage
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.timeline import Resolution, resolve
-from epicrisis.types import Passage
 from tests.support.narrowing import FORMS, MAKERS, UNDERSTOOD, question_of, record_of
 
 A, B, C = ("A", "2014-03-03", "2014-03-10"), ("B", "2016-06-01", "2016-06-15"), ("C", "2018-11-20", "2018-11-28")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.types import Passage
 from epicrisis.retrieval.rankings import move_worst_to_middle, rank_in_order
-from epicrisis.types import Passage
 
 
 def names(ids: tuple[str, ...]) -> str:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.types import CountUnit, Ranking, SignalKind
 from epicrisis.retrieval.preflight import (
     BY_RANKS,
     FITTED,
@@ -19,7 +20,6 @@ from epicrisis.retrieval.preflight import (
     compare_rankings,
     measure_signal,
 )
-from epicrisis.types import CountUnit, Ranking, SignalKind
 
 NAMES = [f"d{i}#0" for i in range(12)]
 ids = st.lists(st.sampled_from(NAMES), unique=True, min_size=0, max_size=12)

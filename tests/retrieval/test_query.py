@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import LongQuestionPolicy
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.protocols import Encoder
 from epicrisis.retrieval.long_questions import QuestionFit, fit_question, move_question_first, split_segments
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import LongQuestionPolicy
 
 VIGNETTE = (
     "A 23-year-old woman has burning on urination. It began a day ago. She drinks much water. Her pulse is 80/min. "

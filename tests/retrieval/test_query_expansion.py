@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from epicrisis import Document, Library
-from epicrisis.protocols import ScoredId, Vectors
+from epicrisis.core.protocols import ScoredId, Vectors
+from epicrisis.core.types import Scope
 from epicrisis.retrieval.query_expansion import describe, expand, find_other_names, list_absent, reword, rewrite
 from epicrisis.retrieval.rankings import keep_first, reciprocal_rank_fusion
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore, build_stored_document
-from epicrisis.types import Scope
 
 TEXTS = {
     "imatinib": "Imatinib caused muscle pain in 9 % of patients.",

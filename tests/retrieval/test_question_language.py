@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from epicrisis import Document, Library
-from epicrisis.components import open_library_search
-from epicrisis.configuration import load_settings
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import Scope
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.word_index import analyze_words
 from epicrisis.models.catalogue import reads_english_only
-from epicrisis.protocols import Encoder
+from epicrisis.pipeline.components import open_library_search
 from epicrisis.retrieval.question_language import find_language
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Scope
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.types import Document, Passage, Ranking
 from epicrisis.corpus.chunking import chunk_document
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.record_context import (
@@ -21,7 +22,6 @@ from epicrisis.retrieval.record_context import (
     sort_by_time,
 )
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Passage, Ranking
 
 SPANS = HashingEncoder().token_spans
 

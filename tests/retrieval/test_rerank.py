@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.errors import EndpointTimeout
+from epicrisis.core.errors import EndpointTimeout
+from epicrisis.core.types import Hit, Passage, Ranking
 from epicrisis.retrieval.rankings import format_for_reranker, rerank
 from epicrisis.testing.scorers import TermOverlapReranker, check_reranker
-from epicrisis.types import Hit, Passage, Ranking
 
 
 def passage(id_: str, text: str, title: str = "") -> Passage:

@@ -8,8 +8,9 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from epicrisis.core.protocols import ScoredId, StoredDocument, Vectors
+from epicrisis.core.types import Passage, Ranking, Scope, SearchMode, SignalKind
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.preflight import BM25_SIGNALS, Signal, measure_signal, score_gap
 from epicrisis.retrieval.rankings import format_for_reranker, reciprocal_rank_fusion, rerank
@@ -17,7 +18,6 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import Passage, Ranking, Scope, SearchMode, SignalKind
 
 EVERYTHING = Scope()
 TEXTS = {

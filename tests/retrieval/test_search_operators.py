@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Scope
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.search_operators import describe_operators
-from epicrisis.types import Scope
 from tests.support.patient_records import ENCODER, library, papers
 
 

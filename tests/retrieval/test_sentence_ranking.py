@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from epicrisis.core.protocols import Reranker
+from epicrisis.core.types import Passage
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
-from epicrisis.protocols import Reranker
 from epicrisis.retrieval.sentence_ranking import (
     Listing,
     SentenceRanker,
@@ -20,7 +21,6 @@ from epicrisis.retrieval.sentence_ranking import (
 )
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
-from epicrisis.types import Passage
 
 TEXT = (
     "BACKGROUND. Aspirin is an old drug. Of 120 patients, e.g. those over 65 years, half took aspirin vs. placebo. "

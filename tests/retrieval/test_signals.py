@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.types import SignalKind
 from epicrisis.retrieval.preflight import (
     Signal,
     intersection_over_union,
@@ -13,7 +14,6 @@ from epicrisis.retrieval.preflight import (
     rank_biased_overlap,
     score_gap,
 )
-from epicrisis.types import SignalKind
 
 rankings = st.permutations(list("abcdefgh"))
 

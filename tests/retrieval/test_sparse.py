@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.errors import ContextOverflow
+from epicrisis.core.errors import ContextOverflow
+from epicrisis.core.types import Passage
 from epicrisis.retrieval.rankings import rank_by_sparse_vectors
 from epicrisis.testing.encoders import WordCountEncoder, check_sparse_encoder
-from epicrisis.types import Passage
 
 
 def passage(ordinal: int, text: str) -> Passage:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.core.types import Hit, Passage, Ranking, Sentence, SentenceHit, SentenceRanking
 from epicrisis.retrieval.study_preference import prefer_sentences, prefer_studies
-from epicrisis.types import Hit, Passage, Ranking, Sentence, SentenceHit, SentenceRanking
 
 TRIAL, REVIEW = "Randomized Controlled Trial", "Review"
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.dates import find_dates, is_before, may_overlap, time_range
+from epicrisis.core.dates import find_dates, is_before, may_overlap, time_range
+from epicrisis.core.types import Passage
 from epicrisis.retrieval.event_mentions import EventMentions, find_event_mentions
 from epicrisis.retrieval.hospital_stays import NoteTime, group_stays
 from epicrisis.retrieval.timeline import Resolution, resolve
-from epicrisis.types import Passage
 
 
 def note(

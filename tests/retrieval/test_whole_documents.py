@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from epicrisis import Document, Library
-from epicrisis.protocols import StoredDocument
+from epicrisis.core.protocols import StoredDocument
+from epicrisis.core.types import Passage, Scope
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import REACH, WHOLE_DOCUMENTS, Retriever
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import Passage, Scope
 
 ENCODER = HashingEncoder(8)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.access_log import _FIRST_FIELDS, NAME, AccessLog, verify_log
+from epicrisis.privacy.access_log import _FIRST_FIELDS, NAME, AccessLog, verify_log
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.server.test_patients import ANNA, ASK, BERT, Ward

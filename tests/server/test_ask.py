@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from epicrisis.errors import EndpointTimeout, EndpointUnreachable
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.core.errors import EndpointTimeout, EndpointUnreachable
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.patient_records import recorder

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from epicrisis.errors import ChatError, StorageError
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.errors import ChatError, StorageError
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server import error_log
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.errors import ServerBusy

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import SettingsError
+from epicrisis.core.errors import SettingsError
 from epicrisis.server.errors import NoRole
 from epicrisis.server.identity_provider_settings import (
     PROVIDER_FILE,

@@ -15,8 +15,8 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from epicrisis.errors import StorageError
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.core.errors import StorageError
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.server import jobs
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.errors import StateUnavailable

@@ -10,11 +10,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from epicrisis.answers import Answer, Answered, Event, TextDelta
+from epicrisis.core.answers import Answer, Answered, Event, TextDelta
+from epicrisis.core.types import Question
 from epicrisis.server import streaming
 from epicrisis.server.app import create_app
 from epicrisis.server.streaming import EventStream, keep_alive, stream_events
-from epicrisis.types import Question
 from tests.support.servers import connect, open_library, open_resources, read_events, running
 
 CLIENTS = 200

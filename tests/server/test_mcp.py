@@ -16,8 +16,8 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
-from epicrisis.access_log import AccessLog, verify_log
-from epicrisis.errors import EndpointUnreachable, InputError
+from epicrisis.core.errors import EndpointUnreachable, InputError
+from epicrisis.privacy.access_log import AccessLog, verify_log
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.mcp_results import document_uri, passage_uri
 from epicrisis.server.mcp_server import create_mcp_server, find_patients

@@ -16,15 +16,15 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
-from epicrisis.errors import EndpointUnreachable
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.errors import EndpointUnreachable
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Document
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.housekeeping import answer_housekeeping, is_housekeeping
 from epicrisis.server.openai_request import MAX_HISTORY_CHARACTERS
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel, schema_reply
-from epicrisis.types import Document
 from tests.server.test_ask import WaitingModel, failing
 from tests.support.patient_records import PATIENTS, notes, papers, recorder, word
 from tests.support.servers import QUESTION, open_library, open_resources, running

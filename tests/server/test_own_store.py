@@ -18,11 +18,11 @@ import pytest
 from typer.testing import CliRunner
 
 from epicrisis.cli.app import app
-from epicrisis.errors import LibraryError
+from epicrisis.core.errors import LibraryError
+from epicrisis.core.types import Passage, Scope
 from epicrisis.library.checked_store import CheckedStore
 from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.testing.stores import MemoryStore, build_stored_document
-from epicrisis.types import Passage, Scope
 from tests.server.test_process import wait_until_ready
 from tests.server.test_uploads import list_ids, upload
 from tests.support.import_encoders import PlainEncoder, offer_encoder

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     Answer,
     Conflict,
     ConflictSide,
@@ -17,9 +17,9 @@ from epicrisis.answers import (
     Retrieved,
     SentencesSelected,
 )
-from epicrisis.record_access import list_documents
+from epicrisis.core.types import Hit, Preflight, Question, Ranking, SearchTops
+from epicrisis.privacy.record_access import list_documents
 from epicrisis.server.page.evidence_map import PartVerdict, build_evidence_map
-from epicrisis.types import Hit, Preflight, Question, Ranking, SearchTops
 from tests.support.strategies import passages
 
 QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")

@@ -10,11 +10,11 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Document
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel, schema_reply
-from epicrisis.types import Document
 from tests.server.test_page_unsafe_text import EVIL, check_page
 from tests.support.pages import Page, ask, open_page
 from tests.support.servers import QUESTION, connect, open_library, open_resources

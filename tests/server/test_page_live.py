@@ -11,8 +11,8 @@ import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.reply_stream import ReplyStream
-from epicrisis.answers import Notice, TextDelta
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.answers import Notice, TextDelta
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server.app import create_app
 from epicrisis.server.page.live import LiveAnswer
 from epicrisis.testing.chat import ScriptedModel, fill

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from epicrisis.core.types import Document
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.types import Document
 from tests.server.test_page_unsafe_text import EVIL, check_page
 from tests.support.pages import Page, ask, open_page, quoting_model
 from tests.support.servers import connect, open_library, open_resources, read_access_log

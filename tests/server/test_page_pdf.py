@@ -15,9 +15,9 @@ import httpx2
 import pytest
 from PIL import Image
 
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
 from epicrisis.corpus import sandbox
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page import pdf_view
 from epicrisis.server.users import USERS_FILE, UserStore

@@ -15,13 +15,13 @@ import pytest
 from docx import Document as WordDocument
 from fastapi import FastAPI
 
-from epicrisis.answers import Answer
+from epicrisis.core.answers import Answer
+from epicrisis.core.types import Question
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page.exports import FORMATS
 from epicrisis.server.page.static_files import MANIFEST, NAMES, read_static_files
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.types import Question
 from tests.support.pages import Page, ask, demo_documents, open_page, quoting_model
 from tests.support.servers import connect, open_library, open_resources
 

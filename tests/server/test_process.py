@@ -16,12 +16,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from epicrisis.configuration import load_settings
-from epicrisis.errors import SettingsError
+from epicrisis.core.errors import SettingsError
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.protocols import Encoder
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document
 
 START_SECONDS = 120.0
 

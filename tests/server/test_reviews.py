@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.answers import Confidence, Usage
 from epicrisis.cli.app import app as program
+from epicrisis.core.answers import Confidence, Usage
+from epicrisis.core.types import Document
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
@@ -36,7 +37,6 @@ from epicrisis.server.reviews import (
     ReviewStore,
     ReviewVerdict,
 )
-from epicrisis.types import Document
 from tests.support.pages import Page
 from tests.support.reviews import (
     OURS,

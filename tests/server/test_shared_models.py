@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answers import Answer
-from epicrisis.errors import BudgetExceeded
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import BudgetExceeded
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import Document, Question
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import Encoder
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.server.resources import RequestSettings, Resources
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.hostile import HostileServer
-from epicrisis.types import Document, Question
 
 pytestmark = pytest.mark.models
 QUESTIONS = ("Which drug was given for stroke?", "Which drug was given on the ward?")

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from epicrisis.answers import Answer
-from epicrisis.errors import StorageError
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import StorageError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.server import job_folder, jobs
 from epicrisis.server.app import ServerOptions, create_app
@@ -26,7 +27,6 @@ from epicrisis.server.page import answer_files
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 from epicrisis.server.streaming import EventStream
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.types import Question
 from tests.server.test_jobs import QUESTIONS, StallingModel, make_app, wait_until_ended
 from tests.server.test_patients import ANNA, ASK, Ward
 from tests.support.patient_records import recorder

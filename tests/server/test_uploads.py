@@ -25,13 +25,13 @@ from fastapi import FastAPI
 
 from epicrisis.library.document_list import DocumentFilter, list_documents
 from epicrisis.library.library import LibraryStore
-from epicrisis.privacy import set_local_only
 from epicrisis.server import import_process
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.import_messages import ReceivedFile
 from epicrisis.server.upload_reception import UploadLimits, clean_name
 from epicrisis.server.uploads import UploadFile, Uploads, UploadState
 from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.system.local_only import set_local_only
 from epicrisis.testing.encoders import HashingEncoder
 from tests.corpus.test_pages import made_pdf
 from tests.corpus.test_sandbox import pdf_that_unpacks_to

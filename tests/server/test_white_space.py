@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.chunking import chunk_document
 from epicrisis.server.white_space import join_text
-from epicrisis.types import Document
 
 NOTE = """Discharge summary
 Allergies: penicillin.

@@ -14,9 +14,9 @@ from typing import Any
 from fastapi import FastAPI
 from playwright.async_api import Browser, Page, async_playwright
 
-from epicrisis.errors import EndpointUnreachable
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.errors import EndpointUnreachable
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.testing.chat import Script, ScriptedModel, fill
 from tests.support.pages import demo_documents

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from epicrisis.answers import Usage
+from epicrisis.core.answers import Usage
+from epicrisis.core.protocols import ChatReply, ChatRequest, Message
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.loading import add_layers, load_chat
-from epicrisis.protocols import ChatReply, ChatRequest, Message
-from epicrisis.settings import ModelSettings
+from epicrisis.settings.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
 
 CALLS = 500

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from epicrisis.answers import Citation
-from epicrisis.references import Link, Reference
-from epicrisis.study_types import StudyTypeMatch
+from epicrisis.core.answers import Citation
+from epicrisis.core.references import Link, Reference
+from epicrisis.core.study_types import StudyTypeMatch
 
 ADDRESS = "https://pubmed.ncbi.nlm.nih.gov/28657417/"
 TRIAL = Citation(

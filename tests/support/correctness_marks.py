@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.answers import Failure
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.answers import Failure
+from epicrisis.core.errors import EpicrisisError
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.grading.correctness import (
     CORRECTNESS_FOLDER,
     CorrectnessGrade,
@@ -25,10 +28,7 @@ from epicrisis.evaluation.grading.correctness import (
 )
 from epicrisis.evaluation.grading.grader import GradeStore
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import AnswerState, Question
 from tests.support.grading import questions, record, said
 
 TOLD = {"name": "judge-model", "temperature": 0.0}

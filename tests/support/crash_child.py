@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.protocols import StoredDocument
 from epicrisis.library import library as libraries
 from epicrisis.library import library_parts, manifest, tables, vector_index
 from epicrisis.library.journal import Journal
@@ -31,7 +32,6 @@ from epicrisis.library.repair import repair_library
 from epicrisis.library.sqlite_table import SqliteTable
 from epicrisis.library.vector_search import VectorSearch
 from epicrisis.library.word_index import WordIndex
-from epicrisis.protocols import StoredDocument
 from tests.support import library_documents
 
 Owners = tuple[Any, ...]

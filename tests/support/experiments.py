@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.protocols import ChatModel
+from epicrisis.core.types import Passage, Question, Ranking
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case
@@ -16,14 +18,12 @@ from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS, Run, RunPlan
 from epicrisis.evaluation.runs.runner import answer_cases
-from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatModel
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader
 from epicrisis.testing.scorers import TermOverlapReranker
-from epicrisis.types import Passage, Question, Ranking
 
 FOUND = 40
 """Passages found for a question."""

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from epicrisis.answers import Answer, Usage
+from epicrisis.core.answers import Answer, Usage
+from epicrisis.core.types import Example, Examples, Question
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison, openmedprompt
 from epicrisis.evaluation.experiments.openmedprompt import Sizes
@@ -16,7 +17,6 @@ from epicrisis.evaluation.experiments.vote_sampling import SHUFFLED, VoteSamplin
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
-from epicrisis.types import Example, Examples, Question
 from tests.support.correctness_marks import RIGHT, WRONG, marked_by
 from tests.support.run_folders import recipe
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from epicrisis.answers import Answer
+from epicrisis.core.answers import Answer
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.serialization import to_json
-from epicrisis.types import AnswerState, Question
 
 ARMS = ("rag", "brief-context")
 WRITER = "writer-model"

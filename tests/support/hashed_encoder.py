@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from epicrisis.components import LibrarySearch
+from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
+from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 
 
 def opened_library(path: Path, documents: Sequence[Document]) -> LibrarySearch:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.errors import ModelFileInvalid, StorageError
+from epicrisis.core.protocols import Vectors
 from epicrisis.corpus import sandbox
-from epicrisis.errors import ModelFileInvalid, StorageError
-from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder
 
 MARK = "kumquat"

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint
 from epicrisis.library.ingest import content_hash
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import version_of
-from epicrisis.types import Document
 from tests.support.library_documents import LARGE, Contents, contents, documents, revised
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, ReaderItem
 from epicrisis.library import index_recall, library_parts, sqlite_table, vector_index, vector_search
 from epicrisis.library import library as libraries
@@ -21,7 +22,6 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.library.tables import TableEngine
 from epicrisis.library.word_index import WordIndex
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Scope
 
 DIMENSIONS = 16
 COUNT = 48

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.answers import Answer, Citation, Failure, Retrieved
+from epicrisis.core.answers import Answer, Citation, Failure, Retrieved
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import AnswerState, Hit, Passage, Question, Ranking
 from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore, measure_run
 from epicrisis.evaluation.grading.measurers import rubric_measurer
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
-from epicrisis.serialization import to_json
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import AnswerState, Hit, Passage, Question, Ranking
 
 WRITER, JUDGE = "writer-model", "judge-model"
 GOLD = "The dose was 40 mg of furosemide."

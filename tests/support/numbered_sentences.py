@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from epicrisis.core.protocols import ChatModel
+from epicrisis.core.types import Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.word_index import analyze_words
-from epicrisis.protocols import ChatModel
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
 from tests.support.strategies import World, said, world
 
 ENCODER = HashingEncoder(1024)

@@ -13,11 +13,11 @@ from typing import Any
 
 import httpx2
 
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Document
 from epicrisis.reading.support import states_result
 from epicrisis.testing.chat import ScriptedModel, fill
-from epicrisis.types import Document
 
 DEMO = Path(__file__).parents[2] / "demo" / "documents.jsonl"
 _SENTENCE = re.compile(r"[A-Z][^.]{30,400}\.(?= |$)")

@@ -7,20 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from epicrisis.components import ExampleSearch, LibrarySearch
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Document, Question
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
-from epicrisis.protocols import ChatRequest
+from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import ExampleSettings
+from epicrisis.settings.settings import ExampleSettings
 from epicrisis.testing.chat import ScriptedModel, schema_reply
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
-from epicrisis.types import Document, Question
 
 PATIENTS = ("P-100", "P-1001", "P-100/7", "o'br\"ien; --", "пациент ü", " x", "none", "null", "0", "%", "' OR 1=1 --")
 """Beginnings of each other, what SQL and JSON read otherwise, and what looks like nobody."""

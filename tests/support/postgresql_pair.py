@@ -13,10 +13,10 @@ from typing import IO
 
 import numpy as np
 
+from epicrisis.core.types import Scope
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.postgresql.schema import WORD_TABLESPACE
 from epicrisis.testing.stores import DIMENSIONS
-from epicrisis.types import Scope
 from tests.support.postgresql_server import OWNER, READER, WRITER, PostgresqlServer, format_url
 from tests.support.postgresql_writer_child import expect_passages
 

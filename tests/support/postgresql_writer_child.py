@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.errors import EpicrisisError
+from epicrisis.core.protocols import StoredDocument
 from epicrisis.library.library import LibraryStore
-from epicrisis.protocols import StoredDocument
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 
 BATCH = 5

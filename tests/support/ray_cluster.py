@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from epicrisis.core.protocols import Vectors
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import ReaderItem
-from epicrisis.protocols import Vectors
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 
 ENCODER = "slow-hashing"
 TOKEN = "t" * 64

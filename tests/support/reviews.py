@@ -14,16 +14,16 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI
 
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Document, Question
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
 from epicrisis.evaluation.runs.runner import answer_cases
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.reviews import REVIEWS_FOLDER, BlindReview, ReviewStore
 from epicrisis.server.users import USERS_FILE, Role, UserStore
 from epicrisis.testing.chat import ScriptedModel, fill
-from epicrisis.types import Document, Question
 from tests.support.pages import Element, Page, demo_documents
 from tests.support.servers import connect, open_library, open_resources
 

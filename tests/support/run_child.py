@@ -13,13 +13,13 @@ import signal
 import sys
 from pathlib import Path
 
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
-from epicrisis.settings import ModelSettings
+from epicrisis.settings.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
 from tests.support.experiments import answer, evidence, questions, reader

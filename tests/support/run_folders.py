@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epicrisis.answers import Answer
+from epicrisis.core.answers import Answer
+from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.types import AnswerState, Question
 
 QUESTIONS = tuple(
     Question(f"Does it help, {i}?", {"A": "yes", "B": "no", "C": "maybe"}, "choice", str(i), "ABC"[i % 3])

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from epicrisis.protocols import ChatModel, ChatRequest, Message
+from epicrisis.core.protocols import ChatModel, ChatRequest, Message
 from epicrisis.testing.hostile import HostileServer
 
 

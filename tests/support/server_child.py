@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server import process
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.testing.chat import ScriptedModel

@@ -18,18 +18,18 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.applications import Starlette
 
-from epicrisis.access_log import NAME
-from epicrisis.components import LibrarySearch
+from epicrisis.core.protocols import ChatModel
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster, holds_patients
 from epicrisis.library.word_index import analyze_words
-from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatModel
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.privacy.access_log import NAME
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.server.resources import OpenLibrary, Resources, list_strategies
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.open_libraries import OPENED
 from tests.support.patient_records import ENCODER, library, papers, recorder

@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.errors import EpicrisisError
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_storage import shared_writer, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.replica import Replica
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 
 MOMENTS = ("uploaded", "before-commit", "after-commit", "staged", "refreshed", "checked-out")

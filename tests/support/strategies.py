@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer, Event
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatModel, ChatRequest
+from epicrisis.core.answers import Answer, Event
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatModel, ChatRequest
+from epicrisis.core.types import Hit, Passage, Preflight, Question, Ranking, Scope
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import Hit, Passage, Preflight, Question, Ranking, Scope
 
 T = TypeVar("T")
 

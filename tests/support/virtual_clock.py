@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from epicrisis.answers import Usage
-from epicrisis.errors import ChatError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import ChatError
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.models.chat.layers import Layer
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.answers import Usage
-from epicrisis.errors import ContextOverflow, EndpointBusy
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import ContextOverflow, EndpointBusy
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 
 

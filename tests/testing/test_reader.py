@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from epicrisis.answering.document_answers import SpanFormat
 from epicrisis.answering.reply_parsing import AnswerFormat
-from epicrisis.prompts import CLOSE, fence
-from epicrisis.protocols import ChatRequest, Message
+from epicrisis.core.prompts import CLOSE, fence
+from epicrisis.core.protocols import ChatRequest, Message
+from epicrisis.core.types import EvidenceSpan, Passage, Question
 from epicrisis.testing.reader import (
     KeyPassage,
     KeyPassages,
@@ -25,7 +26,6 @@ from epicrisis.testing.reader import (
     position_biased_reader,
     u_curve,
 )
-from epicrisis.types import EvidenceSpan, Passage, Question
 
 QUESTION = "Does aspirin prevent stroke?"
 PASSAGE = 'In this trial aspirin 75 mg daily lowered the risk of "first" stroke by a third in adults over 40.'

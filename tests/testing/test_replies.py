@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import PROMPTS
-from epicrisis.prompts import fence, render
+from epicrisis.core.prompts import fence, render
 from epicrisis.testing.chat import fill, schema_reply
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}

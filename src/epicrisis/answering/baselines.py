@@ -11,13 +11,13 @@ from epicrisis.answering.paper_prompts import NotebookReply
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import TIE, Context, make_unanswered, render_question
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Retrieved
-from epicrisis.errors import ChatError, ContextOverflow, EndpointRejected, InputError
-from epicrisis.partitioning import take_before_gap
-from epicrisis.printable import agree, count_noun
-from epicrisis.protocols import ChatModel, ChatRequest
-from epicrisis.question_options import first_same_option
-from epicrisis.types import Question
+from epicrisis.core.answers import Answer, AnswerStarted, Failure, Notice, Retrieved
+from epicrisis.core.errors import ChatError, ContextOverflow, EndpointRejected, InputError
+from epicrisis.core.partitioning import take_before_gap
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.protocols import ChatModel, ChatRequest
+from epicrisis.core.question_options import first_same_option
+from epicrisis.core.types import Question
 
 NOTHING_IN_SCOPE = Failure(
     "NothingInScope",

@@ -43,7 +43,7 @@ from epicrisis.answering.strategy_context import (
     render_question,
 )
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     Answer,
     AnswerStarted,
     MapFinished,
@@ -55,12 +55,12 @@ from epicrisis.answers import (
     Retrieved,
     Usage,
 )
-from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.partitioning import partition_passages, split_in_half
-from epicrisis.printable import agree, count_noun
-from epicrisis.prompts import MARK_LABELS, Prompt, fence
-from epicrisis.references import find_passage_study
-from epicrisis.types import ArticleMark, Passage, Question
+from epicrisis.core.errors import ChatError, ContextOverflow
+from epicrisis.core.partitioning import partition_passages, split_in_half
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.prompts import MARK_LABELS, Prompt, fence
+from epicrisis.core.references import find_passage_study
+from epicrisis.core.types import ArticleMark, Passage, Question
 
 NAME = "brief-context"
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 
-from epicrisis.answers import Answer, Citation, Claim, Quotation
-from epicrisis.prompts import unescape
-from epicrisis.references import build_reference, find_document_study
-from epicrisis.types import Passage
+from epicrisis.core.answers import Answer, Citation, Claim, Quotation
+from epicrisis.core.prompts import unescape
+from epicrisis.core.references import build_reference, find_document_study
+from epicrisis.core.types import Passage
 
 MIN_WORDS = 3
 """A shorter quotation would match almost anywhere, so a match would show nothing."""

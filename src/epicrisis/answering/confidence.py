@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from epicrisis.answering.evidence import NAME as EVIDENCE
-from epicrisis.answers import Answer, Confidence
-from epicrisis.question_options import is_same_option
-from epicrisis.types import CitingMode
+from epicrisis.core.answers import Answer, Confidence
+from epicrisis.core.question_options import is_same_option
+from epicrisis.core.types import CitingMode
 
 _CITING_STRATEGIES = frozenset({"brief-context", "rag", "focused", "full-context"})
 """Strategies whose answers cite documents."""

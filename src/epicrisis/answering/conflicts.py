@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     Answer,
     Citation,
     Conflict,
@@ -23,12 +23,12 @@ from epicrisis.answers import (
     PartialAnswer,
     Retrieved,
 )
-from epicrisis.question_options import first_same_option
+from epicrisis.core.question_options import first_same_option
+from epicrisis.core.references import build_reference, find_document_study, find_passage_study
+from epicrisis.core.study_identity import CitedArticle, StudyGroups, group_studies
+from epicrisis.core.study_types import StudyType
+from epicrisis.core.types import ArticleMark, Passage
 from epicrisis.reading.directions import Effect, describe_effect, find_effect, match_options
-from epicrisis.references import build_reference, find_document_study, find_passage_study
-from epicrisis.study_identity import CitedArticle, StudyGroups, group_studies
-from epicrisis.study_types import StudyType
-from epicrisis.types import ArticleMark, Passage
 
 _STUDY_NAMES: Mapping[StudyType, tuple[str, str]] = {
     "guideline": ("guideline", "guidelines"),

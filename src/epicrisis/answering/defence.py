@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from epicrisis.answering.reply_parsing import ParsedReply
 from epicrisis.answering.structured_request import ReplyFormat
-from epicrisis.prompts import (
+from epicrisis.core.prompts import (
     DATAMARK,
     Prompt,
     datamark_prompt,

@@ -30,12 +30,12 @@ from epicrisis.answering.sentence_numbers import (
 )
 from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS, PROMPTS, Context, render_question
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
-from epicrisis.answers import Answer, AnswerStarted, Failure, Notice, Quotation, WithheldAnswer
-from epicrisis.errors import ContextOverflow
-from epicrisis.printable import agree, count_noun
-from epicrisis.prompts import Prompt, check_scope, fence_passages
-from epicrisis.question_options import is_unanswerable
-from epicrisis.types import Passage, Question
+from epicrisis.core.answers import Answer, AnswerStarted, Failure, Notice, Quotation, WithheldAnswer
+from epicrisis.core.errors import ContextOverflow
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.prompts import Prompt, check_scope, fence_passages
+from epicrisis.core.question_options import is_unanswerable
+from epicrisis.core.types import Passage, Question
 
 SPAN_CHARACTERS = 400
 NOTHING_RETRIEVED = Failure("NothingRetrieved", "no passage of the library matches the question")

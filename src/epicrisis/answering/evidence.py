@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from epicrisis.answering.citations import cite
 from epicrisis.answering.document_answers import NOTHING_RETRIEVED, chose_unanswerable
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import NOT_IN_LIBRARY, Answer, Claim, Failure, Notice, Quotation, SentencesSelected
-from epicrisis.prompts import check_scope
+from epicrisis.core.answers import NOT_IN_LIBRARY, Answer, Claim, Failure, Notice, Quotation, SentencesSelected
+from epicrisis.core.prompts import check_scope
+from epicrisis.core.types import EvidenceSpan, Passage, Question, Sentence, SentenceRanking
 from epicrisis.reading.directions import EffectReading, find_effect, match_options
-from epicrisis.types import EvidenceSpan, Passage, Question, Sentence, SentenceRanking
 
 NAME = "evidence"
 CHOOSING = 0.9

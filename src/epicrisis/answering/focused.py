@@ -15,13 +15,13 @@ from epicrisis.answering.one_prompt import answer_in_one_prompt, check_route
 from epicrisis.answering.prompt_budget import fit_sentences
 from epicrisis.answering.strategy_context import Context, SentenceSplitting, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import Answer, Notice, Retrieved, SentencesSelected
-from epicrisis.errors import ChatError
-from epicrisis.partitioning import take_before_gap
-from epicrisis.prompts import check_scope
-from epicrisis.protocols import Message
-from epicrisis.references import join_places
-from epicrisis.types import Passage, Question, Ranking, Sentence
+from epicrisis.core.answers import Answer, Notice, Retrieved, SentencesSelected
+from epicrisis.core.errors import ChatError
+from epicrisis.core.partitioning import take_before_gap
+from epicrisis.core.prompts import check_scope
+from epicrisis.core.protocols import Message
+from epicrisis.core.references import join_places
+from epicrisis.core.types import Passage, Question, Ranking, Sentence
 
 NAME = "focused"
 MAX_SENTENCES = 100

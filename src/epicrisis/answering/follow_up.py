@@ -15,7 +15,7 @@ from epicrisis.answering.structured_request import (
     read_object,
     text_schema,
 )
-from epicrisis.prompts import fence, render
+from epicrisis.core.prompts import fence, render
 
 PROMPTS = "epicrisis.answering.prompts.follow_up"
 QUESTION_CHARACTERS = 1_000

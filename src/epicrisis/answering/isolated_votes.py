@@ -33,7 +33,7 @@ from epicrisis.answering.strategy_context import (
     make_unread_failure,
 )
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     Answer,
     MapFinished,
     MapStarted,
@@ -43,13 +43,13 @@ from epicrisis.answers import (
     Usage,
     VoteMargin,
 )
-from epicrisis.errors import ChatError, ContextOverflow, InputError
-from epicrisis.partitioning import split_in_half
-from epicrisis.printable import count_noun
-from epicrisis.question_options import first_same_option, is_unanswerable
-from epicrisis.references import build_reference
-from epicrisis.study_identity import CitedArticle, group_studies
-from epicrisis.types import CountUnit, Passage, Question
+from epicrisis.core.errors import ChatError, ContextOverflow, InputError
+from epicrisis.core.partitioning import split_in_half
+from epicrisis.core.printable import count_noun
+from epicrisis.core.question_options import first_same_option, is_unanswerable
+from epicrisis.core.references import build_reference
+from epicrisis.core.study_identity import CitedArticle, group_studies
+from epicrisis.core.types import CountUnit, Passage, Question
 
 
 async def brief_context_or_votes(question: Question, context: Context) -> Answer:

@@ -19,7 +19,7 @@ from epicrisis.answering.document_answers import answer_from_documents, chose_un
 from epicrisis.answering.self_consistency import count_votes
 from epicrisis.answering.strategy_context import TIE, Context, gather_all, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     Answer,
     AnswerStarted,
     Event,
@@ -31,11 +31,11 @@ from epicrisis.answers import (
     Vote,
     Voted,
 )
-from epicrisis.errors import ChatError, InputError
-from epicrisis.partitioning import group_passages
-from epicrisis.printable import count_noun
-from epicrisis.prompts import TIME_ORDER_STATEMENT
-from epicrisis.types import CountUnit, Passage, Question
+from epicrisis.core.errors import ChatError, InputError
+from epicrisis.core.partitioning import group_passages
+from epicrisis.core.printable import count_noun
+from epicrisis.core.prompts import TIME_ORDER_STATEMENT
+from epicrisis.core.types import CountUnit, Passage, Question
 
 CITATIONS = "citations"
 """What decides between the votes on an open question."""

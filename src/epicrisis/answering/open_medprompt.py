@@ -30,11 +30,11 @@ from epicrisis.answering.strategy_context import (
     render_question,
 )
 from epicrisis.answering.structured_request import Sampling, Unreadable, json_objects, object_schema
-from epicrisis.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
-from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.printable import agree, count_noun
-from epicrisis.prompts import Prompt, fence
-from epicrisis.types import Question
+from epicrisis.core.answers import Answer, AnswerStarted, Draft, Drafted, Notice, Usage
+from epicrisis.core.errors import ChatError, ContextOverflow
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.prompts import Prompt, fence
+from epicrisis.core.types import Question
 
 ENSEMBLE_REFINING, SELF_REFLECTION = "ensemble-refining", "self-reflection"
 CRITIQUE_CHARACTERS = 600

@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeAlias
 from epicrisis.answering.reply_parsing import AnswerFormat, ParsedReply
 from epicrisis.answering.stated_choice import ChoiceReader, read_free_reply
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects
-from epicrisis.prompts import Prompt, check_scope, fence, fence_passages, fence_text, hash_prompts, render
-from epicrisis.protocols import ANY_OBJECT
-from epicrisis.types import Passage, Question, Scope
+from epicrisis.core.prompts import Prompt, check_scope, fence, fence_passages, fence_text, hash_prompts, render
+from epicrisis.core.protocols import ANY_OBJECT
+from epicrisis.core.types import Passage, Question, Scope
 
 FOLDER = "epicrisis.answering.prompts.papers"
 EXTRACT_CHARACTERS = 1000

@@ -21,11 +21,11 @@ from epicrisis.answering.reply_parsing import (
 )
 from epicrisis.answering.sentence_numbers import NumberedSentences
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import PartialAnswer
-from epicrisis.errors import InputError
-from epicrisis.partitioning import group_passages, partition_passages
-from epicrisis.prompts import Prompt
-from epicrisis.types import Passage, Question, Ranking, StrategyName
+from epicrisis.core.answers import PartialAnswer
+from epicrisis.core.errors import InputError
+from epicrisis.core.partitioning import group_passages, partition_passages
+from epicrisis.core.prompts import Prompt
+from epicrisis.core.types import Passage, Question, Ranking, StrategyName
 
 LIMIT, PLANNED = "prompt_limit", "planned_prompts"
 """Parameters of a ranking that was cut: the limit, and the tokens of the prompts that read it."""

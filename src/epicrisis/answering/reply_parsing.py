@@ -14,7 +14,7 @@ from typing import Any
 
 from epicrisis.answering.stated_choice import ChoiceReader
 from epicrisis.answering.structured_request import EmptyReply, Unreadable, json_objects, object_schema, text_schema
-from epicrisis.printable import replace_surrogates
+from epicrisis.core.printable import replace_surrogates
 
 ANSWER = "answer"
 """The field with the text of an answer."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pydantic_core import from_json
 
 from epicrisis.answering.reply_parsing import ANSWER, CLAIM_TEXT, AnswerFormat, TextStream
-from epicrisis.answers import TextDelta
-from epicrisis.printable import replace_surrogates
+from epicrisis.core.answers import TextDelta
+from epicrisis.core.printable import replace_surrogates
 
 MAX_CHOICE_READINGS = 100
 """How often an incomplete reply is parsed for its choice. A reply that goes on for longer states it in no event."""

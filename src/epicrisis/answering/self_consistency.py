@@ -27,13 +27,13 @@ from epicrisis.answering.strategy_context import (
     make_unanswered,
 )
 from epicrisis.answering.structured_request import Unreadable
-from epicrisis.answers import Answer, AnswerStarted, ExamplesFound, Failure, Notice, Usage, Vote, Voted
-from epicrisis.errors import ChatError, ContextOverflow, InputError
-from epicrisis.printable import agree, count_noun
-from epicrisis.prompts import Prompt, escape, render
-from epicrisis.protocols import Message
-from epicrisis.question_options import first_same_option
-from epicrisis.types import AnswerState, Example, Question, TieRule
+from epicrisis.core.answers import Answer, AnswerStarted, ExamplesFound, Failure, Notice, Usage, Vote, Voted
+from epicrisis.core.errors import ChatError, ContextOverflow, InputError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.prompts import Prompt, escape, render
+from epicrisis.core.protocols import Message
+from epicrisis.core.question_options import first_same_option
+from epicrisis.core.types import AnswerState, Example, Question, TieRule
 
 NO_EXAMPLES = (
     "medprompt shows solved questions: give a library of them with examples.library (--examples), made by `epicrisis "

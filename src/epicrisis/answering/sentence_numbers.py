@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from epicrisis.answering.reply_parsing import StatedClaim
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Notice, Quotation
-from epicrisis.printable import agree, count_noun
-from epicrisis.types import Hit, Passage, Question, Ranking, SentenceSelector
+from epicrisis.core.answers import Notice, Quotation
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.types import Hit, Passage, Question, Ranking, SentenceSelector
 
 CANDIDATES = 12
 """The fewest sentences with a number in one prompt that has more."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from epicrisis.question_options import first_same_option
-from epicrisis.types import AnswerState
+from epicrisis.core.question_options import first_same_option
+from epicrisis.core.types import AnswerState
 
 _EDGES = "()[]\"'*. \n"
 _LETTER = r"\s*(?:option\s*)?[*(\"'`\[]*([A-Z])\b(?!\w|')"

@@ -12,8 +12,8 @@ from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.paper_prompts import MapReducePrompts, PaperPrompts
 from epicrisis.answering.reply_stream import ReplyStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
-from epicrisis.answers import Answer, Event, Failure, ModelCalled, Notice, PartialAnswer, Usage
-from epicrisis.errors import (
+from epicrisis.core.answers import Answer, Event, Failure, ModelCalled, Notice, PartialAnswer, Usage
+from epicrisis.core.errors import (
     ChatError,
     ContextOverflow,
     EndpointTimeout,
@@ -22,11 +22,10 @@ from epicrisis.errors import (
     ReplyTruncated,
     ReplyWithheld,
 )
-from epicrisis.printable import count_noun
-from epicrisis.prompts import Prompt, render
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
-from epicrisis.telemetry import span
-from epicrisis.types import (
+from epicrisis.core.printable import count_noun
+from epicrisis.core.prompts import Prompt, render
+from epicrisis.core.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.types import (
     AnswerState,
     CharacterSpan,
     CitingMode,
@@ -42,6 +41,7 @@ from epicrisis.types import (
     SentenceRanking,
     TieRule,
 )
+from epicrisis.system.telemetry import span
 
 T = TypeVar("T")
 PROMPTS = "epicrisis.answering.prompts"

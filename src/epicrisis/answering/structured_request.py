@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from epicrisis.answers import Failure, Usage
-from epicrisis.errors import ChatError, ReplyTruncated, ReplyWithheld
-from epicrisis.printable import replace_surrogates
-from epicrisis.prompts import Prompt
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, refresh_capabilities
+from epicrisis.core.answers import Failure, Usage
+from epicrisis.core.errors import ChatError, ReplyTruncated, ReplyWithheld
+from epicrisis.core.printable import replace_surrogates
+from epicrisis.core.prompts import Prompt
+from epicrisis.core.protocols import ChatModel, ChatReply, ChatRequest, refresh_capabilities
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from epicrisis.answering.citations import build_citation
 from epicrisis.answering.document_answers import chose_unanswerable
-from epicrisis.answers import Answer, Citation, Claim, Event, Notice, Quotation, WithheldAnswer
-from epicrisis.computed_values import COMPUTATION
-from epicrisis.printable import count_noun
-from epicrisis.protocols import SupportScore, Verifier
+from epicrisis.core.answers import Answer, Citation, Claim, Event, Notice, Quotation, WithheldAnswer
+from epicrisis.core.computed_values import COMPUTATION
+from epicrisis.core.printable import count_noun
+from epicrisis.core.protocols import SupportScore, Verifier
+from epicrisis.core.types import Passage, Sentence, SupportCheck, UnsupportedPolicy
 from epicrisis.reading.articles import find_headings
 from epicrisis.reading.claims import are_opposed, read_claim
 from epicrisis.reading.direction_rules import list_stems
@@ -29,8 +30,7 @@ from epicrisis.reading.support import (
     find_missing_subject,
     states_result,
 )
-from epicrisis.telemetry import span
-from epicrisis.types import Passage, Sentence, SupportCheck, UnsupportedPolicy
+from epicrisis.system.telemetry import span
 
 RULES, VERBATIM = "rules", "verbatim"
 """Values of `Claim.checked_by` without a verifier."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answers import Answer
-from epicrisis.telemetry import is_recording, span, traced
+from epicrisis.core.answers import Answer
+from epicrisis.system.telemetry import is_recording, span, traced
 
 _STEPS = {
     "retrieve": "retrieve",

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from epicrisis.answering.strategy_context import Context
-from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import Prompt, fence, render
-from epicrisis.protocols import ChatReply, ChatRequest, NliModel, SupportScore
-from epicrisis.types import ChatCheck
+from epicrisis.core.errors import ChatError, ContextOverflow
+from epicrisis.core.prompts import Prompt, fence, render
+from epicrisis.core.protocols import ChatReply, ChatRequest, NliModel, SupportScore
+from epicrisis.core.types import ChatCheck
 
 PROMPTS = "epicrisis.answering.prompts.check"
 STAGE = "check"

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
-from epicrisis.errors import InputError, StorageError
+from epicrisis.core.errors import InputError, StorageError
 
 if TYPE_CHECKING:
-    from epicrisis.answers import Answer
+    from epicrisis.core.answers import Answer
+    from epicrisis.core.types import CitationStyle
     from epicrisis.report.answer_content import AnswerContent
-    from epicrisis.types import CitationStyle
 
 READABLE_SUFFIXES = (".md", ".docx", ".html", ".json", ".bib", ".ris")
 """Suffixes of files with one answer or its sources. `.csl.json` is one of `.json`."""
@@ -89,11 +89,11 @@ def write_answer_file(path: Path, answer: Answer, *, with_path: bool, style: Cit
     `with_path` adds the steps that led to the answer. JSON always has them. `style` adds its sources in that style.
     """
     from epicrisis.cli.event_display import describe_path
-    from epicrisis.printable import printable_json
+    from epicrisis.core.printable import printable_json
+    from epicrisis.core.serialization import to_json
     from epicrisis.report.answer_content import build_answer_content
     from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, list_answer_sources
     from epicrisis.report.citation_styles import list_answer_references
-    from epicrisis.serialization import to_json
 
     if suffix := find_citation_suffix(path.name):
         write_private_text(path, CITATION_WRITERS[suffix](list_answer_sources(answer)))
@@ -144,7 +144,7 @@ def open_new_file(path: Path) -> Iterator[TextIO]:
 @contextmanager
 def _replacement(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends without an exception. Raises StorageError."""
-    from epicrisis.privacy import open_private
+    from epicrisis.system.local_only import open_private
 
     temporary = path.with_name(f".{path.name}.new")
     try:

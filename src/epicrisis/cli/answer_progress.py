@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from epicrisis.answers import (
+from epicrisis.cli.progress import say_each_minute
+from epicrisis.cli.terminal import counted, open_console
+from epicrisis.core.answers import (
     AnswerStarted,
     Event,
     MapFinished,
@@ -19,8 +21,6 @@ from epicrisis.answers import (
     Usage,
     Voted,
 )
-from epicrisis.cli.progress import say_each_minute
-from epicrisis.cli.terminal import counted, open_console
 
 if TYPE_CHECKING:
     from rich.console import Console

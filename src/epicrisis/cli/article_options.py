@@ -12,14 +12,14 @@ from typer import Option
 
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import counted, say
-from epicrisis.errors import InputError, NetworkRefused
-from epicrisis.printable import quote_for_shell
-from epicrisis.privacy import is_local
+from epicrisis.core.errors import InputError, NetworkRefused
+from epicrisis.core.printable import quote_for_shell
+from epicrisis.system.local_only import is_local
 
 if TYPE_CHECKING:
+    from epicrisis.corpus.literature.articles import ArticleRequest
     from epicrisis.corpus.reader_base import ReaderItem
-    from epicrisis.literature.articles import ArticleRequest
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
 _articles = partial(Option, rich_help_panel="Articles from PubMed and Europe PMC")
 Pmids = Annotated[
@@ -48,7 +48,7 @@ def read_request(
     pmids: Iterable[str], dois: Iterable[str], searches: Iterable[str], limit: int, full_text: bool
 ) -> ArticleRequest | None:
     """Return the articles to fetch, or None. Raises InputError for a malformed number or DOI."""
-    from epicrisis.literature.articles import ArticleRequest
+    from epicrisis.corpus.literature.articles import ArticleRequest
 
     numbers: dict[str, None] = {}
     for text in pmids:
@@ -77,8 +77,8 @@ def fetch_items(settings: Settings, library: Path, request: ArticleRequest, *, q
     Raises NetworkRefused under local_only, and InputError for a library of patients' notes: the choice of articles
     tells about the patient.
     """
+    from epicrisis.corpus.literature.articles import fetch_articles, open_services
     from epicrisis.library.patients import holds_patients
-    from epicrisis.literature.articles import fetch_articles, open_services
 
     hosts = request.hosts(settings.literature)
     remote = [host for host in hosts if not is_local(host)]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from typer import Argument, Option
 
-from epicrisis.answers import Answer, Answered, AnswerStarted, Event, Notice, TextDelta
 from epicrisis.cli.answer_output import READABLE_SUFFIXES
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import (
@@ -30,15 +29,16 @@ from epicrisis.cli.options import (
 from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import confirm, usage_line
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.errors import InputError
-from epicrisis.printable import agree, count_noun
-from epicrisis.types import CitationStyle, Question
+from epicrisis.core.answers import Answer, Answered, AnswerStarted, Event, Notice, TextDelta
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.types import CitationStyle, Question
 
 if TYPE_CHECKING:
-    from epicrisis.cluster import ClusterAddress
     from epicrisis.evaluation.runs.runner import RecordStore
-    from epicrisis.pipeline import Pipeline
-    from epicrisis.settings import Settings
+    from epicrisis.models.cluster import ClusterAddress
+    from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.settings.settings import Settings
 
 AnswerView: TypeAlias = Literal["answer", "verbose", "quiet", "json"]
 """What is printed of an answer."""
@@ -91,7 +91,7 @@ def ask(
 
     Without --model and --strategy, show the sentences of the library that bear on the question (strategy evidence).
     """
-    from epicrisis.configuration import check_settings, choose_strategy
+    from epicrisis.settings.configuration import check_settings, choose_strategy
 
     if verbose + quiet + json > 1:
         fail("--verbose, --quiet and --json are different outputs: give one of them")
@@ -169,7 +169,7 @@ async def _follow_question(
 ) -> Answer:
     """Return the answer. Add it to the file `record`, if any, and call `show_step` for each event before it."""
     from epicrisis.cli.answer_progress import ProgressLine
-    from epicrisis.pipeline import Pipeline
+    from epicrisis.pipeline.pipeline import Pipeline
 
     progress = ProgressLine()
     with progress.running():
@@ -207,10 +207,10 @@ def _answer_file(
 ) -> None:
     import asyncio
 
-    from epicrisis.cluster_search import search_on_cluster
     from epicrisis.evaluation.runs.runner import RecordStore, answer_questions, check_strategies
-    from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.planning import confirmation_question
+    from epicrisis.pipeline.cluster_search import search_on_cluster
+    from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.pipeline.plan.planning import confirmation_question
 
     async def record_answers() -> RecordStore:
         """Answer the questions that have no record yet. Return the records, in the order of the questions."""
@@ -333,9 +333,9 @@ def search(
     is found in them, all notes are searched; `--setting timeline=false` always searches all.
     """
     from epicrisis.cli.search_output import check_search_file, describe_search, show_search, write_search_file
-    from epicrisis.components import open_library_search
-    from epicrisis.passage_search import search_passages
-    from epicrisis.record_access import open_access
+    from epicrisis.pipeline.components import open_library_search
+    from epicrisis.pipeline.passage_search import search_passages
+    from epicrisis.privacy.record_access import open_access
 
     if query == "-":
         query = read_standard_input()

@@ -12,11 +12,11 @@ from epicrisis.cli.command import command, fail
 from epicrisis.cli.options import Json, parse_library
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.cli.users import ServerFolder, server_folder
-from epicrisis.errors import InputError
-from epicrisis.printable import count_noun
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
 
 if TYPE_CHECKING:
-    from epicrisis.access_log import AccessLog
+    from epicrisis.privacy.access_log import AccessLog
 
 _Library = Annotated[
     Path | None,
@@ -87,9 +87,9 @@ def show(
 
 
 def _open_log(library: Path | None, folder: Path | None) -> AccessLog:
-    from epicrisis.configuration import load_settings
-    from epicrisis.record_access import find_log
+    from epicrisis.privacy.record_access import find_log
     from epicrisis.server.state import open_state
+    from epicrisis.settings.configuration import load_settings
 
     if library is None:
         return open_state(server_folder(folder)).log

@@ -11,8 +11,8 @@ from typer import Option
 from epicrisis.cli.command import command
 from epicrisis.cli.options import Json, output_option
 from epicrisis.cli.terminal import say, show_data, show_tables
-from epicrisis.errors import InputError, StorageError
-from epicrisis.printable import quote_for_shell
+from epicrisis.core.errors import InputError, StorageError
+from epicrisis.core.printable import quote_for_shell
 
 if TYPE_CHECKING:
     from epicrisis.answering.confidence import ConfidenceCalibration
@@ -90,7 +90,7 @@ def _conclude(fit: CalibrationFit) -> list[str]:
 
 
 def _write(path: Path, calibration: ConfidenceCalibration) -> None:
-    from epicrisis.serialization import to_json
+    from epicrisis.core.serialization import to_json
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

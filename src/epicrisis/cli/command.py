@@ -23,11 +23,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from epicrisis.cli.interruption import exit_code, sigterm_as_interrupt
 from epicrisis.cli.terminal import say
-from epicrisis.errors import EpicrisisError, InputError
-from epicrisis.printable import has_surrogate, printable
+from epicrisis.core.errors import EpicrisisError, InputError
+from epicrisis.core.printable import has_surrogate, printable
 
 if TYPE_CHECKING:
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
 OK = 0
 ERROR = 2
@@ -56,7 +56,7 @@ class Flags:
 
     def with_values(self, values: Mapping[str, Any]) -> Flags:
         """Return flags with `values`, nested like the settings, in addition."""
-        from epicrisis.configuration import merge_tables
+        from epicrisis.settings.configuration import merge_tables
 
         return Flags(merge_tables(self.values, values), self.config)
 
@@ -68,8 +68,8 @@ class Flags:
         A value of None changes nothing. Spans are sent from here on if the environment names a collector. Raises
         SettingsError for an unknown key, a value out of range, or a collector that cannot be used.
         """
-        from epicrisis.configuration import load_settings, merge_tables
-        from epicrisis.telemetry import start
+        from epicrisis.settings.configuration import load_settings, merge_tables
+        from epicrisis.system.telemetry import start
 
         settings = load_settings(merge_tables(merge_tables(defaults or {}, self.values), changes or {}), self.config)
         start(local_only=settings.local_only)
@@ -162,7 +162,7 @@ def _with_shared_options(function: Callable[..., None], shared: Sequence[SharedO
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
-        from epicrisis.configuration import (
+        from epicrisis.settings.configuration import (
             explain_unknown_variables,
             find_folder_file,
             merge_tables,

@@ -24,14 +24,14 @@ from typer import Option
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import LOCAL, Json
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.errors import InputError, ModelMissing, SettingsError
-from epicrisis.printable import count_noun
-from epicrisis.privacy import TELEMETRY_OFF, parse_host, remote_host, strip_secrets
+from epicrisis.core.errors import InputError, ModelMissing, SettingsError
+from epicrisis.core.printable import count_noun
+from epicrisis.system.local_only import TELEMETRY_OFF, parse_host, remote_host, strip_secrets
 
 if TYPE_CHECKING:
     from epicrisis.operations.cluster_parts import ClusterCheck
-    from epicrisis.settings import Settings
-    from epicrisis.settings_tables import LiteratureSettings
+    from epicrisis.settings.settings import Settings
+    from epicrisis.settings.tables import LiteratureSettings
 
 PARTS = ("epicrisis", "lancedb", "tantivy", "onnxruntime", "tokenizers", "xllamacpp", "httpx2", "numpy", "torch")
 DECLARED = ("context_tokens", "json_schema", "option_logprobs")
@@ -101,8 +101,8 @@ def check_deployment(urls: Sequence[str], settings: Settings, json: bool) -> Non
     """Show the checks of the parts of a cluster. Exit with an error if one of them found a problem."""
     from epicrisis.operations.cluster_checks import check_cluster
     from epicrisis.operations.cluster_parts import ClusterPart, ServerTables
-    from epicrisis.privacy import set_local_only
     from epicrisis.server.shared_state import schema as schemas
+    from epicrisis.system.local_only import set_local_only
 
     if settings.local_only:
         set_local_only(True)
@@ -125,10 +125,10 @@ def check_deployment(urls: Sequence[str], settings: Settings, json: bool) -> Non
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
-    from epicrisis.configuration import choose_strategy
     from epicrisis.library.library_parts import REPLIES
     from epicrisis.models.model_files import list_installed_models
-    from epicrisis.pipeline import WITHOUT_MODEL
+    from epicrisis.pipeline.pipeline import WITHOUT_MODEL
+    from epicrisis.settings.configuration import choose_strategy
 
     roles: dict[str, dict[str, Any]] = {}
     for role in settings.roles:

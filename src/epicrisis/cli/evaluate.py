@@ -24,15 +24,15 @@ from epicrisis.cli.options import (
 )
 from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
 from epicrisis.cli.terminal import say, say_sentence, show_data, show_findings, show_tables
-from epicrisis.errors import InputError
-from epicrisis.serialization import to_json
+from epicrisis.core.errors import InputError
+from epicrisis.core.serialization import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunPlan
-    from epicrisis.pipeline import Pipeline
+    from epicrisis.pipeline.pipeline import Pipeline
 
 Runs = Annotated[list[Path], Argument(metavar="RUN", help="Folders of runs, or files of answers (`ask --file`).")]
 Sample = Annotated[

@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from epicrisis.answers import (
+from epicrisis.cli.run_progress import usage_line
+from epicrisis.cli.terminal import open_console
+from epicrisis.core.answers import (
     Answer,
     Answered,
     AnswerStarted,
@@ -33,10 +35,8 @@ from epicrisis.answers import (
     Vote,
     Voted,
 )
-from epicrisis.cli.run_progress import usage_line
-from epicrisis.cli.terminal import open_console
-from epicrisis.printable import GUTTER, count_noun, printable, split_printable_lines
-from epicrisis.types import ArticleMark, CitationStyle, Preflight, Ranking
+from epicrisis.core.printable import GUTTER, count_noun, printable, split_printable_lines
+from epicrisis.core.types import ArticleMark, CitationStyle, Preflight, Ranking
 
 if TYPE_CHECKING:
     from epicrisis.report.answer_content import AnswerSection

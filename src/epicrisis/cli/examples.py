@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath, output_option
 from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.errors import BudgetExceeded, EpicrisisError, RunStopped
-from epicrisis.printable import count_noun
-from epicrisis.privacy import local_path, set_local_only
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import BudgetExceeded, EpicrisisError, RunStopped
+from epicrisis.core.printable import count_noun
+from epicrisis.system.local_only import local_path, set_local_only
 
 if TYPE_CHECKING:
+    from epicrisis.core.protocols import Encoder
     from epicrisis.corpus.reader_base import ReaderItem
     from epicrisis.evaluation.synthesis.solved_examples import SelectedQuestions, SolvingMethod
     from epicrisis.library.ingest_batches import IngestReport
-    from epicrisis.protocols import Encoder
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
 _EXAMPLE_IDS = 5
 """Ids shown on the screen; --json shows all."""
@@ -157,10 +157,10 @@ def add(
 
 def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]:
     """Return the folder, and the encoder for additions with its name. Raises InputError for other documents there."""
-    from epicrisis.components import load_ingest_encoder
     from epicrisis.evaluation.synthesis.example_documents import library_examples
     from epicrisis.library.library import LibraryStore
     from epicrisis.library.manifest import NAME
+    from epicrisis.pipeline.components import load_ingest_encoder
 
     if settings.local_only:
         set_local_only(True)

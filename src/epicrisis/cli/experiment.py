@@ -18,7 +18,7 @@ from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import BUDGET, COMMON, ENCODER, MODEL, SEED, Data, Draw, Json, LibraryOption, RunFolder, Yes
 from epicrisis.cli.run_progress import file_name_part, run_cases, run_folder, say_skipped, show_runs
 from epicrisis.cli.terminal import say
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.experiments.registry import NAMES
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.experiments.experiment import Experiment, Request
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
-    from epicrisis.pipeline import Pipeline
-    from epicrisis.settings import Settings
+    from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.settings.settings import Settings
 
 _compared = partial(Option, rich_help_panel="What is compared")
 _measured = partial(Option, rich_help_panel="Measures of open answers about records")
@@ -320,8 +320,8 @@ def _run_on_passages(call: _Call, first_table_only: bool = False) -> None:
 
 def _make_library(call: _Call, settings: Settings) -> Path:
     """Return a library of the documents that the question sets bring, in `runs/`; added documents cost nothing."""
-    from epicrisis.components import DEFAULT_ENCODER
     from epicrisis.evaluation.experiments.planning import add_set_documents
+    from epicrisis.pipeline.components import DEFAULT_ENCODER
 
     names = call.request.sets or call.experiment.sets
     parts = [*map(file_name_part, names), file_name_part(settings.encoder or DEFAULT_ENCODER)]
@@ -383,7 +383,7 @@ def _library_of(sets: Sequence[RecordSet], data: Path, settings: Settings, chunk
 
     Changed files get another folder, so that records from different sources never mix.
     """
-    from epicrisis.components import DEFAULT_ENCODER
+    from epicrisis.pipeline.components import DEFAULT_ENCODER
 
     files = []
     for file in sorted(data.rglob("*")) if data.is_dir() else [data]:

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from typer import Option
 
 from epicrisis.cli.terminal import counted, say
-from epicrisis.errors import InputError, NetworkRefused
-from epicrisis.privacy import is_local
+from epicrisis.core.errors import InputError, NetworkRefused
+from epicrisis.system.local_only import is_local
 
 if TYPE_CHECKING:
-    from epicrisis.fhir_server.export import ExportReport
-    from epicrisis.settings import Settings
+    from epicrisis.corpus.fhir_server.export import ExportReport
+    from epicrisis.settings.settings import Settings
 
 _server = partial(Option, rich_help_panel="Records of a FHIR server")
 FhirServer = Annotated[
@@ -56,8 +56,14 @@ def exported_records(
             raise InputError("--fhir-credentials, --fhir-group, --fhir-since and --fhir-origin need --fhir-server URL")
         yield []
         return
-    from epicrisis.fhir_server.client import FhirClient, read_credentials
-    from epicrisis.fhir_server.export import ExportRequest, export_folder, export_records, release_export, remove_export
+    from epicrisis.corpus.fhir_server.client import FhirClient, read_credentials
+    from epicrisis.corpus.fhir_server.export import (
+        ExportRequest,
+        export_folder,
+        export_records,
+        release_export,
+        remove_export,
+    )
 
     hosts = [urlsplit(address).hostname or "missing" for address in (server, *origins)]
     if settings.local_only and not all(is_local(host) for host in hosts):

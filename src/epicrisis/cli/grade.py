@@ -16,15 +16,15 @@ from epicrisis.cli.grade_run import grading_progress, settings_for_run, with_jud
 from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes, output_option
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, show_data, show_json, show_tables
-from epicrisis.errors import InputError
-from epicrisis.printable import count_noun, quote_for_shell
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun, quote_for_shell
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.grading.calibration import GraderCalibration
     from epicrisis.evaluation.grading.correctness import CorrectnessGrade
     from epicrisis.evaluation.grading.grader import GradeStore
     from epicrisis.evaluation.grading.preference import PairGrade
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
 PairsFolder = Annotated[Path, Argument(help="A folder written by `grade pairs`.")]
 RunPath = Annotated[Path, Argument(metavar="RUN", help="Folder of a run, or its file of records.")]

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from typer import Argument, Option
 
-from epicrisis.answers import Failure
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import BUDGET, COMMON, SEED, Json, Yes
 from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.run_progress import confirm, warn_about_demo_models
 from epicrisis.cli.terminal import say, show_data, show_tables
-from epicrisis.errors import InputError, ModelMissing, SettingsError
-from epicrisis.privacy import local_path
+from epicrisis.core.answers import Failure
+from epicrisis.core.errors import InputError, ModelMissing, SettingsError
+from epicrisis.system.local_only import local_path
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore
     from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
     class Graded(Protocol):
         """A grade, or the failure of the call."""
@@ -129,7 +129,7 @@ def settings_for_run(settings: Settings, run: Path, patients: bool) -> Settings:
 
     Prompts with text of patient records are not cached outside the run's folder.
     """
-    from epicrisis.patient_data_policy import protect_run_folder
+    from epicrisis.privacy.patient_data_policy import protect_run_folder
 
     settings = protect_run_folder(settings, run if run.is_dir() else run.parent, patients)
     if patients and settings.cache.path is None:
@@ -141,7 +141,7 @@ def with_judge(settings: Settings, name: str | None) -> Settings:
     """Return settings whose only model is this judge, with the options of `models.judge`. Raises SettingsError."""
     from pydantic import ValidationError
 
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
     table = settings.models.judge
     options = {} if table is None else table.model_dump(exclude_unset=True)
@@ -170,13 +170,13 @@ async def _measure(run: Path, measurers: Sequence[Measurer], start: _Start) -> d
 async def _measure_by_judge(
     run: Path, settings: Settings, library: Path | None, yes: bool, quiet: bool
 ) -> dict[str, MeasureStore]:
-    from epicrisis.components import describe_library
     from epicrisis.evaluation.grading.measurements import measures_folder, open_measure_store
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
     from epicrisis.evaluation.grading.model_client import cost_question, open_model_client
     from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
     from epicrisis.library.library import LibraryStore
-    from epicrisis.patient_data_policy import protect_patient_data
+    from epicrisis.pipeline.components import describe_library
+    from epicrisis.privacy.patient_data_policy import protect_patient_data
 
     settings = protect_patient_data(settings, library)
     warn_about_demo_models(settings, ["writer"])

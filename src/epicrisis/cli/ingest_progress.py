@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from epicrisis.cli.progress import open_progress
-from epicrisis.printable import count_noun
+from epicrisis.core.printable import count_noun
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -15,10 +15,10 @@ from epicrisis.cli.options import Json, LibraryPath, parse_library
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.run_progress import confirm
 from epicrisis.cli.terminal import counted, say, say_lines, show_json
-from epicrisis.printable import count_noun, printable
-from epicrisis.privacy import local_path
-from epicrisis.remote_libraries import show_library
-from epicrisis.serialization import to_json
+from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.serialization import to_json
+from epicrisis.system.local_only import local_path
+from epicrisis.system.remote_libraries import show_library
 
 if TYPE_CHECKING:
     from epicrisis.library.index_recall import IndexReport

@@ -24,16 +24,16 @@ from epicrisis.cli.library_watch import watch_folders
 from epicrisis.cli.options import ALLOW_REMOTE, CONFIG, ENCODER, LOCAL_ONLY, SETTING, Cluster, Json, LibraryPath
 from epicrisis.cli.run_progress import say_remarks, say_report_skipped
 from epicrisis.cli.terminal import counted, say_lines, show_json
-from epicrisis.errors import InputError
-from epicrisis.printable import agree, count_noun, printable
-from epicrisis.privacy import local_path, set_local_only
-from epicrisis.types import SplitterName
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun, printable
+from epicrisis.core.types import SplitterName
+from epicrisis.system.local_only import local_path, set_local_only
 
 if TYPE_CHECKING:
-    from epicrisis.cluster import ClusterAddress
     from epicrisis.corpus.note_tables import NoteColumns
     from epicrisis.corpus.removal_log import RemovalSummary
     from epicrisis.library.ingest_batches import IngestReport
+    from epicrisis.models.cluster import ClusterAddress
 
 _SHOWN_PATIENTS = 10
 _SHOWN_FILES = 5
@@ -150,10 +150,10 @@ def add(
     same command again: it continues. PubMed's files may be added in any order: the latest revision or deletion of an
     article is used.
     """
-    from epicrisis.additions import AddOptions, add_files
     from epicrisis.corpus.note_documents import NoteCleaning
     from epicrisis.corpus.note_times import check_time_format
     from epicrisis.corpus.removal_log import RemovalLog
+    from epicrisis.pipeline.additions import AddOptions, add_files
 
     settings, path = flags.settings(), local_path(library)
     request = read_request(pmid or (), doi or (), search or (), limit, full_text)

@@ -28,14 +28,14 @@ def measure_deidentification(
     The worst kind decides. No note of the library is read. The notes are fictional, so real notes may have forms that
     they lack.
     """
-    from epicrisis.deidentification.library_files import write_measurement
-    from epicrisis.deidentification.presidio import load_recognizers
     from epicrisis.evaluation.synthesis.deidentification_recall import (
         count_recall,
         count_unusual_recall,
         make_measurement,
     )
     from epicrisis.library.library import LibraryStore
+    from epicrisis.privacy.deidentification.library_files import write_measurement
+    from epicrisis.privacy.deidentification.presidio import load_recognizers
 
     load_recognizers()
     with LibraryStore.open(library) as store:

@@ -13,10 +13,10 @@ from typer import Argument, Option
 from epicrisis.cli.command import command
 from epicrisis.cli.options import Json, LibraryPath, Patient, output_option
 from epicrisis.cli.terminal import counted, say, say_lines, say_text, show_json
-from epicrisis.errors import InputError
-from epicrisis.printable import GUTTER, printable_json, quote_for_shell, split_printable_lines
-from epicrisis.references import build_reference
-from epicrisis.types import Document, Origin, Passage, Scope
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import GUTTER, printable_json, quote_for_shell, split_printable_lines
+from epicrisis.core.references import build_reference
+from epicrisis.core.types import Document, Origin, Passage, Scope
 
 if TYPE_CHECKING:
     from epicrisis.library.inventory import LibraryFile
@@ -216,7 +216,7 @@ def show(
 
 def _describe_document(document: Document, passages: Sequence[Passage], origin: Origin | None) -> Iterator[str]:
     """Yield title, reference, links, file and metadata of a document, one line each."""
-    from epicrisis.references import find_document_study
+    from epicrisis.core.references import find_document_study
     from epicrisis.report.answer_content import describe_marks
     from epicrisis.report.search_results import describe_source
 
@@ -348,7 +348,7 @@ def _deidentify_documents(
     store: LibraryStore, documents: Iterable[Document], least: float, output: Path | None
 ) -> Iterable[Document]:
     """Return the documents with surrogates. Raises InputError for an export of references, which have no notes."""
-    from epicrisis.deidentification.export import deidentify_documents
+    from epicrisis.privacy.deidentification.export import deidentify_documents
     from epicrisis.report.citation_files import find_citation_suffix
 
     if output is not None and find_citation_suffix(output.name):
@@ -389,8 +389,8 @@ def record_reading(
 
     Raises InputError for a user who may not read it, and StorageError.
     """
-    from epicrisis.configuration import load_settings
-    from epicrisis.record_access import open_record_access
+    from epicrisis.privacy.record_access import open_record_access
+    from epicrisis.settings.configuration import load_settings
 
     open_record_access(library, load_settings().home, reason).record(action, patient, documents)
 
@@ -424,10 +424,10 @@ def find_patient(store: LibraryStore, action: str, name: str, reason: str | None
     Raises InputError for a patient who is not assigned to the user or not in the library. A user with assigned patients
     does not learn which.
     """
-    from epicrisis.configuration import load_settings
     from epicrisis.library.patient_check import resolve_patient
     from epicrisis.library.patients import Roster
-    from epicrisis.record_access import open_record_access
+    from epicrisis.privacy.record_access import open_record_access
+    from epicrisis.settings.configuration import load_settings
 
     access, roster = open_record_access(store.path, load_settings().home, reason), Roster(store)
     records = roster.patients()

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from epicrisis.cli.ingest_progress import describe_counts, show_ingest
 from epicrisis.cli.run_progress import say_remarks, say_skipped
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.errors import EpicrisisError, InputError, LibraryBusy, LibraryError, StorageError
-from epicrisis.printable import count_noun
+from epicrisis.core.errors import EpicrisisError, InputError, LibraryBusy, LibraryError, StorageError
+from epicrisis.core.printable import count_noun
 
 if TYPE_CHECKING:
-    from epicrisis.additions import AddOptions
+    from epicrisis.core.protocols import Encoder
     from epicrisis.library.ingest_batches import IngestReport
-    from epicrisis.protocols import Encoder
-    from epicrisis.settings import Settings
+    from epicrisis.pipeline.additions import AddOptions
+    from epicrisis.settings.settings import Settings
 
 SCAN_SECONDS = 2.0
 """Seconds between two scans of the folders. A scan that takes long is followed by a longer pause."""
@@ -36,7 +36,7 @@ def watch_folders(
     they change. Documents of deleted files stay. Raises InputError for a path that is not a folder, and the
     errors of the first addition.
     """
-    from epicrisis.components import load_ingest_encoder
+    from epicrisis.pipeline.components import load_ingest_encoder
 
     if not folders:
         raise InputError("--watch: name the folders to watch")
@@ -127,8 +127,8 @@ class _Watcher:
             self._say_report(ready, report)
 
     def _add(self, ready: Sequence[Path]) -> IngestReport:
-        from epicrisis.additions import add_files
         from epicrisis.corpus.removal_log import RemovalLog
+        from epicrisis.pipeline.additions import add_files
 
         cleaning = replace(self._options.cleaning, removal_log=RemovalLog(keep_texts=True))
         with show_ingest("Adding", quiet=self._json) as display:

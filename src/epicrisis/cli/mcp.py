@@ -13,8 +13,8 @@ from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, LibraryPath
 
 if TYPE_CHECKING:
-    from epicrisis.answers import Notice
-    from epicrisis.settings import Settings
+    from epicrisis.core.answers import Notice
+    from epicrisis.settings.settings import Settings
 
 Patients = Annotated[
     list[str] | None,
@@ -46,8 +46,8 @@ def mcp(library: LibraryPath, patient: Patients = None, folder: LogFolder = None
     Name this command in the settings of the assistant. The tools are search, ask and evidence. Without --model and
     --strategy, ask gives the sentences of the library alone.
     """
-    from epicrisis.configuration import check_settings, choose_strategy
     from epicrisis.server.state import state_folder
+    from epicrisis.settings.configuration import check_settings, choose_strategy
 
     settings, notices = choose_strategy(check_settings(flags.settings()))
     place = settings.home / "server" if folder is None else state_folder(folder)

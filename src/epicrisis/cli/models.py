@@ -12,11 +12,11 @@ from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
 from epicrisis.cli.progress import open_download_progress
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import shorten
 from epicrisis.models.catalogue import HubFile, PinnedModel
 from epicrisis.models.recommendations import ModelRecommendation, ModelUse, load_recommendations
-from epicrisis.printable import shorten
-from epicrisis.privacy import local_path
+from epicrisis.system.local_only import local_path
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.cache import ReplyCache
@@ -220,7 +220,7 @@ def settings(
     Change one with --setting KEY=VALUE, in the settings file, or with an environment variable such as
     EPICRISIS_VOTES__N=20.
     """
-    from epicrisis.configuration import setting_rows
+    from epicrisis.settings.configuration import setting_rows
 
     rows = [row for row in setting_rows() if row.key.startswith(prefix)]
     if not rows:

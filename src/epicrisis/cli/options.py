@@ -10,11 +10,11 @@ from typer import Argument, BadParameter, Option
 
 from epicrisis.cli.command import SharedOption
 from epicrisis.cli.terminal import say
-from epicrisis.cluster import ClusterAddress, parse_cluster
-from epicrisis.errors import InputError, SettingsError
-from epicrisis.privacy import set_local_only
-from epicrisis.remote_libraries import is_remote, library_folder, listen
-from epicrisis.types import CitationStyle, SearchMode, StrategyName
+from epicrisis.core.errors import InputError, SettingsError
+from epicrisis.core.types import CitationStyle, SearchMode, StrategyName
+from epicrisis.models.cluster import ClusterAddress, parse_cluster
+from epicrisis.system.local_only import set_local_only
+from epicrisis.system.remote_libraries import is_remote, library_folder, listen
 
 SEARCHING = "Search"
 ANSWERING = "Model and answer"
@@ -32,7 +32,7 @@ def parse_library(text: str) -> Path:
     try:
         folder = library_folder(text)
         if is_remote(folder):
-            from epicrisis.configuration import load_settings
+            from epicrisis.settings.configuration import load_settings
 
             if load_settings().local_only:
                 set_local_only(True)

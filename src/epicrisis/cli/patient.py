@@ -13,14 +13,14 @@ from epicrisis.cli.library_documents import BreakGlass, find_patient, record_rea
 from epicrisis.cli.options import ANSWER, Json, LibraryPath
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.errors import InputError
-from epicrisis.printable import agree, count_noun, printable
-from epicrisis.serialization import to_json
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun, printable
+from epicrisis.core.serialization import to_json
 
 if TYPE_CHECKING:
+    from epicrisis.core.types import Passage
     from epicrisis.library.patients import PatientRecord
-    from epicrisis.patient_chart import ChartCourse, PatientChart
-    from epicrisis.types import Passage
+    from epicrisis.records.patient_chart import ChartCourse, PatientChart
 
 PatientId = Annotated[str, Argument(metavar="PATIENT", help="Id or record number of the patient.")]
 Since = Annotated[
@@ -113,9 +113,9 @@ def summary(library: LibraryPath, patient: PatientId, since: Since = None, *, fl
     import asyncio
 
     from epicrisis.cli.event_display import EventDisplay
-    from epicrisis.configuration import check_settings, choose_strategy
-    from epicrisis.patient_summary import ProblemName, SummarySection, list_problems, summarize
-    from epicrisis.pipeline import Pipeline
+    from epicrisis.pipeline.patient_summary import ProblemName, SummarySection, list_problems, summarize
+    from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.settings.configuration import check_settings, choose_strategy
 
     # The questions name no time, and the names of problems may contain one.
     settings, notices = choose_strategy(check_settings(flags.settings({"timeline": False})))
@@ -160,9 +160,9 @@ def _read_record(
     library: Path, action: str, patient: str, since: str | None, reason: str | None
 ) -> tuple[PatientRecord, PatientChart, tuple[Passage, ...]]:
     """Return a patient with the chart and all passages of the record. Raises InputError as `find_patient` does."""
+    from epicrisis.core.types import Scope
     from epicrisis.library.library import LibraryStore
-    from epicrisis.patient_chart import build_chart
-    from epicrisis.types import Scope
+    from epicrisis.records.patient_chart import build_chart
 
     with LibraryStore.open(library) as store:
         record = find_patient(store, action, patient, reason)

@@ -13,13 +13,13 @@ from epicrisis.cli.progress import open_progress
 from epicrisis.cli.run_progress import confirm
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.cli.users import server_folder
-from epicrisis.errors import InputError
-from epicrisis.printable import count_noun
-from epicrisis.remote_libraries import is_remote
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
+from epicrisis.system.remote_libraries import is_remote
 
 if TYPE_CHECKING:
-    from epicrisis.forgetting.forgetting import ForgetReport, Places
-    from epicrisis.settings import Settings
+    from epicrisis.operations.forgetting.forgetting import ForgetReport, Places
+    from epicrisis.settings.settings import Settings
 
 
 @command(
@@ -55,9 +55,9 @@ def forget(
     with texts and recorded calls are removed. Files that are only partly about these patients keep the rest. Before it
     asks, the command names what it cannot reach, such as backups. After an interruption, repeat the same command.
     """
-    from epicrisis.forgetting.forgetting import find_plan, forget_patients, list_outside
-    from epicrisis.record_access import find_user
-    from epicrisis.user_rights import find_rights
+    from epicrisis.operations.forgetting.forgetting import find_plan, forget_patients, list_outside
+    from epicrisis.privacy.record_access import find_user
+    from epicrisis.privacy.user_rights import find_rights
 
     rights = find_rights(library, flags.settings().home, find_user().account)
     if rights is not None:
@@ -85,9 +85,9 @@ def forget(
 
 def _list_places(library: Path, settings: Settings, runs: list[Path] | None, folder: Path | None) -> Places:
     """Return the folders and files to clean outside of the library."""
-    from epicrisis.forgetting.forgetting import Places
     from epicrisis.library.library_parts import REPLIES
-    from epicrisis.record_access import locate_outside_log
+    from epicrisis.operations.forgetting.forgetting import Places
+    from epicrisis.privacy.record_access import locate_outside_log
 
     run_paths = [path.expanduser() for path in runs or ()]
     for path in run_paths:

@@ -13,10 +13,10 @@ from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import MODEL, SEARCH, SEED, Choices, Json, LibraryPath, QuestionFile
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import counted, open_console, show_json
-from epicrisis.errors import InputError, SettingsError
+from epicrisis.core.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
-    from epicrisis.plan.cost_plan import CostPlan, CostRange
+    from epicrisis.pipeline.plan.cost_plan import CostPlan, CostRange
 
 
 @command(
@@ -49,8 +49,8 @@ def plan(
 
     Searches the library and counts the tokens of the prompts. No model is called, except with --time.
     """
-    from epicrisis.pipeline import STRATEGIES
-    from epicrisis.plan import planning
+    from epicrisis.pipeline.pipeline import STRATEGIES
+    from epicrisis.pipeline.plan import planning
 
     settings = flags.settings({"strategy": None})
     if question is not None and file is None:
@@ -86,7 +86,7 @@ def plan(
 def _show(plan: CostPlan) -> None:
     from rich.table import Table
 
-    from epicrisis.plan.cost_plan import format_dollars
+    from epicrisis.pipeline.plan.cost_plan import format_dollars
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("strategy", ""):

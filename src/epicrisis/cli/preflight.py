@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
 from typer import Option
 
-from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K, output_option, parse_library
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import say, say_text, show_data, show_findings, show_tables
-from epicrisis.errors import InputError
-from epicrisis.printable import quote_for_shell
-from epicrisis.privacy import set_local_only, strip_secrets
-from epicrisis.types import Question, Scope
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import quote_for_shell
+from epicrisis.core.types import Question, Scope
+from epicrisis.system.local_only import set_local_only, strip_secrets
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.analysis.table import Table
     from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
     from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings
     from epicrisis.evaluation.experiments.token_costs import PromptShape
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
 SETS = ("mirage/pubmedqa", "mirage/bioasq")
 PAPER = "paper"
@@ -145,7 +145,7 @@ def _target_recall(recall: str) -> float | None:
 def _price(settings: Settings, price: tuple[float, float] | None) -> tuple[Callable[[Usage], float | None], str]:
     """Return a function from usage to US dollars, and a sentence on the source of the price."""
     from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
-    from epicrisis.settings import Price
+    from epicrisis.settings.settings import Price
 
     if price is not None:
         if not all(0 <= dollars < inf for dollars in price):
@@ -193,9 +193,9 @@ def _rank(
     quiet: bool,
 ) -> tuple[list[QuestionRankings], PromptShape]:
     """Return the rankings of all questions, and the tokens of their prompts. Rankings saved in `path` are reused."""
-    from epicrisis.components import build_scope
     from epicrisis.evaluation.experiments.preflight_calibration import estimated_shape
     from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, RankingStore, open_rankers, record_rankings
+    from epicrisis.pipeline.components import build_scope
 
     def scope(question: Question) -> Scope:
         return build_scope(settings.scope, question=question)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from epicrisis.cli.terminal import open_console, say
-from epicrisis.printable import format_seconds, printable
+from epicrisis.core.printable import format_seconds, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, Task

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from epicrisis.answers import Usage
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import CONFIG, GRADER, LOCAL_ONLY, SETTING, Json, output_option
 from epicrisis.cli.progress import open_download_progress, open_progress, say_above
 from epicrisis.cli.run_progress import say_skipped, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, say_lines, show_json
-from epicrisis.errors import InputError
-from epicrisis.printable import agree, count_noun
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -107,11 +107,11 @@ def generate(
     Review the file and set the "state" of each line to "accepted" or "rejected": only accepted questions are used.
     After an interruption, the same command continues; with a larger -n it adds questions.
     """
-    from epicrisis.components import build_scope
     from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.questions import QuestionStore, draw_passages, generate_questions, recipe
     from epicrisis.library.skipped_items import group_by_reason
-    from epicrisis.patient_data_policy import protect_patient_data
+    from epicrisis.pipeline.components import build_scope
+    from epicrisis.privacy.patient_data_policy import protect_patient_data
 
     settings = protect_patient_data(flags.settings(), *sources)
     warn_about_demo_models(settings, ["writer"])

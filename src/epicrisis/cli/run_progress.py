@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from epicrisis.answers import Answer, Notice, Usage
 from epicrisis.cli.command import fail
 from epicrisis.cli.interruption import exit_code
 from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.terminal import interruptible, say, show_data, show_findings
-from epicrisis.errors import InputError
-from epicrisis.printable import agree, count_noun, quote_for_shell
+from epicrisis.core.answers import Answer, Notice, Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun, quote_for_shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from epicrisis.cluster import ClusterAddress
     from epicrisis.evaluation.analysis.findings import Findings
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_batches import IngestReport
     from epicrisis.library.skipped_items import SkippedReason
-    from epicrisis.pipeline import Pipeline
-    from epicrisis.settings import Settings
+    from epicrisis.models.cluster import ClusterAddress
+    from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.settings.settings import Settings
 
 _NOTICES_OF_A_RUN = frozenset({"cache", "model"})
 """Kinds of notices about the whole run: each text is shown once."""
@@ -64,16 +64,16 @@ async def run_cases(
 
     `prepare` returns the plan and the cases of the run, given the open pipeline. With a `cluster`, its nodes search.
     """
-    from epicrisis.cluster_search import search_on_cluster
     from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.runs.energy import SessionEnergy, measure_energy
     from epicrisis.evaluation.runs.outcomes import score_record
     from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
     from epicrisis.evaluation.runs.runner import answer_cases, check_strategies
-    from epicrisis.model_pool import ModelPool
-    from epicrisis.pipeline import Pipeline
-    from epicrisis.plan.planning import confirmation_question
+    from epicrisis.models.model_pool import ModelPool
+    from epicrisis.pipeline.cluster_search import search_on_cluster
+    from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.pipeline.plan.planning import confirmation_question
 
     async def prepare_calls(cases: Sequence[Case]) -> None:
         """Confirm an expensive run with its user, and refuse strategies that the model cannot answer with."""

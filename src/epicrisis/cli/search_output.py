@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.errors import InputError
-from epicrisis.printable import count_noun, printable
-from epicrisis.types import CitationStyle, Ranking
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.types import CitationStyle, Ranking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -133,9 +133,9 @@ def describe_search(ranking: Ranking, query: str) -> Mapping[str, Any]:
 
     `matches` has offsets in characters of the passage's text.
     """
-    from epicrisis.references import build_reference
+    from epicrisis.core.references import build_reference
+    from epicrisis.core.serialization import to_json
     from epicrisis.report.search_results import group_by_document, list_matches
-    from epicrisis.serialization import to_json
 
     data = to_json(ranking)
     matches = list_matches(ranking.passages, query)

@@ -16,15 +16,15 @@ from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import ANSWER, parse_library
 from epicrisis.cli.terminal import say
 from epicrisis.cli.users import ServerFolder, server_folder
-from epicrisis.errors import InputError, SettingsError
+from epicrisis.core.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from epicrisis.answers import Notice
+    from epicrisis.core.answers import Notice
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.identity_provider import IdentityProvider
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]+(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?|[0-9a-f.]*(:[0-9a-f.]*){2,}")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -98,11 +98,11 @@ def serve(
     Without --model and --strategy, answers are the sentences of the library that bear on the question. A library of
     patients' notes, and an address other than this machine, need users (`epicrisis users add`).
     """
-    from epicrisis.configuration import check_settings, choose_strategy
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.guards import GuardOptions
     from epicrisis.server.public_address import PublicAddress, split_port
     from epicrisis.server.upload_reception import UploadLimits
+    from epicrisis.settings.configuration import check_settings, choose_strategy
 
     is_local = is_loopback(host)
     check_files(tls_certificate, tls_key)

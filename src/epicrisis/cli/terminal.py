@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from epicrisis.printable import GUTTER, printable, printable_json
+from epicrisis.core.printable import GUTTER, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +59,7 @@ def say_text(text: str) -> None:
 
 def show_json(value: object) -> None:
     """Print any value of the library as JSON, with control characters escaped, so that it stays the same data."""
-    from epicrisis.serialization import to_json
+    from epicrisis.core.serialization import to_json
 
     say_text(printable_json(json.dumps(to_json(value), ensure_ascii=False, indent=2)))
 
@@ -186,7 +186,7 @@ def show_findings(findings: Findings, *, ascii_only: bool = False, with_interval
 
 def show_data(value: object) -> None:
     """Print any value as JSON. Figures without a value (NaN) become null."""
-    from epicrisis.serialization import to_json
+    from epicrisis.core.serialization import to_json
 
     show_json(_without_nan(to_json(value)))
 

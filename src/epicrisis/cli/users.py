@@ -10,7 +10,7 @@ from typer import Argument, Option
 from epicrisis.cli.command import command
 from epicrisis.cli.options import Json
 from epicrisis.cli.terminal import say, show_json
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 
 ServerFolder = Annotated[
     Path | None,
@@ -25,8 +25,8 @@ _Name = Annotated[str, Argument(help="Name of the user.")]
 
 def server_folder(folder: Path | None) -> Path:
     """Return the folder of the server: the given one, that of a URL, or the default with the models."""
-    from epicrisis.configuration import load_settings
     from epicrisis.server.state import state_folder
+    from epicrisis.settings.configuration import load_settings
 
     return state_folder(folder) if folder is not None else load_settings().home / "server"
 

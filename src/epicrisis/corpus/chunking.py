@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from epicrisis.types import Document, Passage
+from epicrisis.core.types import Document, Passage
 
 TextSpan: TypeAlias = tuple[int, int]
 

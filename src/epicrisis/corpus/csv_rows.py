@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from epicrisis.core.errors import InputError
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.encodings import detect_file_encoding, open_as_utf8
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.errors import InputError
 
 MAX_ROW_BYTES = 10 * 1024 * 1024
 """Limit of a row. The longest note of MIMIC has about 60,000 bytes."""

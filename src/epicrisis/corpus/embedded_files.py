@@ -14,10 +14,10 @@ import re
 import zipfile
 from dataclasses import dataclass
 
+from epicrisis.core.types import Document
 from epicrisis.corpus import html, office, pdf
 from epicrisis.corpus.encodings import decode_text
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped
-from epicrisis.types import Document
 
 _PICTURES = (
     (b"\x89PNG", "PNG"),

@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.encodings import decode_text, encoding_remark
 from epicrisis.corpus.html_metadata import read_metadata
 from epicrisis.corpus.reader_base import FileRemark, Skipped, read_limited, skip
-from epicrisis.types import Document
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode

@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.core.dates import find_publication_date
 from epicrisis.corpus.article_ids import find_dois
-from epicrisis.dates import find_publication_date
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser

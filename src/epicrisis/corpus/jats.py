@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.core.dates import last_day
+from epicrisis.core.types import Document
 from epicrisis.corpus.pubmed_record import parse_printed_date
 from epicrisis.corpus.reader_base import FileRemark, Skipped, skip
 from epicrisis.corpus.sectioned_text import SectionedText
 from epicrisis.corpus.xml_text import BrokenXML, element_text, parse_file
-from epicrisis.dates import last_day
-from epicrisis.types import Document
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.encodings import detect_wide_encoding, open_as_utf8
 from epicrisis.corpus.reader_base import READ_ERRORS, Skipped, describe_read_error, skip
-from epicrisis.types import Document
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 """Limit of a line. A textbook has about 5 MB."""

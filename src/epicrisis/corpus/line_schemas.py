@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from epicrisis.dates import last_day
-from epicrisis.types import QuestionForm
+from epicrisis.core.dates import last_day
+from epicrisis.core.types import QuestionForm
 
 _SAFE_KEYS = frozenset(("document_id", "start", "end", "fact", *string.ascii_uppercase))
 """Names of nested fields that a reason may repeat: those defined here, and the letters of options."""

@@ -24,6 +24,8 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from epicrisis.core.dates import last_day
+from epicrisis.core.types import Document
 from epicrisis.corpus.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.reader_base import (
     EncodedDocument,
@@ -35,14 +37,12 @@ from epicrisis.corpus.reader_base import (
     path_error,
     skip,
 )
-from epicrisis.dates import last_day
-from epicrisis.types import Document
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from epicrisis.protocols import Vectors
+    from epicrisis.core.protocols import Vectors
 
     Ids: TypeAlias = npt.NDArray[np.int64]
 

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.core.types import Document
 from epicrisis.corpus import jsonl, xml_text
 from epicrisis.corpus.reader_base import Skipped, is_number, skip
-from epicrisis.types import Document
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

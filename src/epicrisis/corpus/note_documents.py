@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from epicrisis.core.types import Document
 from epicrisis.corpus import note_cleaning
 from epicrisis.corpus.csv_rows import MAX_ROW_BYTES
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, FileRemark, Skipped, skip
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.types import Document
 
 SOURCE = "notes"
 _MISSING_VALUES = frozenset(("nan", "nat", "null", "none", "na", "n/a", "\\n", "<na>"))

@@ -8,12 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus.csv_rows import CsvLayout, CsvRow, read_header, read_rows
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, NoteSource, build_items, normalize_id
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, FileRemark, PatientIdentity, Skipped, path_error
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 
 
 @dataclass(frozen=True, slots=True)

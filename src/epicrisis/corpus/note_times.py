@@ -9,8 +9,8 @@ import re
 from collections import Counter
 from datetime import UTC, datetime
 
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
+from epicrisis.core.dates import last_day
+from epicrisis.core.errors import InputError
 
 _MONTHS = {"sept": 9}
 for _number, _name in enumerate(

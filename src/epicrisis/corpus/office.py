@@ -14,10 +14,10 @@ from itertools import groupby, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.office_markup import MAX_UNPACKED_BYTES, prepare_office_file
 from epicrisis.corpus.reader_base import FileRemark, Skipped, read_limited, skip
 from epicrisis.corpus.sectioned_text import SectionedText
-from epicrisis.types import Document
 
 if TYPE_CHECKING:
     from anydoc import Block, Inline, List, Note, Table

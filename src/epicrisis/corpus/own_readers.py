@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from epicrisis.core.extensions import list_extensions, make_extension
+from epicrisis.core.protocols import FileReader
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import Skipped, skip
-from epicrisis.extensions import list_extensions, make_extension
-from epicrisis.protocols import FileReader
-from epicrisis.types import Document
 
 
 @cache

@@ -17,6 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.printable import printable
+from epicrisis.core.references import PAGE_LABELS
+from epicrisis.core.types import Document
 from epicrisis.corpus import ocr
 from epicrisis.corpus.article_ids import find_article_ids
 from epicrisis.corpus.garbled_text import is_garbled
@@ -27,9 +30,6 @@ from epicrisis.corpus.removal_log import LINE_NUMBERS, RUNNING_LINE
 from epicrisis.corpus.retraction_wording import find_banner
 from epicrisis.corpus.running_heads import OUTER_LINES, OuterLine, find_running_lines
 from epicrisis.corpus.wrapped_lines import is_continued, join_wrapped_lines
-from epicrisis.printable import printable
-from epicrisis.references import PAGE_LABELS
-from epicrisis.types import Document
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 MAX_CHARACTERS = 50_000_000

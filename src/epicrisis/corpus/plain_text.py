@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.encodings import decode_text, encoding_remark
 from epicrisis.corpus.markdown import find_heading
 from epicrisis.corpus.reader_base import FileRemark, Skipped, read_limited, skip
-from epicrisis.types import Document
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 

@@ -29,6 +29,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TypeAlias
 
+from epicrisis.core.types import Document
 from epicrisis.corpus import pubmed_record
 from epicrisis.corpus.reader_base import (
     DeletedDocument,
@@ -40,8 +41,7 @@ from epicrisis.corpus.reader_base import (
     skip,
 )
 from epicrisis.corpus.xml_text import BrokenXML, read_records
-from epicrisis.temporary_folders import TemporaryFolder
-from epicrisis.types import Document
+from epicrisis.system.temporary_folders import TemporaryFolder
 
 PubMedItem: TypeAlias = Document | DeletedDocument | Skipped
 

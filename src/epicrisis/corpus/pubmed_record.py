@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from epicrisis.core.dates import last_day
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import is_number
 from epicrisis.corpus.xml_text import element_text
-from epicrisis.dates import last_day
-from epicrisis.types import Document
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

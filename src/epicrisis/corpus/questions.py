@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, EvidenceSpan, Question
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, check_file, path_error, printable_path, skip, unreadable
-from epicrisis.errors import InputError
-from epicrisis.types import Document, EvidenceSpan, Question
 
 if TYPE_CHECKING:
     from epicrisis.corpus.line_schemas import PubMedQAEntry

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import WeakValueDictionary
 
-from epicrisis.errors import InputError
-from epicrisis.printable import printable
-from epicrisis.types import Document, Origin
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import printable
+from epicrisis.core.types import Document, Origin
 
 if TYPE_CHECKING:
-    from epicrisis.protocols import Vectors
+    from epicrisis.core.protocols import Vectors
 _UNKNOWN_ENDING = "its ending is not one that `epicrisis library add --help` names; save it as PDF, .docx or text"
 _UNKNOWN_CONTENT = "other XML or JSON than `epicrisis library add --help` names; save it as PDF, .docx or text"
 _UNKNOWN_TABLE = (

@@ -10,6 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.extensions import list_extensions
+from epicrisis.core.types import Document, Origin
 from epicrisis.corpus import (
     jsonl,
     medcpt,
@@ -56,9 +59,6 @@ from epicrisis.corpus.reference_files import ReferenceFiles, is_csl_json, is_ref
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.retraction_wording import mark_document
 from epicrisis.corpus.xml_text import detect_xml_kind
-from epicrisis.errors import InputError
-from epicrisis.extensions import list_extensions
-from epicrisis.types import Document, Origin
 
 _READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | OmittedText]]] = {
     "text": plain_text.read_document,

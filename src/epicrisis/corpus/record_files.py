@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.ccda import files as ccda_files
 from epicrisis.corpus.facts import mimic, omop
 from epicrisis.corpus.fhir import export
@@ -16,7 +17,6 @@ from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.reader_base import DeletedDocument, PatientIdentity, ReaderItem, StatedSources
 from epicrisis.corpus.xml_text import detect_xml_kind
-from epicrisis.types import Document
 
 FHIR: Final = "fhir"
 CCDA: Final = "ccda"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
+from epicrisis.core.dates import find_publication_date
 from epicrisis.corpus.article_ids import find_dois
 from epicrisis.corpus.bibtex_values import BROKEN, read_values
 from epicrisis.corpus.latex import decode_latex
@@ -25,7 +26,6 @@ from epicrisis.corpus.retraction_wording import find_named_title, find_retractio
 from epicrisis.corpus.retractions import MARK_BY_RELATION
 from epicrisis.corpus.tagged_records import PLACEHOLDERS, TaggedRecord, detect_tagged_format, read_tagged
 from epicrisis.corpus.text_quality import is_empty
-from epicrisis.dates import find_publication_date
 
 _NUMBER = re.compile(r"\d{1,9}")
 _PMID_NAMED = re.compile(r"(?:PMID:?\s{0,3}|pubmed\.ncbi\.nlm\.nih\.gov/|ncbi\.nlm\.nih\.gov/pubmed/)(\d{1,9})")

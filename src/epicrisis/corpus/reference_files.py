@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus import sandbox, zotero
 from epicrisis.corpus.csv_rows import read_header
 from epicrisis.corpus.encodings import encoding_remark
@@ -34,8 +36,6 @@ from epicrisis.corpus.reference_entries import MIN_TITLE_LETTERS, ReferenceEntry
 from epicrisis.corpus.reference_tables import is_reference_header
 from epicrisis.corpus.retraction_wording import merge_marks, strip_retraction
 from epicrisis.corpus.tagged_records import begins_with_record
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 
 FIRST_PAGE_LETTERS = 4_000
 _START_BYTES = 65_536

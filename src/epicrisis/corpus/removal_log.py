@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.errors import StorageError
+from epicrisis.core.printable import printable_json
 from epicrisis.corpus.reader_base import fingerprint_file, os_error_reason, printable_path
-from epicrisis.errors import StorageError
-from epicrisis.printable import printable_json
-from epicrisis.privacy import open_private
+from epicrisis.system.local_only import open_private
 
 REMOVAL_LOG_FILE = "removed.jsonl"
 WHOLE_NOTE_KINDS = frozenset(("duplicate", "marked-as-error", "superseded"))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from epicrisis.types import Document
+from epicrisis.core.types import Document
 
 _WORK = r"(?:article|paper|chapter|publication|manuscript|preprint|review|report|study)"
 _TITLE_PREFIX = re.compile(

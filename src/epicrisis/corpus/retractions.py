@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.dates import first_day, last_day
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import ArticleStatement, Skipped, is_number, path_error, skip, unreadable
-from epicrisis.dates import first_day, last_day
-from epicrisis.types import Document
 
 REINSTATED = "reinstated"
 _MARK_BY_NATURE = {

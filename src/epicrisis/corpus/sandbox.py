@@ -24,12 +24,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.types import Document
 from epicrisis.corpus.ccda.documents import ClinicalDocument
 from epicrisis.corpus.embedded_files import EmbeddedText
 from epicrisis.corpus.pdf_pages import PageBox, PageBoxes, PageWords
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, skip
 from epicrisis.corpus.reference_entries import ReferenceEntry
-from epicrisis.types import Document
 
 SECONDS = 60
 """Seconds of processor time for any file: on a busy machine a file must not fail that is read on an idle one."""

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from epicrisis.core.types import Document
 from epicrisis.corpus import embedded_files, html, jats, medrag, ocr, office, pdf, pdf_pages
 from epicrisis.corpus.ccda import documents
 from epicrisis.corpus.encodings import decode_text
@@ -29,8 +30,7 @@ from epicrisis.corpus.reader_base import (
 )
 from epicrisis.corpus.reference_entries import parse_references
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
-from epicrisis.process_limits import disable_core_dumps, read_memory, set_soft_limit
-from epicrisis.types import Document
+from epicrisis.system.process_limits import disable_core_dumps, read_memory, set_soft_limit
 
 _Reply = TypeVar("_Reply")
 MAX_SHEET_BYTES = 64 * 1024 * 1024

@@ -23,7 +23,7 @@ from epicrisis.corpus.reader_base import os_error_reason
 from epicrisis.corpus.reference_entries import ReferenceEntry
 from epicrisis.corpus.retraction_wording import find_retraction, merge_marks
 from epicrisis.corpus.text_quality import is_empty
-from epicrisis.temporary_folders import TemporaryFolder
+from epicrisis.system.temporary_folders import TemporaryFolder
 
 DATABASE = "zotero.sqlite"
 """The file in Zotero's data folder, such as `~/Zotero`. The folder `storage` beside it holds the attached files."""

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.api import Library
+from epicrisis.core.errors import InputError, ModelMissing
+from epicrisis.core.prompts import fence_passages
+from epicrisis.core.types import Question, Scope
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.errors import InputError, ModelMissing
 from epicrisis.integrations.metadata import describe_hit
-from epicrisis.privacy import local_path
-from epicrisis.prompts import fence_passages
-from epicrisis.types import Question, Scope
+from epicrisis.system.local_only import local_path
 
 try:
     from inspect_ai import Task, task

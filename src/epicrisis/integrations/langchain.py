@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from epicrisis.api import Library
-from epicrisis.errors import ModelMissing
+from epicrisis.core.errors import ModelMissing
+from epicrisis.core.types import Ranking
 from epicrisis.integrations.metadata import describe_hit
-from epicrisis.types import Ranking
 
 try:
     from langchain_core.documents import Document

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from epicrisis.api import Library
-from epicrisis.errors import ModelMissing
+from epicrisis.core.errors import ModelMissing
+from epicrisis.core.types import Ranking
 from epicrisis.integrations.metadata import describe_hit
-from epicrisis.types import Ranking
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever

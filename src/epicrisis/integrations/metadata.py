@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from epicrisis.references import build_reference
-from epicrisis.types import Hit
+from epicrisis.core.references import build_reference
+from epicrisis.core.types import Hit
 
 
 def describe_hit(hit: Hit) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from epicrisis.errors import LibraryError
-from epicrisis.protocols import PassageStore, ScoredId, StoredDocument, Vectors
-from epicrisis.types import Passage, Scope
+from epicrisis.core.errors import LibraryError
+from epicrisis.core.protocols import PassageStore, ScoredId, StoredDocument, Vectors
+from epicrisis.core.types import Passage, Scope
 
 
 @dataclass(frozen=True, slots=True)

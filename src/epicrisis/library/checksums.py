@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.core.errors import LibraryDamaged
 from epicrisis.library import lance_table, manifest, sqlite_table, vector_index, word_index
 from epicrisis.library.engine_errors import translate_errors
 

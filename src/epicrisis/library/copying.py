@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from epicrisis.errors import LibraryDamaged, LibraryError
+from epicrisis.core.errors import LibraryDamaged, LibraryError
+from epicrisis.core.protocols import StoredDocument, Vectors
 from epicrisis.library import patient_identities as registry
 from epicrisis.library.inventory import LibraryInventory
 from epicrisis.library.journal import DocumentRow
@@ -27,8 +28,7 @@ from epicrisis.library.passage_table import ALL_COLUMNS, StoredPassage, sql_in
 from epicrisis.library.remote_store import load_object_storage
 from epicrisis.library.tables import compute_digest
 from epicrisis.library.vector_search import EXACT_LIMIT
-from epicrisis.protocols import StoredDocument, Vectors
-from epicrisis.remote_libraries import show_library
+from epicrisis.system.remote_libraries import show_library
 
 _BATCH_PASSAGES = 4096
 _CHECK_DOCUMENTS = 1000

@@ -15,13 +15,13 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from epicrisis.clinical_facts import FACTS, is_fact_list
+from epicrisis.core.clinical_facts import FACTS, is_fact_list
+from epicrisis.core.references import PAGE_LABELS, STARTS, join_places, list_page_labels
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Document, Metadata, Passage
 from epicrisis.corpus.chunking import find_sentences
 from epicrisis.library.inventory import LibraryInventory
 from epicrisis.library.library import LibraryStore
-from epicrisis.references import PAGE_LABELS, STARTS, join_places, list_page_labels
-from epicrisis.serialization import to_json
-from epicrisis.types import Document, Metadata, Passage
 
 _PLACE_KEYS = frozenset(("page", "section", f"page{STARTS}", f"section{STARTS}"))
 _CONTEXT = 200

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from epicrisis.core.study_types import StudyType, find_study_type
+from epicrisis.core.types import RETRACTED, Metadata, Passage
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import sql_text
-from epicrisis.study_types import StudyType, find_study_type
-from epicrisis.types import RETRACTED, Metadata, Passage
 
 PAGE_DOCUMENTS = 50
 COUNTED_DOCUMENTS = 20_000

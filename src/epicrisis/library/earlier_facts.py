@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from epicrisis.clinical_facts import FACTS, is_fact_list
+from epicrisis.core.clinical_facts import FACTS, is_fact_list
+from epicrisis.core.types import Document, Metadata
 from epicrisis.corpus.reader_base import StatedSources
-from epicrisis.types import Document, Metadata
 
 _FactLine = tuple[dict[str, Any], str]
 """A stored fact and its line."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from epicrisis.errors import EpicrisisError, LibraryDamaged, StorageError
+from epicrisis.core.errors import EpicrisisError, LibraryDamaged, StorageError
 
 REPAIR = "copy the whole folder again, or run `epicrisis library repair`"
 

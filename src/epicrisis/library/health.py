@@ -18,8 +18,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from epicrisis.core.errors import LibraryBusy, LibraryDamaged
+from epicrisis.core.types import RETRACTED
 from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_empty
-from epicrisis.errors import LibraryBusy, LibraryDamaged
 from epicrisis.library import health_report as reports
 from epicrisis.library.checksums import verify_data_files
 from epicrisis.library.health_report import MAX_LISTED, Finding, HealthReport, IndexAgreement
@@ -29,7 +30,6 @@ from epicrisis.library.passage_table import Columns
 from epicrisis.library.patients import MIXED_NOTICE, Roster
 from epicrisis.library.remote_store import check_in_folder
 from epicrisis.library.word_index import WordIndex, version_of
-from epicrisis.types import RETRACTED
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 BooleanArray: TypeAlias = npt.NDArray[np.bool_]

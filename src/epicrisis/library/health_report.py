@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from epicrisis.core.printable import agree, count_noun, printable
 from epicrisis.library.checksums import Damage
 from epicrisis.library.index_recall import IndexReport
 from epicrisis.library.library_parts import LibraryInfo
-from epicrisis.printable import agree, count_noun, printable
 
 MAX_LISTED = 5
 """Maximum number of ids in a finding."""

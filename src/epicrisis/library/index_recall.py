@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from epicrisis.protocols import Vectors
+from epicrisis.core.protocols import Vectors
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,10 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
+from epicrisis.core.errors import EncoderMismatch, InputError, LibraryError
+from epicrisis.core.protocols import Encoder, Vectors
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Document, Origin, Scope, SplitterName
 from epicrisis.corpus import reader_base as readers
 from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.corpus.reader_base import FileDocument, ReaderItem
-from epicrisis.errors import EncoderMismatch, InputError, LibraryError
 from epicrisis.library import ingest_batches
 from epicrisis.library.document_export import restore_document
 from epicrisis.library.earlier_facts import add_facts, find_unstated, has_facts, replace_facts
@@ -30,9 +33,6 @@ from epicrisis.library.manifest import PRECOMPUTED, check_encoder, complete_mani
 from epicrisis.library.passage_table import find_fault, find_vector_fault
 from epicrisis.library.patients import NotesAndLiterature, read_document_patients
 from epicrisis.library.splitters import check_chunks, check_fits_window, split_document
-from epicrisis.protocols import Encoder, Vectors
-from epicrisis.serialization import to_json
-from epicrisis.types import Document, Origin, Scope, SplitterName
 
 _SAME_ID_OTHER_TEXT = "same id, different text"
 _PROGRESS_EVERY = 500

@@ -19,6 +19,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from epicrisis.core.printable import count_noun, printable, shorten
+from epicrisis.core.protocols import Encoder, ParallelEncoder, StoredDocument, Vectors
+from epicrisis.core.types import Document, Origin, Passage
 from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, FileRemark, Skipped
 from epicrisis.corpus.removal_log import RemovalSummary
 from epicrisis.corpus.retractions import extract_statements
@@ -29,10 +32,7 @@ from epicrisis.library.patients import PatientRegistration, read_document_patien
 from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
-from epicrisis.printable import count_noun, printable, shorten
-from epicrisis.protocols import Encoder, ParallelEncoder, StoredDocument, Vectors
-from epicrisis.telemetry import span
-from epicrisis.types import Document, Origin, Passage
+from epicrisis.system.telemetry import span
 
 _Result = TypeVar("_Result", "IngestProgress", "IngestReport")
 MAX_LISTED = 20

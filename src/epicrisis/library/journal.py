@@ -15,11 +15,11 @@ from itertools import chain, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.core.errors import LibraryDamaged
+from epicrisis.core.types import Origin
 from epicrisis.corpus.reader_base import ArticleStatement
-from epicrisis.errors import LibraryDamaged
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.sqlite_files import connect, rewrite_file
-from epicrisis.types import Origin
 
 if TYPE_CHECKING:
     from epicrisis.library.checksums import ChecksumChanges

@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from epicrisis.errors import LibraryDamaged, LibraryError
+from epicrisis.core.errors import LibraryDamaged, LibraryError
+from epicrisis.core.types import RETRACTION_FACETS, Passage
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.manifest import sync_path
 from epicrisis.library.passage_table import (
@@ -22,7 +23,6 @@ from epicrisis.library.passage_table import (
     sql_in,
     sql_text,
 )
-from epicrisis.types import RETRACTION_FACETS, Passage
 
 if TYPE_CHECKING:
     import numpy as np

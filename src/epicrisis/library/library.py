@@ -21,8 +21,10 @@ from typing import Any, Self
 
 from filelock import FileLock
 
+from epicrisis.core.errors import LibraryDamaged, LibraryError, StorageError
+from epicrisis.core.protocols import ScoredId, StoredDocument, Vectors
+from epicrisis.core.types import Document, Origin, Passage, Scope
 from epicrisis.corpus.reader_base import ArticleStatement
-from epicrisis.errors import LibraryDamaged, LibraryError, StorageError
 from epicrisis.library import library_parts as parts
 from epicrisis.library import manifest as manifests
 from epicrisis.library import tables
@@ -45,10 +47,8 @@ from epicrisis.library.tables import TableEngine
 from epicrisis.library.vector_index import read_search_parameters, refresh_index
 from epicrisis.library.vector_search import EXACT_LIMIT, VectorSearch, check_query_vector
 from epicrisis.library.word_index import WordIndex
-from epicrisis.privacy import restrict_to_owner
-from epicrisis.protocols import ScoredId, StoredDocument, Vectors
-from epicrisis.remote_libraries import library_folder
-from epicrisis.types import Document, Origin, Passage, Scope
+from epicrisis.system.local_only import restrict_to_owner
+from epicrisis.system.remote_libraries import library_folder
 
 _COMPACT_AFTER = 200
 FILTERS_FROM = 5_000

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError
+from epicrisis.core.errors import LibraryBusy, LibraryDamaged, LibraryError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.protocols import ScoredId
+from epicrisis.core.types import Origin, Scope
 from epicrisis.library import journal as journals
 from epicrisis.library import lance_table, patient_identities, sqlite_table, tables
 from epicrisis.library import manifest as manifests
@@ -27,10 +30,7 @@ from epicrisis.library.sqlite_files import connect, rewrite_file
 from epicrisis.library.vector_index import read_report
 from epicrisis.library.vector_search import EXACT_LIMIT, MatrixSearch
 from epicrisis.library.word_index import WordIndex, version_of
-from epicrisis.printable import agree, count_noun
-from epicrisis.protocols import ScoredId
-from epicrisis.remote_libraries import show_library
-from epicrisis.types import Origin, Scope
+from epicrisis.system.remote_libraries import show_library
 
 LOCK = "write.lock"
 PARTS = (journals.NAME, *tables.NAMES, indexes.NAME)

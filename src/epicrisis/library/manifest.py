@@ -15,13 +15,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, get_args
 
-from epicrisis.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
+from epicrisis.core.errors import EncoderMismatch, InputError, LibraryDamaged, LibraryMissing
+from epicrisis.core.printable import quote_for_shell
+from epicrisis.core.types import SplitterName
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.remote_store import is_in_database, load_database_engine, load_object_storage
-from epicrisis.printable import quote_for_shell
-from epicrisis.privacy import HAS_OWNERS
-from epicrisis.remote_libraries import show_library
-from epicrisis.types import SplitterName
+from epicrisis.system.local_only import HAS_OWNERS
+from epicrisis.system.remote_libraries import show_library
 
 FORMAT = 3
 _READABLE = (2, 3)

@@ -6,11 +6,11 @@ import hashlib
 import heapq
 from collections.abc import Mapping, Sequence
 
+from epicrisis.core.types import Passage, Scope
 from epicrisis.library.checked_store import CheckedStore
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import check_scope
 from epicrisis.library.vector_search import scope_condition
-from epicrisis.types import Passage, Scope
 
 
 def read_document_passages(

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError, LibraryDamaged
+from epicrisis.core.dates import last_day
+from epicrisis.core.errors import InputError, LibraryDamaged
+from epicrisis.core.protocols import StoredDocument, Vectors
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import RETRACTION_FACETS, Document, Passage, Scope, list_facets
 from epicrisis.library.engine_errors import REPAIR, translate_errors
-from epicrisis.protocols import StoredDocument, Vectors
-from epicrisis.serialization import to_json
-from epicrisis.types import RETRACTION_FACETS, Document, Passage, Scope, list_facets
 
 Columns: TypeAlias = dict[str, Any]
 """Some columns of some rows: a list of values by column name. `vector` is a float16 array `(n, d)`."""

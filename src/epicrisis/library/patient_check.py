@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 
-from epicrisis.dates import find_dates
-from epicrisis.errors import InputError
+from epicrisis.core.dates import find_dates
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import quote_for_shell, shorten
+from epicrisis.core.types import Question
 from epicrisis.library.patients import PatientRecord, Roster, number_without_system
 from epicrisis.library.person_names import find_mentions, fold, is_common, name_words, normalize_text
-from epicrisis.printable import quote_for_shell, shorten
-from epicrisis.types import Question
 
 _MAX_NAME_WORDS = 12
 """Longer names are searched only as written. All their rotations for 20,000 words would take 3 GB."""

@@ -17,12 +17,12 @@ from itertools import product, starmap
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.errors import InputError, LibraryDamaged
 from epicrisis.corpus.reader_base import PatientIdentity
-from epicrisis.errors import InputError, LibraryDamaged
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.person_names import are_alike
 from epicrisis.library.remote_store import is_in_database, load_database_engine
-from epicrisis.privacy import open_private
+from epicrisis.system.local_only import open_private
 
 NAME = "patients.sqlite"
 _SCHEMA = """

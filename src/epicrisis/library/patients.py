@@ -11,9 +11,10 @@ from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
+from epicrisis.core.dates import first_day, last_day
+from epicrisis.core.errors import InputError, LibraryError
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import PatientIdentity
-from epicrisis.dates import first_day, last_day
-from epicrisis.errors import InputError, LibraryError
 from epicrisis.library import journal
 from epicrisis.library import patient_identities as registry
 from epicrisis.library.engine_errors import translate_errors
@@ -24,7 +25,6 @@ from epicrisis.library.passage_table import NoteSummary
 from epicrisis.library.person_names import name_keys, normalize_text
 from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.tables import open_table
-from epicrisis.types import Document
 
 MIXED_NOTICE = (
     "this library of notes contains documents without a patient, which are used for questions about every patient: "

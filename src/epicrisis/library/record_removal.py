@@ -24,7 +24,7 @@ from epicrisis.library.passage_table import sql_in
 from epicrisis.library.patient_identities import forget_identities
 from epicrisis.library.remote_store import is_in_database, load_object_storage
 from epicrisis.library.skipped_items import SKIPPED_FILE
-from epicrisis.privacy import open_private
+from epicrisis.system.local_only import open_private
 
 LINE_FILES = (REMOVAL_LOG_FILE, f"{REMOVAL_LOG_FILE}.new", f"{REMOVAL_LOG_FILE}.joined", SKIPPED_FILE)
 """Files of a library whose lines may quote or name documents."""

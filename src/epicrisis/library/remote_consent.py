@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.core.errors import LibraryDamaged
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.privacy import open_private
+from epicrisis.system.local_only import open_private
 
 NAME = "remote.jsonl"
 

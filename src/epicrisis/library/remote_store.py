@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from epicrisis.errors import LibraryError
-from epicrisis.remote_libraries import find_address
+from epicrisis.core.errors import LibraryError
+from epicrisis.system.remote_libraries import find_address
 
 _POSTGRESQL = "epicrisis.library.postgresql.engine"
 _OBJECT_STORAGE = "epicrisis.library.object_storage.shared_library"

@@ -9,7 +9,7 @@ from epicrisis.library import manifest as manifests
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import LibraryInfo
 from epicrisis.library.remote_store import check_in_folder, load_engine
-from epicrisis.remote_libraries import library_folder
+from epicrisis.system.remote_libraries import library_folder
 
 
 def repair_library(path: Path | str) -> LibraryInfo:

@@ -12,10 +12,10 @@ from datetime import date
 from itertools import chain
 from typing import Any
 
+from epicrisis.core.types import MARKED_BY_OTHERS, RETRACTED, Document
 from epicrisis.corpus.retractions import REINSTATED, article_names, extract_statements
 from epicrisis.library.journal import Journal, Statement, statements_about
 from epicrisis.library.passage_table import PassageTable
-from epicrisis.types import MARKED_BY_OTHERS, RETRACTED, Document
 
 _BATCH_DOCUMENTS = 500
 _NOTICE_TYPES = (

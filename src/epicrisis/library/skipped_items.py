@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.privacy import open_private
+from epicrisis.system.local_only import open_private
 
 SKIPPED_FILE = "skipped.jsonl"
 """The file in the library's folder with all items that the last addition skipped. It has no text of documents."""

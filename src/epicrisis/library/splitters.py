@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
-from epicrisis.clinical_facts import FACTS, is_fact_list, select_rows
+from epicrisis.core.clinical_facts import FACTS, is_fact_list, select_rows
+from epicrisis.core.errors import InputError
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.references import PAGE_LABELS, STARTS
+from epicrisis.core.types import Document, Passage, SplitterName
 from epicrisis.corpus.chunking import build_passages, chunk_document, split_by_characters
 from epicrisis.corpus.reader_base import ReaderItem
-from epicrisis.errors import InputError
-from epicrisis.protocols import Encoder
-from epicrisis.references import PAGE_LABELS, STARTS
-from epicrisis.types import Document, Passage, SplitterName
 
 
 def split_document(

@@ -7,7 +7,7 @@ import sqlite3
 from functools import partial
 from pathlib import Path
 
-from epicrisis.errors import StorageError
+from epicrisis.core.errors import StorageError
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.core.errors import LibraryDamaged
 from epicrisis.library import lance_table, sqlite_table
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.lance_table import LanceTable

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from epicrisis.core.protocols import Vectors
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.index_recall import IndexReport, K, draw_sample, parse_report, read_time
 from epicrisis.library.manifest import sync_path
 from epicrisis.library.vector_search import EXACT_LIMIT, MIN_INDEX_SHARE, IndexSearchParameters, VectorSearch
-from epicrisis.protocols import Vectors
 
 NAME = "index.json"
 MAX_PARTITIONS = 256

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.dates import first_day, last_day
+from epicrisis.core.dates import first_day, last_day
+from epicrisis.core.protocols import Vectors
+from epicrisis.core.types import RETRACTION_FACETS, Scope
 from epicrisis.library.passage_table import Columns
-from epicrisis.protocols import Vectors
-from epicrisis.types import RETRACTION_FACETS, Scope
 
 _NO_DAY = np.iinfo(np.int32).max
 _SLICE = 4096

@@ -8,14 +8,14 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.dates import first_day, last_day
-from epicrisis.errors import InputError
+from epicrisis.core.dates import first_day, last_day
+from epicrisis.core.errors import InputError
+from epicrisis.core.protocols import Vectors
+from epicrisis.core.types import RETRACTION_FACETS, Scope
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.lance_table import INSTALL, LanceTable
 from epicrisis.library.manifest import LibraryManifest
 from epicrisis.library.passage_table import PassageTable, sql_in
-from epicrisis.protocols import Vectors
-from epicrisis.types import RETRACTION_FACETS, Scope
 
 if TYPE_CHECKING:
     import numpy as np

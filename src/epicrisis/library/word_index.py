@@ -17,12 +17,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.dates import first_day, last_day
-from epicrisis.errors import LibraryDamaged
+from epicrisis.core.dates import first_day, last_day
+from epicrisis.core.errors import LibraryDamaged
+from epicrisis.core.types import RETRACTION_FACETS, Scope, list_facets
 from epicrisis.library.engine_errors import REPAIR, translate_errors
 from epicrisis.library.passage_table import StoredPassage
-from epicrisis.temporary_folders import TemporaryFolder
-from epicrisis.types import RETRACTION_FACETS, Scope, list_facets
+from epicrisis.system.temporary_folders import TemporaryFolder
 
 if TYPE_CHECKING:
     import tantivy

@@ -10,8 +10,8 @@ from functools import cache
 from importlib import resources
 from typing import Literal, TypeAlias
 
-from epicrisis.errors import ModelMissing
-from epicrisis.types import Metadata
+from epicrisis.core.errors import ModelMissing
+from epicrisis.core.types import Metadata
 
 ModelKind: TypeAlias = Literal["encoder", "token-encoder", "sparse", "reranker", "chat", "reward", "nli", "lexicon"]
 

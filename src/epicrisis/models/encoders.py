@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 import numpy as np
 
-from epicrisis.errors import ModelFileInvalid, ModelMissing
-from epicrisis.extensions import find_package, make_extension
+from epicrisis.core.errors import ModelFileInvalid, ModelMissing
+from epicrisis.core.extensions import find_package, make_extension
+from epicrisis.core.printable import quote_for_shell
+from epicrisis.core.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVectors, Vectors
 from epicrisis.models import networks
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.model_files import NETWORK_FOLDERS, ONNX, ModelFiles, compute_sha256, find_model
 from epicrisis.models.model_recipes import EncoderRecipe, SparseRecipe, TokenVectorsRecipe
-from epicrisis.printable import quote_for_shell
-from epicrisis.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVectors, Vectors
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from epicrisis.errors import ModelFileInvalid, ModelMissing
+from epicrisis.core.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.catalogue import HubFile, HubFolder, PinnedFile
-from epicrisis.privacy import silence_dependency_logs, strip_secrets
+from epicrisis.system.local_only import silence_dependency_logs, strip_secrets
 
 DEFAULT_HUB = "https://huggingface.co"
 LISTING_SECONDS = 60.0

@@ -24,7 +24,10 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from epicrisis.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
+from epicrisis.core.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
+from epicrisis.core.printable import quote_for_shell
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Metadata
 from epicrisis.models.catalogue import (
     Catalogue,
     HubFile,
@@ -37,10 +40,7 @@ from epicrisis.models.catalogue import (
     load_catalogue,
     suggest_names,
 )
-from epicrisis.printable import quote_for_shell
-from epicrisis.serialization import to_json
-from epicrisis.temporary_folders import TemporaryFolder
-from epicrisis.types import Metadata
+from epicrisis.system.temporary_folders import TemporaryFolder
 
 ONNX = "model.onnx"
 WEIGHTS = (

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from epicrisis.errors import ModelFileInvalid
+from epicrisis.core.errors import ModelFileInvalid
 from epicrisis.models.model_files import ModelFiles, read_json
 
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.errors import ContextOverflow, ModelFileInvalid, ModelMissing
+from epicrisis.core.errors import ContextOverflow, ModelFileInvalid, ModelMissing
+from epicrisis.core.protocols import Vectors
 from epicrisis.models.model_files import ONNX, ModelFiles
-from epicrisis.privacy import TELEMETRY_OFF
-from epicrisis.protocols import Vectors
+from epicrisis.system.local_only import TELEMETRY_OFF
 
 if TYPE_CHECKING:
     from pathlib import Path

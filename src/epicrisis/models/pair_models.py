@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ValidationError
 
-from epicrisis.errors import (
+from epicrisis.core.errors import (
     ContextOverflow,
     EndpointBusy,
     EndpointRejected,
@@ -24,16 +24,16 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
-from epicrisis.extensions import make_extension
+from epicrisis.core.extensions import make_extension
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.prompts import escape
+from epicrisis.core.protocols import NliModel, Reranker, RewardModel, Vectors
 from epicrisis.models import networks
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat.endpoints.failures import walk_causes
 from epicrisis.models.model_files import ModelFiles, find_model
 from epicrisis.models.model_recipes import NliRecipe, RerankerRecipe, RewardRecipe
-from epicrisis.printable import agree, count_noun
-from epicrisis.privacy import is_local, make_tls_context
-from epicrisis.prompts import escape
-from epicrisis.protocols import NliModel, Reranker, RewardModel, Vectors
+from epicrisis.system.local_only import is_local, make_tls_context
 
 if TYPE_CHECKING:
     from tokenizers import Encoding

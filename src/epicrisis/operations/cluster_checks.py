@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.errors import EpicrisisError
 from epicrisis.operations.cluster_parts import ClusterCheck, ClusterPart, ServerTables
 
 if TYPE_CHECKING:
-    from epicrisis.settings import Settings
+    from epicrisis.settings.settings import Settings
 
 
 def check_cluster(

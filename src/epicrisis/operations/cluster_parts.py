@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from epicrisis.errors import InputError
-from epicrisis.privacy import parse_host, strip_secrets
-from epicrisis.remote_libraries import SCHEMES, find_address, library_folder
+from epicrisis.core.errors import InputError
+from epicrisis.system.local_only import parse_host, strip_secrets
+from epicrisis.system.remote_libraries import SCHEMES, find_address, library_folder
 
 CheckState: TypeAlias = Literal["ok", "note", "unknown", "problem"]
 """`note`: works, and the administrator should know. `unknown`: could not be checked."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.core.printable import count_noun
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql.database import POOL_SIZE, Database, find_database
 from epicrisis.operations.cluster_parts import CheckState, ClusterCheck, ClusterPart, ServerTables
-from epicrisis.printable import count_noun
-from epicrisis.privacy import is_local
+from epicrisis.system.local_only import is_local
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.errors import ModelMissing, SettingsError
+from epicrisis.core.errors import ModelMissing, SettingsError
+from epicrisis.core.printable import printable
 from epicrisis.operations.cluster_parts import ClusterCheck
-from epicrisis.printable import printable
-from epicrisis.privacy import strip_secrets
+from epicrisis.system.local_only import strip_secrets
 
 if TYPE_CHECKING:
-    from epicrisis.settings import ModelSettings, Settings
+    from epicrisis.settings.settings import ModelSettings, Settings
 
 _TIMEOUT_SECONDS = 10.0
 

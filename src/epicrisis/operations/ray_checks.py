@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from epicrisis.cluster import join_cluster, parse_cluster
+from epicrisis.core.printable import count_noun
+from epicrisis.models.cluster import join_cluster, parse_cluster
 from epicrisis.operations.cluster_parts import ClusterCheck, ClusterPart
-from epicrisis.printable import count_noun
 
 
 def check_ray(part: ClusterPart) -> Iterator[ClusterCheck]:

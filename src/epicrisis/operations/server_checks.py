@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.operations.cluster_parts import ClusterCheck, ClusterPart
-from epicrisis.privacy import is_local, parse_host
+from epicrisis.system.local_only import is_local, parse_host
 
 if TYPE_CHECKING:
     import httpx2

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from epicrisis.errors import SettingsError
+from epicrisis.core.errors import SettingsError
+from epicrisis.core.printable import count_noun
 from epicrisis.library.object_storage import shared_version, writer_lease
 from epicrisis.library.object_storage.object_store import ConditionFailed, ObjectStore
 from epicrisis.operations.cluster_parts import ClusterCheck, ClusterPart
-from epicrisis.printable import count_noun
 
 _PROBE = "doctor-{}"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from epicrisis.privacy import HAS_OWNERS
+from epicrisis.system.local_only import HAS_OWNERS
 
 EncryptionAnswer: TypeAlias = Literal["encrypted", "not encrypted", "unknown"]
 _GET_POLICY = 0xC0096616

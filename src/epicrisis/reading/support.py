@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.quantities import Quantity, find_quantities, shows_quantity
+from epicrisis.core.quantities import Quantity, find_quantities, shows_quantity
+from epicrisis.core.types import SupportState
 from epicrisis.reading.abbreviations import find_abbreviations, spell_out
 from epicrisis.reading.claims import EffectClaim, Sign, compares, list_signs, read_claim, remove_signs
 from epicrisis.reading.comparisons import Comparison
@@ -24,7 +25,6 @@ from epicrisis.reading.opposites import count_opposites, list_opposites
 from epicrisis.reading.roles import STATES_RESULTS, name_role
 from epicrisis.reading.spellings import list_spellings
 from epicrisis.reading.subject_words import list_subject_words
-from epicrisis.types import SupportState
 
 SAME_WORDS = 0.7
 """Share of a claim's words in one sentence from which the sentence says the same, if nothing differs that matters."""

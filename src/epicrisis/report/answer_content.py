@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from epicrisis.answers import Answer, Citation, Claim, Confidence, Notice
-from epicrisis.computed_values import COMPUTATION
-from epicrisis.printable import agree, count_noun, printable, split_printable_lines
-from epicrisis.prompts import MARK_LABELS
-from epicrisis.references import Link
+from epicrisis.core.answers import Answer, Citation, Claim, Confidence, Notice
+from epicrisis.core.computed_values import COMPUTATION
+from epicrisis.core.printable import agree, count_noun, printable, split_printable_lines
+from epicrisis.core.prompts import MARK_LABELS
+from epicrisis.core.references import Link
+from epicrisis.core.study_identity import CitedArticle, StudyGroups, group_studies
+from epicrisis.core.types import ArticleMark, SupportState
 from epicrisis.report.computed_table import (
     HEADING,
     ValueTable,
@@ -23,8 +25,6 @@ from epicrisis.report.computed_table import (
     describe_left_out,
     list_computed_numbers,
 )
-from epicrisis.study_identity import CitedArticle, StudyGroups, group_studies
-from epicrisis.types import ArticleMark, SupportState
 
 EVIDENCE = "evidence"
 """The strategy whose answer is a list of sentences."""

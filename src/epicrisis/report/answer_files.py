@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from epicrisis.printable import printable
+from epicrisis.core.printable import printable
 from epicrisis.report.answer_content import SUPPORT_NOTICE, AnswerContent, AnswerSection, SourceEntry
 from epicrisis.report.computed_table import ValueTable
 from epicrisis.report.templates import build_environment

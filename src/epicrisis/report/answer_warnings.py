@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable
 
 from epicrisis.answering.document_answers import denies_answer
-from epicrisis.answers import Answer
-from epicrisis.computed_values import COMPUTATION
-from epicrisis.question_options import is_unanswerable
+from epicrisis.core.answers import Answer
+from epicrisis.core.computed_values import COMPUTATION
+from epicrisis.core.question_options import is_unanswerable
 from epicrisis.reading.direction_rules import denies_effect, list_stems
 
 READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.printable import REPLACEMENT, printable
+from epicrisis.core.printable import REPLACEMENT, printable
 from epicrisis.report.answer_content import SUPPORT_NOTICE, AnswerContent, AnswerSection, SourceEntry
 from epicrisis.report.computed_table import ValueTable
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from docx.document import Document as WordDocument
     from docx.text.paragraph import Paragraph
 
-    from epicrisis.references import Link
+    from epicrisis.core.references import Link
 
 WORD_MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _AUTHOR = "epicrisis ask"

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from epicrisis.answers import Answer, Citation
-from epicrisis.printable import printable, printable_json
-from epicrisis.references import Reference, build_reference
+from epicrisis.core.answers import Answer, Citation
+from epicrisis.core.printable import printable, printable_json
+from epicrisis.core.references import Reference, build_reference
+from epicrisis.core.types import ArticleMark, Document, Passage
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.types import ArticleMark, Document, Passage
 
 _MARKED_NOTE = "This article is marked: {}"
 _LATEX = {

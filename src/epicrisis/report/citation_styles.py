@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from epicrisis.answers import Answer
-from epicrisis.errors import InputError
-from epicrisis.printable import printable
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import printable
+from epicrisis.core.types import CitationStyle, Ranking, ReferenceFormat
 from epicrisis.report.answer_content import AnswerSection, SourceEntry, describe_marks
 from epicrisis.report.citation_files import (
     CITATION_WRITERS,
@@ -25,7 +26,6 @@ from epicrisis.report.citation_files import (
     make_csl_item,
 )
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.types import CitationStyle, Ranking, ReferenceFormat
 
 STYLE_NAMES: Mapping[CitationStyle, str] = {"vancouver": "Vancouver", "ama": "AMA", "apa": "APA"}
 _LOCALE = "en-US"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from epicrisis.answers import Answer, Citation
-from epicrisis.computed_values import ComputedAnswer, ComputedRow
-from epicrisis.dates import time_range
-from epicrisis.printable import count_noun, printable
+from epicrisis.core.answers import Answer, Citation
+from epicrisis.core.computed_values import ComputedAnswer, ComputedRow
+from epicrisis.core.dates import time_range
+from epicrisis.core.printable import count_noun, printable
 
 MAX_ROWS = 40
 """Rows for a reader: the last ones. The JSON form has all."""

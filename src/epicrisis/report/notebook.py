@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 
 from epicrisis.answering.citations import cite
-from epicrisis.answers import Answer, Quotation
-from epicrisis.printable import count_noun, printable, shorten
-from epicrisis.references import build_reference
+from epicrisis.core.answers import Answer, Quotation
+from epicrisis.core.printable import count_noun, printable, shorten
+from epicrisis.core.references import build_reference
+from epicrisis.core.types import Hit, Ranking, SentenceRanking
 from epicrisis.report.answer_content import (
     AnswerContent,
     AnswerSection,
@@ -20,7 +21,6 @@ from epicrisis.report.answer_content import (
     list_sentences,
 )
 from epicrisis.report.answer_files import build_answer_environment, to_markdown, write_section
-from epicrisis.types import Hit, Ranking, SentenceRanking
 
 MAX_CHARACTERS = 300
 """The beginning of a passage that is shown."""

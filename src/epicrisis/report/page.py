@@ -20,11 +20,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from epicrisis.core.printable import printable
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.published import Published
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import count_key_columns
-from epicrisis.printable import printable
 from epicrisis.report.charts import Panel, Style, assign_styles, chart_program, draw_panels
 from epicrisis.report.figures import PUBLISHED_PLOTS, PlotFigure, plot_figure, plot_figures
 from epicrisis.report.page_header import describe_source, name_arms, name_arms_of_table, write_headline

@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+from epicrisis.core.printable import count_noun
 from epicrisis.evaluation.analysis.conclusions import describe_shares, draw_headline
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.recorded_run import RunSummary
-from epicrisis.printable import count_noun
 
 ARM_NAMES: Mapping[str, str] = {
     "adaptive-k": "RAG with adaptive k",

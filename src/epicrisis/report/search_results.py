@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from epicrisis.printable import count_noun, printable
-from epicrisis.references import Link, Reference, build_reference, find_document_study
+from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.references import Link, Reference, build_reference, find_document_study
+from epicrisis.core.study_types import StudyTypeMatch
+from epicrisis.core.types import Hit, Passage, Ranking
 from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry, describe_marks
-from epicrisis.study_types import StudyTypeMatch
-from epicrisis.types import Hit, Passage, Ranking
 
 _WORD = re.compile(r"[^\W_]+")
 FILE_SNIPPET = 300

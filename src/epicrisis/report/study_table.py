@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.answering.study_details import StudyDetail, find_population, find_sample_size
-from epicrisis.answers import Answer, Citation
-from epicrisis.printable import printable
+from epicrisis.core.answers import Answer, Citation
+from epicrisis.core.printable import printable
+from epicrisis.core.types import CharacterSpan, Passage
 from epicrisis.reading.directions import describe_effect, find_effect
 from epicrisis.report.answer_content import describe_marks, describe_reference, describe_same_studies, group_citations
 from epicrisis.report.computed_table import list_computed_numbers
-from epicrisis.types import CharacterSpan, Passage
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters that make a spreadsheet read a cell as a formula."""

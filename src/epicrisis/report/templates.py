@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epicrisis.printable import printable
+from epicrisis.core.printable import printable
 
 if TYPE_CHECKING:
     from jinja2 import BaseLoader, Environment

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from epicrisis.dates import is_before, time_range
+from epicrisis.core.dates import is_before, time_range
+from epicrisis.core.types import Passage
 from epicrisis.retrieval.record_context import restore_notes, sort_by_time
-from epicrisis.types import Passage
 
 MIN_WORDS = 8
 """Shorter paragraphs recur by chance: `No known drug allergies.`"""

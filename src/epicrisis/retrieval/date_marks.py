@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
-from epicrisis.dates import find_dates
+from epicrisis.core.dates import find_dates
 
 _YEAR = re.compile(
     r"(?:(?<![\w/.'-])|(?<=\d\d\d\d-))(?P<year>(?:1[89]|2[0-2])\d\d)\b(?![/.,]\d|[%/]|-(?!(?:1[89]|2[0-2])?\d\d\b)|-\d\d-|"

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from epicrisis.dates import DateMention, TimeRange, find_dates, may_overlap, time_range
+from epicrisis.core.dates import DateMention, TimeRange, find_dates, may_overlap, time_range
+from epicrisis.core.types import Passage
 from epicrisis.retrieval.hospital_stays import NoteTime
-from epicrisis.types import Passage
 
 _MAX_YEARS = 150
 _SAME_EVENT = timedelta(days=4)

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from epicrisis.errors import InputError
-from epicrisis.types import Example, Examples, Passage, Question
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Example, Examples, Passage, Question
 
 METADATA = ("question", "question_id", "options", "choice", "reasoning", "answer")
 _SHINGLE_WORDS = 3

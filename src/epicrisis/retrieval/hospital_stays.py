@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from epicrisis.dates import TimeRange, is_before, may_overlap, time_range
+from epicrisis.core.dates import TimeRange, is_before, may_overlap, time_range
+from epicrisis.core.types import Passage
 from epicrisis.retrieval.time_expressions import NOTE_KINDS
-from epicrisis.types import Passage
 
 SUMMARY = "discharge summary"
 LATE = timedelta(days=30)

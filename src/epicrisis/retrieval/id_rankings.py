@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
-from epicrisis.printable import agree, count_noun
-from epicrisis.protocols import Encoder, PassageStore, ScoredId, Vectors
+from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.protocols import Encoder, PassageStore, ScoredId, Vectors
+from epicrisis.core.types import CountUnit, Metadata, Passage, Ranking, Scope, SearchTops
 from epicrisis.retrieval.rankings import (
     MAX_DEPTH,
     build_hits,
@@ -19,8 +20,7 @@ from epicrisis.retrieval.rankings import (
     reciprocal_rank_fusion,
     select_places,
 )
-from epicrisis.telemetry import Step, span
-from epicrisis.types import CountUnit, Metadata, Passage, Ranking, Scope, SearchTops
+from epicrisis.system.telemetry import Step, span
 
 TOP_DOCUMENTS = 10
 """How many documents of each search of a hybrid one are kept for the reader."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from epicrisis.printable import count_noun
-from epicrisis.protocols import Encoder
-from epicrisis.types import CharacterSpan, LongQuestionPolicy
+from epicrisis.core.printable import count_noun
+from epicrisis.core.protocols import Encoder
+from epicrisis.core.types import CharacterSpan, LongQuestionPolicy
 
 SentenceSplitter: TypeAlias = Callable[[str], Iterable[CharacterSpan]]
 """Return the offsets of a text's sentences, in order."""

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TypeAlias
 
-from epicrisis.dates import TimeRange, may_overlap, time_range
+from epicrisis.core.dates import TimeRange, may_overlap, time_range
 from epicrisis.retrieval.event_mentions import EventMentions, agree_on_time, find_event_times
 from epicrisis.retrieval.hospital_stays import (
     EARLY,

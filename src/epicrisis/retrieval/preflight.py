@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeAlias
 
+from epicrisis.core.types import CountUnit, Metadata, Preflight, RuleName, SignalKind
 from epicrisis.retrieval.rankings import score_documents
-from epicrisis.types import CountUnit, Metadata, Preflight, RuleName, SignalKind
 
 ScoredIds: TypeAlias = Sequence[tuple[str, float]]
 """Passage ids with their scores, best first."""

@@ -12,9 +12,9 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
-from epicrisis.protocols import Reranker, SparseEncoder
-from epicrisis.types import CountUnit, Hit, Passage, Ranking
+from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT, group_passages
+from epicrisis.core.protocols import Reranker, SparseEncoder
+from epicrisis.core.types import CountUnit, Hit, Passage, Ranking
 
 MAX_DEPTH = 16
 """At most this many times k passages are searched for k documents, because a book can fill any number of places."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from epicrisis.dates import time_range
-from epicrisis.printable import agree, count_noun
-from epicrisis.references import join_places
+from epicrisis.core.dates import time_range
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.references import join_places
+from epicrisis.core.types import CountUnit, Hit, Passage, Ranking
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.types import CountUnit, Hit, Passage, Ranking
 
 PASSAGES_PER_NOTE = 5
 """Passages to rank for each complete note; more are ranked if they are of fewer notes."""

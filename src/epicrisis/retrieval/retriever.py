@@ -10,8 +10,19 @@ from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
-from epicrisis.protocols import Encoder, PassageStore, Reranker
+from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT
+from epicrisis.core.protocols import Encoder, PassageStore, Reranker
+from epicrisis.core.types import (
+    CountUnit,
+    LongQuestionPolicy,
+    Passage,
+    Preflight,
+    Ranking,
+    RuleName,
+    Scope,
+    SearchMode,
+    SignalKind,
+)
 from epicrisis.retrieval.id_rankings import IdRanking, ScopedStore, SearchableStore, list_tops, rank_for_documents
 from epicrisis.retrieval.long_questions import SentenceSplitter, fit_question
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
@@ -27,18 +38,7 @@ from epicrisis.retrieval.rankings import (
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
 from epicrisis.retrieval.search_operators import describe_operators
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
-from epicrisis.telemetry import span
-from epicrisis.types import (
-    CountUnit,
-    LongQuestionPolicy,
-    Passage,
-    Preflight,
-    Ranking,
-    RuleName,
-    Scope,
-    SearchMode,
-    SignalKind,
-)
+from epicrisis.system.telemetry import span
 
 if TYPE_CHECKING:
     from epicrisis.reading.features import WordAnalyzer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from epicrisis.printable import shorten
+from epicrisis.core.printable import shorten
 
 MAX_CHARACTERS = 4000
 """Longer texts are no search strings."""

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from epicrisis.protocols import Encoder, Reranker
+from epicrisis.core.protocols import Encoder, Reranker
+from epicrisis.core.references import STARTS
+from epicrisis.core.types import CharacterSpan, Passage, Sentence, SentenceHit, SentenceRanking
 from epicrisis.reading.articles import ArticleText, find_headings
-from epicrisis.references import STARTS
 from epicrisis.retrieval.long_questions import SentenceSplitter
-from epicrisis.types import CharacterSpan, Passage, Sentence, SentenceHit, SentenceRanking
 
 if TYPE_CHECKING:
     import numpy as np

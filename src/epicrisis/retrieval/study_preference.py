@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from epicrisis.printable import agree, count_noun
-from epicrisis.references import find_passage_study
-from epicrisis.study_types import StudyType
-from epicrisis.types import CountUnit, Passage, PreferenceMode, Ranking, SentenceRanking
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.references import find_passage_study
+from epicrisis.core.study_types import StudyType
+from epicrisis.core.types import CountUnit, Passage, PreferenceMode, Ranking, SentenceRanking
 
 Key = TypeVar("Key", str, int)
 

@@ -12,14 +12,14 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from epicrisis.access_log import AccessLog, AccessOutcome
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Scope
 from epicrisis.library.patient_check import resolve_patient
-from epicrisis.record_access import find_log
+from epicrisis.privacy.access_log import AccessLog, AccessOutcome
+from epicrisis.privacy.record_access import find_log
 from epicrisis.server.errors import AccessDenied, NotFound
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import Caller
-from epicrisis.types import Scope
 
 AccessReason = Annotated[
     Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, max_length=500)] | None,

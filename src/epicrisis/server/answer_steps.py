@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     AnswerStarted,
     Drafted,
     Event,
@@ -14,7 +14,7 @@ from epicrisis.answers import (
     SentencesSelected,
     Voted,
 )
-from epicrisis.printable import count_noun
+from epicrisis.core.printable import count_noun
 
 
 def describe_step(event: Event) -> str:

@@ -10,14 +10,14 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.responses import Response
 
-from epicrisis.printable import printable_json
+from epicrisis.core.printable import printable_json
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import ReferenceFormat
 from epicrisis.report.citation_styles import check_reference_format, write_references
-from epicrisis.serialization import to_json
 from epicrisis.server.errors import describe_failure, send_problem
 from epicrisis.server.questions import QuestionBody, Questions
 from epicrisis.server.streaming import EventStream, keep_alive, stream_events, wait_for_answer
 from epicrisis.server.users import CurrentCaller
-from epicrisis.types import ReferenceFormat
 
 PREFIX = "/api/v1"
 _EVENT_SCHEMA = {

@@ -18,8 +18,8 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import Response
 
-from epicrisis.access_log import AccessLog
-from epicrisis.errors import SettingsError
+from epicrisis.core.errors import SettingsError
+from epicrisis.privacy.access_log import AccessLog
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.error_handlers import add_error_handlers
 from epicrisis.server.error_log import log_fault

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.analysis.changed_cases import ChangedCase, list_changed_cases
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.run_comparison import compare_runs

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.errors import EpicrisisError
 from epicrisis.server.errors import Problem, describe_error, describe_refusal, describe_validation, send_problem
 from epicrisis.server.openai_errors import OPENAI_PREFIX, send_openai_error
 

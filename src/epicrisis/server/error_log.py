@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.errors import EpicrisisError
 
 LOGGER = logging.getLogger("epicrisis.server")
 ERRORS: Counter[str] = Counter()

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from fastapi.responses import JSONResponse
 
-from epicrisis import errors
-from epicrisis.answers import Failure
-from epicrisis.errors import EpicrisisError
-from epicrisis.printable import printable
+from epicrisis.core import errors
+from epicrisis.core.answers import Failure
+from epicrisis.core.errors import EpicrisisError
+from epicrisis.core.printable import printable
 from epicrisis.server.error_log import is_logged, log_error
 from epicrisis.server.hidden_paths import hide_file_paths
 

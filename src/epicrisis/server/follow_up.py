@@ -8,9 +8,9 @@ from typing import Literal
 
 from epicrisis.answering.follow_up import ConversationTurn, complete_question
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.answers import Usage
-from epicrisis.components import read_sampling
-from epicrisis.pipeline import Pipeline
+from epicrisis.core.answers import Usage
+from epicrisis.pipeline.components import read_sampling
+from epicrisis.pipeline.pipeline import Pipeline
 
 COMPLETING = "Completing the question from the conversation"
 NO_MODEL = (

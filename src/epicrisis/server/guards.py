@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.errors import EpicrisisError
 from epicrisis.server.error_handlers import send_error
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import (

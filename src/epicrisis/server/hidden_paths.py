@@ -8,7 +8,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from epicrisis.answers import Answer, Answered, Draft, Drafted, Event, MapFinished, Notice, PartialAnswer, Vote, Voted
+from epicrisis.core.answers import (
+    Answer,
+    Answered,
+    Draft,
+    Drafted,
+    Event,
+    MapFinished,
+    Notice,
+    PartialAnswer,
+    Vote,
+    Voted,
+)
 
 _PATH = re.compile(r"(?<![\w/:.@-])/([^\s/'\"`;:,()<>]+)(?:/[^\s'\"`;:,()<>]*)?")
 _HIDDEN = "a file of the server"

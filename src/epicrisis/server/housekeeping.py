@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from epicrisis.answering.follow_up import ConversationTurn
-from epicrisis.printable import shorten
+from epicrisis.core.printable import shorten
 
 MAX_TITLE = 60
 HINT = (

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.errors import ModelMissing
-from epicrisis.privacy import permit_host
+from epicrisis.core.errors import ModelMissing
 from epicrisis.server.errors import ProviderFailed, SignInRefused, TokenRefused
 from epicrisis.server.identity_provider_settings import IdentityProviderSettings
 from epicrisis.server.provider_claims import read_caller
 from epicrisis.server.provider_documents import ALGORITHMS, TIMEOUT_SECONDS, ProviderDocuments
 from epicrisis.server.sessions import Sessions
 from epicrisis.server.users import Caller
+from epicrisis.system.local_only import permit_host
 
 if TYPE_CHECKING:
     from starlette.requests import Request

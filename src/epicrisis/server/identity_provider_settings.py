@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from epicrisis.errors import SettingsError
-from epicrisis.privacy import is_local, remote_host
+from epicrisis.core.errors import SettingsError
 from epicrisis.server.users import Role
+from epicrisis.system.local_only import is_local, remote_host
 
 PROVIDER_FILE = "identity-provider.json"
 SECRET_VARIABLE = "EPICRISIS_API_KEY_OIDC"

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.errors import EpicrisisError
 from epicrisis.server.error_log import log_described_fault
 from epicrisis.server.import_messages import ImportMessage, ImportProgress, ImportResult, ImportTask
 

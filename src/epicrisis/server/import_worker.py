@@ -11,15 +11,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from epicrisis import telemetry
+from epicrisis.core.errors import EpicrisisError
 from epicrisis.corpus import sandbox
-from epicrisis.errors import EpicrisisError
-from epicrisis.privacy import set_local_only
-from epicrisis.process_limits import disable_core_dumps, read_memory, set_soft_limit
 from epicrisis.server.error_log import describe_fault
 from epicrisis.server.import_messages import ImportMessage, ImportProgress, ImportTask
 from epicrisis.server.import_process import OUT_OF_MEMORY
 from epicrisis.server.upload_import import UploadImport
+from epicrisis.system import telemetry
+from epicrisis.system.local_only import set_local_only
+from epicrisis.system.process_limits import disable_core_dumps, read_memory, set_soft_limit
 
 _LAST_CHOICE = "1000"
 """The highest score of Linux's out-of-memory killer: it ends this process, and never the server for its sake."""

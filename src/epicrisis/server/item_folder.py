@@ -14,8 +14,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from epicrisis.json_lines import append_line, read_lines
-from epicrisis.privacy import open_private
+from epicrisis.system.json_lines import append_line, read_lines
+from epicrisis.system.local_only import open_private
 
 
 class ItemFolder:

@@ -18,11 +18,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from epicrisis.errors import StorageError
+from epicrisis.core.errors import StorageError
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.privacy import open_private
 from epicrisis.server.errors import NotFound
 from epicrisis.server.job_models import JobFile
+from epicrisis.system.local_only import open_private
 
 JOBS_FOLDER = "jobs"
 STALE_SECONDS = 60.0

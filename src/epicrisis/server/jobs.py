@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from epicrisis.answers import Answer, Answered
-from epicrisis.errors import EpicrisisError, InputError, StorageError
+from epicrisis.core.answers import Answer, Answered
+from epicrisis.core.errors import EpicrisisError, InputError, StorageError
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.record_access import list_documents
+from epicrisis.privacy.record_access import list_documents
 from epicrisis.server.concurrency import finish_in_thread
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import (

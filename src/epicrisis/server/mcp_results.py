@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from epicrisis.answers import Answer, Citation, WithheldAnswer
-from epicrisis.printable import count_noun, printable
-from epicrisis.prompts import fence_passages
-from epicrisis.references import build_reference
+from epicrisis.core.answers import Answer, Citation, WithheldAnswer
+from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.prompts import fence_passages
+from epicrisis.core.references import build_reference
+from epicrisis.core.types import AnswerState, ArticleMark, Hit, Passage, Ranking, Scope, SupportState
 from epicrisis.report.answer_content import AnswerContent, build_answer_content, describe_check
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.types import AnswerState, ArticleMark, Hit, Passage, Ranking, Scope, SupportState
 
 URI_SCHEME = "epicrisis"
 

@@ -28,10 +28,10 @@ from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
-from epicrisis.answers import Answer, Answered, Event
-from epicrisis.errors import EpicrisisError, InputError
+from epicrisis.core.answers import Answer, Answered, Event
+from epicrisis.core.errors import EpicrisisError, InputError
+from epicrisis.core.types import Passage, Question, Scope, StrategyName
 from epicrisis.library.patient_check import check_patient, resolve_patient
-from epicrisis.privacy import HAS_OWNERS
 from epicrisis.server.access import find_known_patient
 from epicrisis.server.answer_steps import describe_step
 from epicrisis.server.errors import MAX_NAME, NotFound, describe_error, describe_failure, describe_faults
@@ -49,7 +49,7 @@ from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, QuestionBody, Qu
 from epicrisis.server.reading import LibraryReader, ReadBody, SearchBody, offload
 from epicrisis.server.resources import MAX_K, OpenLibrary, RequestSettings
 from epicrisis.server.users import LOCAL, Caller, find_caller
-from epicrisis.types import Passage, Question, Scope, StrategyName
+from epicrisis.system.local_only import HAS_OWNERS
 
 _ID_SECURITY = ResourceSecurity(exempt_params={"passage_id", "document_id", "patient"})
 """Ids never become paths, and ids of files may look like one."""

@@ -19,13 +19,13 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from epicrisis import errors
-from epicrisis.answers import Answer, ModelCalled
-from epicrisis.logs import safe_name
+from epicrisis.core import errors
+from epicrisis.core.answers import Answer, ModelCalled
 from epicrisis.server.error_log import ERRORS
 from epicrisis.server.users import CurrentCaller
-from epicrisis.telemetry import NO_STEP, SpanAttributes, Step, make_metric_readers, span
-from epicrisis.telemetry_export import make_resource
+from epicrisis.system.logs import safe_name
+from epicrisis.system.telemetry import NO_STEP, SpanAttributes, Step, make_metric_readers, span
+from epicrisis.system.telemetry_export import make_resource
 
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _QUESTION_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)

@@ -24,9 +24,9 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from epicrisis.answers import Answer, Answered, Usage
-from epicrisis.errors import EpicrisisError, InputError
-from epicrisis.printable import printable_json
+from epicrisis.core.answers import Answer, Answered, Usage
+from epicrisis.core.errors import EpicrisisError, InputError
+from epicrisis.core.printable import printable_json
 from epicrisis.server.answer_steps import describe_step
 from epicrisis.server.api import DataResponse
 from epicrisis.server.errors import (
@@ -132,7 +132,7 @@ class Chats:
         extension = body.epicrisis
         library, strategy = self.find_model(body.model, extension.library)
         if extension.settings.strategy not in (None, strategy):
-            raise InputError("the model names the strategy: leave out epicrisis.settings.strategy")
+            raise InputError("the model names the strategy: leave out epicrisis.settings.settings.strategy")
         question = QuestionBody(
             question=conversation.question,
             options=extension.options,

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.answers import Answer, Citation, Claim, Usage
-from epicrisis.printable import printable
+from epicrisis.core.answers import Answer, Citation, Claim, Usage
+from epicrisis.core.printable import printable
 from epicrisis.report.answer_content import (
     EVIDENCE,
     AnswerContent,

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from epicrisis.answering.follow_up import ConversationTurn
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.server.access import AccessReason
 from epicrisis.server.errors import UnsupportedParameter
 from epicrisis.server.housekeeping import is_housekeeping

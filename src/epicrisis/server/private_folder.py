@@ -7,8 +7,8 @@ import os
 import stat
 from pathlib import Path
 
-from epicrisis.errors import StorageError
-from epicrisis.privacy import HAS_OWNERS, OWNER_ONLY, restrict_to_owner
+from epicrisis.core.errors import StorageError
+from epicrisis.system.local_only import HAS_OWNERS, OWNER_ONLY, restrict_to_owner
 
 _LOGGER = logging.getLogger("epicrisis.server")
 _FOLDERS = frozenset({"answers", "jobs", "originals", "reviews", "uploads"})

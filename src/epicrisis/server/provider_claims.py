@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from epicrisis.printable import printable
+from epicrisis.core.printable import printable
 from epicrisis.server.errors import NoRole, SignInRefused
 from epicrisis.server.identity_provider_settings import IdentityProviderSettings
 from epicrisis.server.users import ROLES, Caller, Role, make_owner_id

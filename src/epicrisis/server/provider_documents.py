@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from epicrisis.privacy import permit_host
 from epicrisis.server.errors import ProviderFailed
 from epicrisis.server.identity_provider_settings import IdentityProviderSettings
+from epicrisis.system.local_only import permit_host
 
 DISCOVERY_PATH = "/.well-known/openid-configuration"
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")

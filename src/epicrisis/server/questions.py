@@ -16,12 +16,13 @@ from typing import Annotated, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from epicrisis.access_log import AccessLog
-from epicrisis.answers import Answered, Event, ModelCalled
 from epicrisis.api import build_question
-from epicrisis.errors import InputError
-from epicrisis.pipeline import Pipeline
-from epicrisis.record_access import list_documents
+from epicrisis.core.answers import Answered, Event, ModelCalled
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.privacy.access_log import AccessLog
+from epicrisis.privacy.record_access import list_documents
 from epicrisis.server.access import AccessControl, AccessReason
 from epicrisis.server.errors import ServerBusy, ShuttingDown, TooManyRequests, log_failure
 from epicrisis.server.hidden_paths import hide_in_event
@@ -29,7 +30,6 @@ from epicrisis.server.metrics import Metrics
 from epicrisis.server.request_body import RequestBody, limit_fields
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
-from epicrisis.types import Question
 
 MAX_QUESTION_CHARACTERS = 20_000
 MAX_RUNNING = 256

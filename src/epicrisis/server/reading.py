@@ -14,13 +14,14 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from epicrisis.access_log import AccessLog
-from epicrisis.components import LibrarySearch
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Metadata, Passage, Ranking, Scope, SentenceRanking
 from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.library.patients import PatientRecord
-from epicrisis.passage_search import search_passages, search_sentences
-from epicrisis.pipeline import Pipeline
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.passage_search import search_passages, search_sentences
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.privacy.access_log import AccessLog
 from epicrisis.retrieval.record_context import rank_record, restore_notes
 from epicrisis.server.access import AccessControl, AccessReason
 from epicrisis.server.errors import NotFound
@@ -29,7 +30,6 @@ from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import OpenLibrary, RequestSettings, Resources
 from epicrisis.server.users import Caller
 from epicrisis.server.white_space import join_text
-from epicrisis.types import Metadata, Passage, Ranking, Scope, SentenceRanking
 
 P = ParamSpec("P")
 T = TypeVar("T")

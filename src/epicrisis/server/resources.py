@@ -21,19 +21,19 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from epicrisis.answers import Notice
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError, SettingsError
+from epicrisis.core.answers import Notice
+from epicrisis.core.dates import last_day
+from epicrisis.core.errors import InputError, SettingsError
+from epicrisis.core.study_types import StudyType
+from epicrisis.core.types import CountUnit, EvidenceOrder, EvidenceUnit, SearchMode, StrategyName
 from epicrisis.library.patients import holds_patients
-from epicrisis.model_pool import ModelPool
-from epicrisis.pipeline import STRATEGIES, WITH_EXAMPLES, WITHOUT_MODEL, Pipeline
-from epicrisis.privacy import local_path
+from epicrisis.models.model_pool import ModelPool
+from epicrisis.pipeline.pipeline import STRATEGIES, WITH_EXAMPLES, WITHOUT_MODEL, Pipeline
 from epicrisis.server.errors import NotFound
 from epicrisis.server.hidden_paths import hide_file_paths
 from epicrisis.server.request_body import RequestBody
-from epicrisis.settings import ScopeSettings, Settings
-from epicrisis.study_types import StudyType
-from epicrisis.types import CountUnit, EvidenceOrder, EvidenceUnit, SearchMode, StrategyName
+from epicrisis.settings.settings import ScopeSettings, Settings
+from epicrisis.system.local_only import local_path
 
 MAX_K = 200
 """The most documents or passages that a request may read."""

@@ -18,12 +18,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from epicrisis.answers import Answer, Citation
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Answer, Citation
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import printable, split_printable_lines
 from epicrisis.evaluation.grading.blind_pairs import NOT_ASKED, BlindingKey, remove_citations
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.printable import printable, split_printable_lines
 from epicrisis.report.answer_content import describe_choice, describe_marks, describe_reference
 from epicrisis.server.reviews import (
     BlindReview,

@@ -26,7 +26,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from epicrisis.errors import InputError, StorageError
+from epicrisis.core.errors import InputError, StorageError
+from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.grading.blind_pairs import BlindingKey, BlindPair, BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import (
     HumanVerdict,
@@ -34,7 +35,6 @@ from epicrisis.evaluation.grading.human_verdicts import (
     PresentationOrder,
     swap_places,
 )
-from epicrisis.serialization import to_json
 from epicrisis.server.errors import NotFound
 from epicrisis.server.item_folder import ItemFolder
 

@@ -10,15 +10,15 @@ from fastapi import APIRouter
 from fastapi import Path as PathParameter
 from starlette.responses import HTMLResponse
 
-from epicrisis.access_log import AccessLog, AccessOutcome, build_entry
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, RunManifest, read_manifest
-from epicrisis.json_lines import read_lines
+from epicrisis.privacy.access_log import AccessLog, AccessOutcome, build_entry
 from epicrisis.report.page import render_page
 from epicrisis.server.api import PREFIX, DataResponse
 from epicrisis.server.errors import NotFound
 from epicrisis.server.users import Caller, CurrentCaller
+from epicrisis.system.json_lines import read_lines
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """A report is one file with its styles in it. It runs no script and loads nothing."""

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from epicrisis.access_log import NAME as ACCESS_LOG
-from epicrisis.access_log import AccessLog
-from epicrisis.errors import InputError
-from epicrisis.remote_libraries import find_address, library_folder, parse_parameters
+from epicrisis.core.errors import InputError
+from epicrisis.privacy.access_log import NAME as ACCESS_LOG
+from epicrisis.privacy.access_log import AccessLog
 from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.system.remote_libraries import find_address, library_folder, parse_parameters
 
 if TYPE_CHECKING:
     from epicrisis.server.page.stored_answers import AnswerStore

@@ -17,13 +17,13 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from epicrisis.answers import Answer, Answered, Event
-from epicrisis.errors import EpicrisisError
-from epicrisis.printable import printable_json
+from epicrisis.core.answers import Answer, Answered, Event
+from epicrisis.core.errors import EpicrisisError
+from epicrisis.core.printable import printable_json
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import ReferenceFormat
 from epicrisis.report.citation_styles import write_references
-from epicrisis.serialization import to_json
 from epicrisis.server.errors import describe_error
-from epicrisis.types import ReferenceFormat
 
 MEDIA_TYPE = "text/event-stream"
 KEEPALIVE_SECONDS = 15.0

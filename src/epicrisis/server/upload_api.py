@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from epicrisis.serialization import to_json
+from epicrisis.core.serialization import to_json
 from epicrisis.server.api import PREFIX
 from epicrisis.server.library_api import Name
 from epicrisis.server.streaming import EventStream, format_event, keep_alive

@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from epicrisis.components import load_ingest_encoder
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import (
     FileDocument,
     FileFingerprint,
@@ -22,17 +24,15 @@ from epicrisis.corpus.reader_base import (
     printable_path,
 )
 from epicrisis.corpus.readers import NOTE_FORMATS, detect_format, read_sources
-from epicrisis.errors import InputError
 from epicrisis.library.ingest import add_documents, check_vectors
 from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.skipped_items import SkippedReason
 from epicrisis.models.encoders import PrecomputedEncoder
-from epicrisis.printable import count_noun, printable
-from epicrisis.remote_libraries import library_folder
+from epicrisis.pipeline.components import load_ingest_encoder
 from epicrisis.server.import_messages import ImportProgress, ImportResult, ImportTask, ReceivedFile
-from epicrisis.settings import Settings
-from epicrisis.types import Document
+from epicrisis.settings.settings import Settings
+from epicrisis.system.remote_libraries import library_folder
 
 NO_NOTES = "notes of patients are not taken as uploads: add them with `epicrisis library add`"
 _PDF = ".pdf"

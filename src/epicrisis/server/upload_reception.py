@@ -21,13 +21,13 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
+from epicrisis.core.errors import StorageError
+from epicrisis.core.printable import printable
 from epicrisis.corpus.readers import find_suffix, list_suffixes
-from epicrisis.errors import StorageError
-from epicrisis.printable import printable
-from epicrisis.privacy import open_private
 from epicrisis.server.errors import BodyTooLarge, UploadRefused
 from epicrisis.server.import_messages import ReceivedFile
 from epicrisis.server.streaming import ClientGone
+from epicrisis.system.local_only import open_private
 
 MAX_NAME = 150
 """Characters of a file's name that are kept."""

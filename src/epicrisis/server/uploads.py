@@ -21,12 +21,10 @@ from typing import Literal, TypeAlias
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from epicrisis.access_log import AccessLog
-from epicrisis.errors import EpicrisisError, StorageError
+from epicrisis.core.errors import EpicrisisError, StorageError
+from epicrisis.core.printable import printable
 from epicrisis.models.hardware import measure_available_memory
-from epicrisis.printable import printable
-from epicrisis.privacy import is_local_only, open_private
-from epicrisis.remote_libraries import find_address
+from epicrisis.privacy.access_log import AccessLog
 from epicrisis.server.access import AccessControl
 from epicrisis.server.concurrency import finish_in_thread
 from epicrisis.server.error_log import log_fault
@@ -38,6 +36,8 @@ from epicrisis.server.shelves import find_store, require_maintainer
 from epicrisis.server.upload_import import delete_unused_originals
 from epicrisis.server.upload_reception import UploadLimits, receive_upload
 from epicrisis.server.users import Caller
+from epicrisis.system.local_only import is_local_only, open_private
+from epicrisis.system.remote_libraries import find_address
 
 UPLOADS_FOLDER, ORIGINALS_FOLDER = "uploads", "originals"
 MAX_RECEIVING = 4

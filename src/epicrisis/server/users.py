@@ -16,12 +16,12 @@ from fastapi import Depends, Request
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from epicrisis.errors import InputError, StorageError
+from epicrisis.core.errors import InputError, StorageError
+from epicrisis.privacy.user_rights import ROLES as ROLES
+from epicrisis.privacy.user_rights import USERS_FILE as USERS_FILE
+from epicrisis.privacy.user_rights import Role as Role
 from epicrisis.server.errors import AccessDenied, KeyRequired, UsersUnreadable
 from epicrisis.server.private_folder import make_private_folder
-from epicrisis.user_rights import ROLES as ROLES
-from epicrisis.user_rights import USERS_FILE as USERS_FILE
-from epicrisis.user_rights import Role as Role
 
 KEY_PREFIX = "epicrisis-"
 _KEY_BYTES = 32

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from operator import attrgetter
 
-from epicrisis.types import Passage
+from epicrisis.core.types import Passage
 
 _SENTENCE_END = re.compile(r"[.!?\u2026][\"'\u201d\u2019\u00bb)\]]{0,4}(?P<space>\s)")
 _LINE_START = re.compile(r"[-*\u2022#]|\d{1,3}[.)]|[A-Za-z][\w /()-]{0,40}:")

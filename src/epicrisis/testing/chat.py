@@ -13,10 +13,18 @@ from itertools import filterfalse
 from operator import getitem
 from typing import Any, TypeAlias
 
-from epicrisis.answers import Usage
-from epicrisis.errors import ChatError, ContextOverflow
-from epicrisis.prompts import OPEN, unfence
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, OptionLogprobs
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import ChatError, ContextOverflow
+from epicrisis.core.prompts import OPEN, unfence
+from epicrisis.core.protocols import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    DeltaCallback,
+    Message,
+    OptionLogprobs,
+)
 from epicrisis.testing.encoders import require
 
 Schema: TypeAlias = Mapping[str, Any]

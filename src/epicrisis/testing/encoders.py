@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from epicrisis.errors import ContextOverflow
-from epicrisis.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVectors, Vectors
-from epicrisis.types import CharacterSpan
+from epicrisis.core.errors import ContextOverflow
+from epicrisis.core.protocols import Encoder, SparseEncoder, TokenEncoder, TokenVectors, Vectors
+from epicrisis.core.types import CharacterSpan
 
 WINDOW = 512
 """Words that WordCountEncoder reads."""

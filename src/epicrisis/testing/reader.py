@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from epicrisis.prompts import CLOSE, OPEN, unescape, unfence, unfence_numbers
-from epicrisis.protocols import ChatRequest
+from epicrisis.core.prompts import CLOSE, OPEN, unescape, unfence, unfence_numbers
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import EvidenceSpan, Question
 from epicrisis.testing.chat import ScriptedModel, fill, quotation
-from epicrisis.types import EvidenceSpan, Question
 
 PositionCurve: TypeAlias = Callable[[int, int], float]
 """Maps a place (from 0) and the number of documents to the probability of reading the document there."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.errors import ContextOverflow
-from epicrisis.protocols import NliModel, Reranker, RewardModel, SupportScore, Vectors, Verifier
+from epicrisis.core.errors import ContextOverflow
+from epicrisis.core.protocols import NliModel, Reranker, RewardModel, SupportScore, Vectors, Verifier
 from epicrisis.testing.encoders import require
 
 _WORD = re.compile(r"\w+")

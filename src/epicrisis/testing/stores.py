@@ -13,11 +13,11 @@ from operator import attrgetter
 
 import numpy as np
 
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
-from epicrisis.protocols import PassageStore, ScoredId, StoredDocument, Vectors
+from epicrisis.core.dates import last_day
+from epicrisis.core.errors import InputError
+from epicrisis.core.protocols import PassageStore, ScoredId, StoredDocument, Vectors
+from epicrisis.core.types import Metadata, Passage, Scope
 from epicrisis.testing.encoders import require
-from epicrisis.types import Metadata, Passage, Scope
 
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.2, 0.75

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.answers import Answer
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.confidence_calibration import (
     calibrate_confidence,
     cross_validate,
@@ -23,7 +24,6 @@ from epicrisis.evaluation.analysis.selective_prediction import RatedAnswer
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.types import Question
 from tests.support.run_folders import recipe
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import InputError, ModelMissing
+from epicrisis.core.errors import InputError, ModelMissing
 from epicrisis.evaluation.analysis.dataframe import runs_to_dataframe
 from epicrisis.evaluation.runs.case import Condition
 from tests.support import run_folders

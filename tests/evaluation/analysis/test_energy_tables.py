@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answers import Usage
+from epicrisis.core.answers import Usage
 from epicrisis.evaluation.analysis.energy_tables import make_energy_tables
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.run_findings import graded_right, read_findings

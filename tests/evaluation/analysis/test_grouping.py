@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epicrisis.core.types import AnswerState
 from epicrisis.evaluation.analysis.grouping import (
     DIFFERENCE_BOUNDS,
     FIGURES,
@@ -28,7 +29,6 @@ from epicrisis.evaluation.analysis.grouping import (
 )
 from epicrisis.evaluation.analysis.statistics import Interval, paired_difference, wilson
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.types import AnswerState
 
 
 def make_outcome(

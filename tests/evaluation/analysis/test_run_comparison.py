@@ -10,7 +10,8 @@ import pytest
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.conclusions import DIFFERENCE_TO
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import DIFFERENCE_BOUNDS, P_COLUMN, SHARE_BOUNDS, SHARE_COLUMN
@@ -18,7 +19,6 @@ from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.case import Condition
-from epicrisis.types import Question
 from tests.support.run_folders import QUESTIONS, Outcome, answers, folder, recipe
 
 DIFFERENCE = f"{DIFFERENCE_TO}the other"

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epicrisis.answers import Answer
+from epicrisis.core.answers import Answer
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.selective_prediction import (
     COVERAGES,
     RatedAnswer,
@@ -25,7 +26,6 @@ from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
-from epicrisis.types import Question
 from tests.support.run_folders import QUESTIONS, recipe
 
 ratings = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.9]), st.booleans()), min_size=1, max_size=6)

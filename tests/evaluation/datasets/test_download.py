@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import InputError, NetworkRefused, StorageError
+from epicrisis.core.errors import InputError, NetworkRefused, StorageError
 from epicrisis.evaluation.datasets.download import BLOCK, download_dataset, is_downloaded
 from epicrisis.evaluation.datasets.load import load_dataset
 from tests.evaluation.datasets.hosted import BODY, NAME, hosted

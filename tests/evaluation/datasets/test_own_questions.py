@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.datasets.load import load_catalogue, load_dataset
 
 PAGE = (Path(__file__).parents[3] / "docs" / "questions.md").read_text(encoding="utf-8")

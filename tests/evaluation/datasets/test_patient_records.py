@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, EvidenceSpan, Question
 from epicrisis.evaluation.datasets.patient_records.populations import (
     BINS,
     count_questions_and_patients,
@@ -19,7 +20,6 @@ from epicrisis.evaluation.datasets.patient_records.populations import (
     select_by_length,
 )
 from epicrisis.evaluation.datasets.patient_records.recordset import NAMES, RecordSet, load_records
-from epicrisis.types import Document, EvidenceSpan, Question
 
 IV = ("note_id", "subject_id", "hadm_id", "note_type", "note_seq", "charttime", "storetime", "text")
 III = (

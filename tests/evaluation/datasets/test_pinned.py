@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import pytest
 
+from epicrisis.core.types import Question
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random, sample_per_class
 from epicrisis.evaluation.datasets.load import load_catalogue, load_dataset
-from epicrisis.types import Question
 
 pytestmark = pytest.mark.data
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.datasets import published
 from epicrisis.evaluation.datasets.load import load_catalogue, load_dataset, parse_catalogue
 from epicrisis.evaluation.datasets.pinned_readers import (
@@ -21,7 +22,6 @@ from epicrisis.evaluation.datasets.pinned_readers import (
     read_prompt_engine,
     read_pubmedqa,
 )
-from epicrisis.types import Question
 
 ENTRY: dict[str, Any] = {"question": "Does it help?", "options": {"A": "yes", "B": "no"}, "answer": "B"}
 ABSTRACT: dict[str, Any] = {"QUESTION": "Does it?", "CONTEXTS": ["We asked.", "It did."], "final_decision": "yes"}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold, sample_at_random, sample_per_class
-from epicrisis.types import Question
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import EvidenceSpan
 from epicrisis.evaluation.datasets.download import download_dataset
 from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.datasets.trial_questions import read_evidence_inference, read_med_evidence
-from epicrisis.types import EvidenceSpan
 
 TEXT = "TITLE: A trial.\nMortality fell from 10 % to 5 % (p = 0.01). Pain did not change.\nNothing else was found."
 

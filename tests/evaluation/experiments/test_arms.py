@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from epicrisis.answering.paper_prompts import TEXT, describe_prompts
-from epicrisis.components import LibrarySearch
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, Question
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 from epicrisis.evaluation.experiments import attention_bias, integration, positions
 from epicrisis.evaluation.experiments.arms import ARMS, Study
 from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source, rank_candidates
 from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS, PROTOCOLS, StudyProtocol, describe_protocol
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.settings import Settings
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.settings.settings import Settings
 from epicrisis.testing.scorers import TermOverlapReranker
-from epicrisis.types import Document, Question
 from tests.support.experiments import evidence, key_of, passage, questions
 from tests.support.hashed_encoder import opened_library
 

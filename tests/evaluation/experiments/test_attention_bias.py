@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.experiments import attention_bias
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import evidence, key_of, near, passage, questions, reader, row, run
 

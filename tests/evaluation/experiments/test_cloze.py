@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Passage
 from epicrisis.evaluation.experiments.cloze import GAP, LETTERS, draw_questions
-from epicrisis.types import Passage
 
 
 def make_passage(document: str, text: str, ordinal: int = 0) -> Passage:

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import EndpointRejected
+from epicrisis.core.errors import EndpointRejected
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import AnswerState, Passage, Question, Ranking
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.statistics import sign_test
 from epicrisis.evaluation.analysis.table import Table
@@ -33,12 +35,10 @@ from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.overrides import RunOverrides
-from epicrisis.protocols import ChatRequest
+from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
-from epicrisis.types import AnswerState, Passage, Question, Ranking
 from tests.support.experiments import answer, evidence, near, questions, reader, row
 from tests.support.strategies import NOT_FOUND, by_stage, finding, said, stage_of
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.experiments import context_length, positions
@@ -20,7 +21,6 @@ from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.testing.reader import u_curve
-from epicrisis.types import Question
 from tests.support.experiments import evidence, near, passage, questions, reader, row, run
 
 STUDY = Study(evidence(), PROTOCOLS["corrected"])

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answers import ModelCalled, Usage
-from epicrisis.errors import InputError
+from epicrisis.core.answers import ModelCalled, Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question, StrategyName
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.arms import Study
@@ -39,11 +40,10 @@ from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.models.chat.call_costs import compute_cost
-from epicrisis.overrides import RunOverrides
+from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.settings import Price, Settings
+from epicrisis.settings.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question, StrategyName
 from tests.support.experiments import answer, evidence, questions, row
 from tests.support.strategies import NOT_FOUND, by_stage, finding, passages, said
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.configuration import load_settings
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.evaluation.analysis.table import Cell
 from epicrisis.evaluation.experiments.experiment import Grid, Request
 from epicrisis.evaluation.experiments.openmedprompt import ONE, REFINING
@@ -23,10 +23,10 @@ from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunPlan
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
-from epicrisis.pipeline import Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document
 from tests.support.correctness_marks import RIGHT, WRONG, marked_by, run_of
 from tests.support.run_folders import QUESTIONS, folder
 

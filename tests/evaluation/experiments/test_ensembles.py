@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answering.strategy_context import VotingOptions
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Example, Examples, Question
 from epicrisis.evaluation.analysis.grouping import STATES
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison
 from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO, VoteSampling, usage_table
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.reader import build_voter
-from epicrisis.types import Example, Examples, Question
 from tests.support.experiments import row, run
 
 OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}

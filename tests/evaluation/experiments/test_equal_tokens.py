@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.prompt_budget import DOCUMENT_ORDER
-from epicrisis.answers import ModelCalled, Retrieved
-from epicrisis.components import LibrarySearch
+from epicrisis.core.answers import ModelCalled, Retrieved
+from epicrisis.core.errors import InputError
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Document, EvidenceSpan, Passage, Question
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.analysis.statistics import Difference, holm
 from epicrisis.evaluation.analysis.table import Table
@@ -34,14 +35,13 @@ from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import analyze_words
-from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatRequest
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
-from epicrisis.types import Document, EvidenceSpan, Passage, Question
 from tests.support.experiments import plan, rows
 from tests.support.strategies import finding, said, stage_of
 

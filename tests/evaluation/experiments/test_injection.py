@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.prompts import OPEN
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Passage, Question
 from epicrisis.evaluation.experiments.injection import build_cases, format_results, run_adaptive_attack
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.evaluation.synthesis.injection_attacks import build_attacks
-from epicrisis.pipeline import Pipeline
-from epicrisis.prompts import OPEN
-from epicrisis.protocols import ChatRequest
-from epicrisis.settings import ROLES, Settings
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Passage, Question
 from tests.support.strategies import finding, said
 
 _ORDER = re.compile(r"(?:correct option is|with choice|supports is|\"choice\":|choose option) \"?([A-Z])")

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.components import LibrarySearch
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import unfence
+from epicrisis.core.types import Document, Preflight, Question, Ranking, Scope
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.analysis.published import load_published
@@ -28,16 +29,15 @@ from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
-from epicrisis.prompts import unfence
+from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings import Settings
-from epicrisis.settings_tables import PreflightSettings
+from epicrisis.settings.settings import Settings
+from epicrisis.settings.tables import PreflightSettings
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.reader import u_curve
 from epicrisis.testing.scorers import TermOverlapReranker
-from epicrisis.types import Document, Preflight, Question, Ranking, Scope
 from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
 
 SIZES = {"large": 36, "small": 12}

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.components import LibrarySearch
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean, sign_test, wilson
 from epicrisis.evaluation.experiments import open_ended
@@ -28,14 +31,11 @@ from epicrisis.evaluation.grading.preference import (
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
-from epicrisis.pipeline import Pipeline
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.serialization import to_json
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question
 from tests.support.experiments import row
 from tests.support.grading import ARMS, WRITER, pair_records, paired, place_of, record
 from tests.support.grading import questions as open_questions

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Passage
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, first_rank, place_keys, shuffle_pool
-from epicrisis.types import Passage
 
 
 def make_passage(document: str, text: str = "words", ordinal: int = 0) -> Passage:

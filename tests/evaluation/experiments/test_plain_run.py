@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from epicrisis.components import LibrarySearch
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.evaluation.experiments.planning import plan_plain_run
 from epicrisis.evaluation.experiments.recorded_rankings import Guard
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
-from epicrisis.pipeline import Pipeline
-from epicrisis.settings import ROLES, Settings
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Document
 from tests.support.hashed_encoder import opened_library
 
 

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Question, Ranking
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.conclusions import draw_headline
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
@@ -26,11 +29,8 @@ from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
-from epicrisis.types import Question, Ranking
 from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
 
 N = 48

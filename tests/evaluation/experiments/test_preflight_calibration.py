@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, holm, sign_test
 from epicrisis.evaluation.experiments.preflight_calibration import (
     SIGNALS,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.core.protocols import StoredDocument
+from epicrisis.core.types import Passage, Question, Scope
 from epicrisis.evaluation.analysis.statistics import sign_test
 from epicrisis.evaluation.experiments.preflight_calibration import (
     HeldOutResult,
@@ -17,11 +19,9 @@ from epicrisis.evaluation.experiments.preflight_rules import PUBLISHED, Label, R
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.evaluation.experiments.token_costs import PromptShape
 from epicrisis.models.chat.call_costs import estimate_tokens
-from epicrisis.protocols import StoredDocument
 from epicrisis.retrieval.preflight import Signal
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import Passage, Question, Scope
 from tests.support.experiments import row, rows
 
 SHAPE = PromptShape(context=1000, instruction=100, output=50, parts=4)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import Passage, Question, Ranking
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import positions, probe
 from epicrisis.evaluation.experiments.arms import Study
@@ -16,7 +17,6 @@ from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
-from epicrisis.types import Passage, Question, Ranking
 from tests.support import experiments
 
 N = 40

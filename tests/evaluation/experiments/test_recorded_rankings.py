@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.configuration import load_settings
-from epicrisis.errors import InputError, ModelMissing, StorageError
+from epicrisis.core.errors import InputError, ModelMissing, StorageError
+from epicrisis.core.protocols import Encoder, StoredDocument
+from epicrisis.core.types import CountUnit, Document, Passage, Question, Ranking, Scope, SearchMode, SignalKind
 from epicrisis.evaluation.experiments.passage_source import rank_candidates
 from epicrisis.evaluation.experiments.preflight_rules import signal_value
 from epicrisis.evaluation.experiments.recorded_rankings import (
@@ -25,13 +26,12 @@ from epicrisis.evaluation.experiments.recorded_rankings import (
     record_rankings,
 )
 from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.protocols import Encoder, StoredDocument
 from epicrisis.retrieval.preflight import Signal
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import CountUnit, Document, Passage, Question, Ranking, Scope, SearchMode, SignalKind
 
 TEXTS = {
     "stroke": ("2015-06-30", "Aspirin prevents stroke in adults with atrial fibrillation."),

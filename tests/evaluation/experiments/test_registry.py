@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.paper_prompts import FOLDER
-from epicrisis.components import LibrarySearch
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import hash_prompts
+from epicrisis.core.types import Document
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
@@ -22,11 +23,10 @@ from epicrisis.evaluation.experiments.registry import find_experiment, load_expe
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, find_protocol
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
-from epicrisis.pipeline import Pipeline
-from epicrisis.prompts import hash_prompts
-from epicrisis.settings import ROLES, ScopeSettings, Settings
+from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.settings import ROLES, ScopeSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Document
 from tests.support.experiments import evidence, passage, questions
 from tests.support.hashed_encoder import opened_library
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.run_findings import read_findings
@@ -199,7 +199,7 @@ def test_read_findings_of_unknown_experiment_raises_input_error(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_read_findings_serializes_to_json(tmp_path: Path) -> None:
-    from epicrisis.serialization import to_json
+    from epicrisis.core.serialization import to_json
 
     text = json.dumps(to_json(read_findings([write_positions_run(tmp_path / "run")])))
     assert '"lost in the middle"' in text

@@ -10,15 +10,15 @@ import pytest
 
 from epicrisis.cli.command import Flags
 from epicrisis.cli.experiment import _Call
+from epicrisis.core.types import Examples, Question
 from epicrisis.evaluation.experiments.experiment import Request
 from epicrisis.evaluation.experiments.record_studies import PROTOCOL_SETTINGS
 from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS, PROTOCOLS
-from epicrisis.overrides import ANSWER_SETTINGS, RunOverrides
-from epicrisis.pipeline import STRATEGIES, WITHOUT_MODEL, Pipeline
-from epicrisis.settings import ROLES, Settings
+from epicrisis.pipeline.overrides import ANSWER_SETTINGS, RunOverrides
+from epicrisis.pipeline.pipeline import STRATEGIES, WITHOUT_MODEL, Pipeline
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Examples, Question
 from tests.evaluation.experiments.test_unreadable_replies import RANKING, SENTENCES
 from tests.support.strategies import NOT_FOUND
 

@@ -14,22 +14,22 @@ import pytest
 
 from epicrisis.answering.paper_prompts import GPT_35, TEXT
 from epicrisis.answering.strategy_context import RefiningOptions, VotingOptions
-from epicrisis.answers import Answer, ModelCalled
-from epicrisis.errors import ChatError, EndpointUnreachable, ReplyEmpty, ReplyTruncated, ReplyWithheld
+from epicrisis.core.answers import Answer, ModelCalled
+from epicrisis.core.errors import ChatError, EndpointUnreachable, ReplyEmpty, ReplyTruncated, ReplyWithheld
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Examples, Passage, Question, Sentence, SentenceHit, SentenceRanking
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.conclusions import DIFFERENCE_TO
 from epicrisis.evaluation.analysis.grouping import DIFFERENCE_BOUNDS, SHARE_COLUMN
 from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.overrides import RunOverrides
-from epicrisis.pipeline import STRATEGIES, WITHOUT_MODEL, Pipeline
-from epicrisis.protocols import ChatRequest
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import STRATEGIES, WITHOUT_MODEL, Pipeline
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.reader import hash_to_unit_interval
-from epicrisis.types import Examples, Passage, Question, Sentence, SentenceHit, SentenceRanking
 from tests.support.run_folders import recipe
 
 OPTIONS = {"A": "yes", "B": "no"}

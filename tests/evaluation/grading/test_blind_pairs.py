@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.analysis.statistics import sign_test
 from epicrisis.evaluation.grading.blind_pairs import CSV, JSONL, KEY, read_pairs, remove_citations, write_pairs
 from tests.support.grading import ARMS, WRITER, pair_records, paired, questions, record, records

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import EndpointTimeout, InputError
+from epicrisis.core.errors import EndpointTimeout, InputError
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Passage
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.calibration import (
     CALIBRATION,
@@ -29,9 +32,6 @@ from epicrisis.evaluation.grading.human_scores import (
 )
 from epicrisis.evaluation.grading.measurers import metric_name
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
-from epicrisis.types import Passage
 from tests.support.measuring import JUDGE, asker_of, graded, requests_of
 
 

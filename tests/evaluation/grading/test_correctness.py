@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
+from epicrisis.core.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import count_endings, mean_score
 from epicrisis.evaluation.grading.correctness import (
     CORRECTNESS_FOLDER,
@@ -26,7 +27,6 @@ from epicrisis.evaluation.grading.correctness import (
     render_prompt,
 )
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question
 from tests.support.correctness_marks import (
     OF,
     RIGHT,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import CSV, JSONL, write_pairs
 from epicrisis.evaluation.grading.human_verdicts import (
     HumanVerdict,

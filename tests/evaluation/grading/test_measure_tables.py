@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.types import QuestionForm
 from epicrisis.evaluation.analysis.conclusions import PATIENTS_COLUMN, draw_conclusions
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
@@ -23,7 +24,6 @@ from epicrisis.evaluation.grading.measure_tables import (
 )
 from epicrisis.evaluation.grading.measurements import MeasuredCase
 from epicrisis.evaluation.grading.scored_answers import ENDINGS, Ending
-from epicrisis.types import QuestionForm
 
 JUDGE, FAITHFUL = "judge-correctness[m]", "judge-faithfulness[m]"
 

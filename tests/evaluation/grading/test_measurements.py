@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import BudgetExceeded, EndpointTimeout, InputError, ScopeViolation
+from epicrisis.core.errors import BudgetExceeded, EndpointTimeout, InputError, ScopeViolation
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import AnswerState, EvidenceSpan, Question
 from epicrisis.evaluation.grading.measurements import (
     MEASURES,
     Measurer,
@@ -33,10 +35,8 @@ from epicrisis.evaluation.grading.measurers import (
 )
 from epicrisis.evaluation.grading.metric_tables import metric_model
 from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
-from epicrisis.protocols import ChatRequest
 from epicrisis.testing.scorers import TermOverlapNli
 from epicrisis.testing.stores import MemoryStore
-from epicrisis.types import AnswerState, EvidenceSpan, Question
 from tests.support.measuring import (
     GOLD,
     JUDGE,
@@ -300,7 +300,7 @@ def test_case_over_context_window_has_no_evidence_recall(tmp_path: Path) -> None
 def make_store(*texts: str) -> MemoryStore:
     import numpy as np
 
-    from epicrisis.protocols import StoredDocument
+    from epicrisis.core.protocols import StoredDocument
 
     store = MemoryStore()
     for patient, text in zip(("anna", "ben"), texts, strict=False):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.types import QuestionForm
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.grading.measurements import MeasuredCase
@@ -24,7 +25,6 @@ from epicrisis.evaluation.grading.metric_tables import (
     overview_table,
     with_notes,
 )
-from epicrisis.types import QuestionForm
 
 ONE, TWO = "judge-correctness[one]", "judge-correctness[two]"
 CONSISTENT, METEOR, FAITHFUL = "nli-non-contradiction[nli]", "meteor[exact+stem]", "judge-faithfulness[one]"

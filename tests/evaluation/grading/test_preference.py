@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
+from epicrisis.core.errors import BudgetExceeded, ContextOverflow, EndpointUnreachable, InputError, RunStopped
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.grader import GradeStore
 from epicrisis.evaluation.grading.preference import (
@@ -25,8 +27,6 @@ from epicrisis.evaluation.grading.preference import (
     read_pair_verdicts,
     render_prompt,
 )
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel
 from tests.support.grading import paired, place_of, said
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.grading.scored_answers import ENDINGS, Ending, classify_ending, is_refusal
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.types import AnswerState, Question
 from tests.support.measuring import question, record
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from epicrisis.core.protocols import TokenVectors
 from epicrisis.evaluation.metrics.neural import BertScore, Unscored, bertscore_name, compute_bert_scores
 from epicrisis.models.encoders import load_token_encoder
-from epicrisis.protocols import TokenVectors
 from epicrisis.testing.encoders import HashingTokenEncoder
 from tests.evaluation.metrics.pairs import summaries
 from tests.support import tiny_models

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from epicrisis.errors import ContextOverflow
+from epicrisis.core.errors import ContextOverflow
+from epicrisis.core.protocols import NliModel, Vectors
 from epicrisis.evaluation.metrics.neural import Entailment, Unscored, score_entailment
-from epicrisis.protocols import NliModel, Vectors
 from epicrisis.testing.scorers import TermOverlapNli
 
 

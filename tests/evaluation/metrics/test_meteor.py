@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from nltk.stem.porter import PorterStemmer
 
-from epicrisis.configuration import load_settings
-from epicrisis.errors import InputError, ModelMissing
+from epicrisis.core.errors import InputError, ModelMissing
 from epicrisis.evaluation.metrics.meteor import Meteor, WordNet, find_wordnet, load_meteor, load_wordnet
 from epicrisis.models.model_files import find_model
+from epicrisis.settings.configuration import load_settings
 from tests.evaluation.metrics.pairs import summaries
 
 PLAIN = Meteor(None)

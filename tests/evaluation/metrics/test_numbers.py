@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.quantities import DIASTOLIC, SYSTOLIC, find_quantities
 from epicrisis.evaluation.metrics.numbers import NumberComparison, NumberScore, compare_numbers, score_numbers
-from epicrisis.quantities import DIASTOLIC, SYSTOLIC, find_quantities
 
 LED = "The patient's blood pressure at discharge was "
 TABLE_12 = {

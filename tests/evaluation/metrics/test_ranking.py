@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from epicrisis.core.types import EvidenceSpan
 from epicrisis.evaluation.metrics.ranking import (
     average_precision,
     evidence_recall,
@@ -18,7 +19,6 @@ from epicrisis.evaluation.metrics.ranking import (
     recall_at_k,
     reciprocal_rank,
 )
-from epicrisis.types import EvidenceSpan
 
 RANKED = ("a", "b", "c", "d")
 JUDGED = {"b": 1, "d": 2, "x": 1, "a": 0}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.rescoring.rescoring import RescoredRun, make_table, rescore_runs
-from epicrisis.types import Question
 from tests.support.run_folders import QUESTIONS, Outcome, answers, folder
 
 STATES: dict[int, Outcome] = {0: "failed", 1: "abstained", 2: "unparsed"}

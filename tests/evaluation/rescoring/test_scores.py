@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answers import Answer
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.rescoring.scores import (
     SCORINGS,
     AnsweredQuestion,
@@ -23,7 +24,6 @@ from epicrisis.evaluation.rescoring.scores import (
     read_replies,
     score_replies,
 )
-from epicrisis.types import AnswerState, Question
 
 VERDICTS = {"A": "yes", "B": "no", "C": "maybe"}
 

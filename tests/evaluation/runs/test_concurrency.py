@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from epicrisis.errors import BudgetExceeded, EpicrisisError, ScopeViolation, StorageError
+from epicrisis.core.errors import BudgetExceeded, EpicrisisError, ScopeViolation, StorageError
 from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 
 

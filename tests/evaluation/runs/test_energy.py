@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.runs.energy import (
     EquipmentEnergy,
     MeterUnavailable,
@@ -22,8 +23,7 @@ from epicrisis.evaluation.runs.energy import (
     SessionMeter,
     measure_energy,
 )
-from epicrisis.serialization import to_json
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
 
 RANGE = 262_143_328_850
 DRIVER = "proc/driver/nvidia"

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from epicrisis import json_lines
-from epicrisis.answers import Usage
-from epicrisis.errors import InputError, StorageError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import InputError, StorageError
+from epicrisis.core.printable import replace_surrogates
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine, read_stored_lines
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.json_lines import acquire_lock, append_line, read_lines
-from epicrisis.printable import replace_surrogates
+from epicrisis.system import json_lines
+from epicrisis.system.json_lines import acquire_lock, append_line, read_lines
 
 
 def list_values(path: Path) -> list[dict[str, Any]]:
@@ -179,8 +179,8 @@ def test_line_of_other_type_is_refused_without_quoting_it(tmp_path: Path, change
 _IN_A_SMALL_SPACE = """
 import resource, signal, sys
 from pathlib import Path
-from epicrisis.errors import StorageError
-from epicrisis.json_lines import append_line
+from epicrisis.core.errors import StorageError
+from epicrisis.system.json_lines import append_line
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
 path = Path(sys.argv[1])
@@ -229,7 +229,7 @@ def test_store_file_and_folder_are_private_to_owner(tmp_path: Path) -> None:
 _HOLDS_THE_LOCK = """
 import sys
 from pathlib import Path
-from epicrisis.json_lines import acquire_lock
+from epicrisis.system.json_lines import acquire_lock
 lock = acquire_lock(Path(sys.argv[1]))
 sys.stdout.write("locked\\n")
 sys.stdout.flush()

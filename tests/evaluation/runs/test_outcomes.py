@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answers import Answer, ModelCalled, Notice, PartialAnswer, Usage
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Answer, ModelCalled, Notice, PartialAnswer, Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, score_case, score_records
 from epicrisis.evaluation.runs.record import SCHEMA_VERSION, read_records
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.types import Question
 from tests.support.run_folders import remove_volatile
 
 QUESTION = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", "7", "A")

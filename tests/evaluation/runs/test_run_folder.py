@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.errors import EndpointUnreachable, InputError, RunStopped, StorageError
+from epicrisis.core.errors import EndpointUnreachable, InputError, RunStopped, StorageError
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
@@ -23,9 +24,8 @@ from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, describe_dataset, read_manifest
 from epicrisis.evaluation.runs.runner import answer_cases
-from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
-from epicrisis.settings import ROLES, Settings
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import u_curve
 from tests.support.experiments import answer, evidence, plan, questions, reader, run

@@ -10,14 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answers import Answer, Usage
-from epicrisis.errors import BudgetExceeded, ChatError, ContextOverflow, EndpointUnreachable, InputError, RunStopped
+from epicrisis.core.answers import Answer, Usage
+from epicrisis.core.errors import (
+    BudgetExceeded,
+    ChatError,
+    ContextOverflow,
+    EndpointUnreachable,
+    InputError,
+    RunStopped,
+)
+from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
+from epicrisis.core.types import Question
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
-from epicrisis.pipeline import Pipeline
-from epicrisis.protocols import ChatReply, ChatRequest, DeltaCallback
-from epicrisis.settings import ROLES, Settings
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Question
 
 SAID = json.dumps({"result": {"found": True, "answer": "It does.", "choice": "A"}})
 QUESTIONS = [Question(f"Is it number {i}?", {"A": "yes", "B": "no"}, "choice", id=str(i)) for i in range(60)]

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, Question
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.errors import InputError
 from epicrisis.evaluation.synthesis.example_documents import (
     ExampleCount,
     count_examples,
@@ -27,7 +28,6 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.examples import METADATA, is_same_question
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.types import Document, Question
 from tests.evaluation.synthesis.test_solved_examples import (
     OPTIONS,
     make_reply,

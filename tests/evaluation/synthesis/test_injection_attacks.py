@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Passage, Question
 from epicrisis.evaluation.synthesis.injection_attacks import (
     Attack,
     attack_adaptively,
@@ -24,7 +25,6 @@ from epicrisis.evaluation.synthesis.injection_attacks import (
     turn_round,
 )
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.types import Passage, Question
 from tests.support.strategies import passages
 
 QUESTION = Question("Does zinc help?", {"A": "yes", "B": "no", "C": "maybe"}, "choice", "q1", gold="A")

@@ -20,11 +20,14 @@ import pytest
 
 from epicrisis.answering.document_answers import SpanFormat
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import fence, render
+from epicrisis.core.protocols import ChatRequest, Message
+from epicrisis.core.types import Document, Passage, Question
 from epicrisis.corpus.note_cleaning import clean_text
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
-from epicrisis.errors import InputError
 from epicrisis.evaluation.synthesis.patient_records.facts import extract_spans, mark_fact, ordinal
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import estimate_tokens, make_record
 from epicrisis.evaluation.synthesis.patient_records.note_writing import FICTIONAL, KINDS
@@ -44,12 +47,9 @@ from epicrisis.evaluation.synthesis.patient_records.vocabulary import (
     labs,
 )
 from epicrisis.models.chat.embedded import EmbeddedModel
-from epicrisis.privacy import HAS_OWNERS
-from epicrisis.prompts import fence, render
-from epicrisis.protocols import ChatRequest, Message
+from epicrisis.system.local_only import HAS_OWNERS
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import find_key_passages, position_biased_reader
-from epicrisis.types import Document, Passage, Question
 
 LENGTHS = (4000, 8000, 16000, 32000)
 EACH = 42

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.structured_request import ModelClient
+from epicrisis.core.errors import EndpointUnreachable, InputError
+from epicrisis.core.prompts import unfence
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Question, Scope
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import Skipped
-from epicrisis.errors import EndpointUnreachable, InputError
 from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.synthesis.questions import (
     GeneratedQuestion,
@@ -22,10 +25,7 @@ from epicrisis.evaluation.synthesis.questions import (
     generate_questions,
     recipe,
 )
-from epicrisis.prompts import unfence
-from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import Question, Scope
 from tests.support.library_documents import add, create
 
 SCOPE = Scope()

@@ -15,7 +15,9 @@ import pytest
 from epicrisis.answering.baselines import chain_of_thought
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.errors import BudgetExceeded, EndpointUnreachable, InputError
+from epicrisis.core.errors import BudgetExceeded, EndpointUnreachable, InputError
+from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Examples, Question, Ranking, Scope
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.synthesis.solved_examples import (
     SolutionStore,
@@ -28,9 +30,7 @@ from epicrisis.evaluation.synthesis.solved_examples import (
     solve_questions,
     without_options,
 )
-from epicrisis.protocols import ChatRequest
 from epicrisis.testing.chat import Script, ScriptedModel
-from epicrisis.types import Examples, Question, Ranking, Scope
 
 SET = "made/train"
 TOLD = {"name": "solver"}

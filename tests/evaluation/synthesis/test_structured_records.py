@@ -11,20 +11,20 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import ReaderItem, Skipped
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.grading.computed_answers import grade_computed, read_parts
 from epicrisis.evaluation.synthesis.patient_records.ccda_entries import FICTIONAL_ROOT
 from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
-from epicrisis.fact_questions.answer import compute
-from epicrisis.fact_questions.question_rules import plan_by_rules
-from epicrisis.fact_questions.record import PatientFacts, read_fact_record
-from epicrisis.types import Document, Scope
+from epicrisis.records.fact_questions.answer import compute
+from epicrisis.records.fact_questions.question_rules import plan_by_rules
+from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from tests.support.hashed_encoder import opened_library
 
 PATIENTS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from epicrisis.clinical_facts import ClinicalFact
+from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.corpus.ccda.documents import ClinicalDocument
 from epicrisis.corpus.ccda.values import STAY_CLASSES, VISIT_CLASSES
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epicrisis.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.ccda.directions import read_directions
 from epicrisis.corpus.ccda.values import (
     ENCOUNTER_CLASSES,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.ccda.narrative import narrative_lines
 from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, choose_name, name_code, parse_value
 from epicrisis.corpus.hl7.values import iso_time
-from epicrisis.ucum import to_ucum
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

@@ -22,7 +22,9 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact, FactEvent, write_facts
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, FactEvent, write_facts
+from epicrisis.core.types import Document
+from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.facts.lines import group_label, write_line
 from epicrisis.corpus.facts.times import split_offset
 from epicrisis.corpus.facts.values import name_denial, states_absence
@@ -30,9 +32,7 @@ from epicrisis.corpus.note_documents import SOURCE
 from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, StatedSources
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.temporary_folders import TemporaryFolder
-from epicrisis.types import Document
-from epicrisis.ucum import to_ucum
+from epicrisis.system.temporary_folders import TemporaryFolder
 
 _FIELDS = tuple(field.name for field in fields(ClinicalFact))
 _FACT_VALUES = attrgetter(*_FIELDS)

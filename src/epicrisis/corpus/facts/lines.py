@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from epicrisis.clinical_facts import ClinicalFact
+from epicrisis.core.clinical_facts import ClinicalFact
 
 _MEDICATION_LABELS = {
     "request": "medication orders",

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from epicrisis.clinical_facts import ClinicalFact, FactEvent, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact, FactEvent, FactKind
+from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
 from epicrisis.corpus.facts.tables import TableRow, describe_range, find_table, read_number, read_table, split_bound
 from epicrisis.corpus.facts.times import reported_since
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.ucum import to_ucum
 
 _ORDER = ("d_labitems", "d_items", "d_icd_diagnoses", "d_icd_procedures", "patients", "admissions")
 """The tables that others refer to, which are read first."""

@@ -16,12 +16,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from epicrisis.clinical_facts import Comparator
+from epicrisis.core.clinical_facts import Comparator
+from epicrisis.core.errors import InputError
 from epicrisis.corpus.csv_rows import CsvLayout, read_header, read_rows
 from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.reader_base import Skipped, path_error, skip
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.errors import InputError
 
 _COLUMNS: Mapping[tuple[str, str], str] = {
     ("omop", "person"): "person_id year_of_birth",

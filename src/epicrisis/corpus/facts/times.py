@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
+from epicrisis.core.dates import first_day
 from epicrisis.corpus.note_times import parse_note_time
-from epicrisis.dates import first_day
 
 REPORT_DAYS = 90
 """A result is reported within this many days. A later time is that of a transfer between systems."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from epicrisis.clinical_facts import ClinicalFact, Comparator
-from epicrisis.ucum import to_ucum
+from epicrisis.core.clinical_facts import ClinicalFact, Comparator
+from epicrisis.core.ucum import to_ucum
 
 COMPARATORS: Mapping[str, Comparator] = {"": "", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "≤": "<=", "≥": ">="}
 INTERPRETATIONS = {

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 
-from epicrisis.clinical_facts import FactKind
+from epicrisis.core.clinical_facts import FactKind
+from epicrisis.core.dates import first_day, last_day
 from epicrisis.corpus.ccda.documents import ClinicalDocument
 from epicrisis.corpus.ccda.fact_records import add_facts
 from epicrisis.corpus.ccda.facts import CodedFacts
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool
 from epicrisis.corpus.fhir.export_index import ExportIndex
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.dates import first_day, last_day
 
 _VALUES: tuple[FactKind, ...] = ("laboratory", "vital-sign", "observation")
 _SAME_KINDS: dict[FactKind, tuple[FactKind, ...]] = {

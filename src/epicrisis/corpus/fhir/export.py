@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactRecord, FactSpool, Stay
 from epicrisis.corpus.fhir.attached_facts import add_attached_facts, record_stated
@@ -55,8 +57,6 @@ from epicrisis.corpus.fhir.resources import (
 from epicrisis.corpus.fhir.server_reports import ServerReports
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.errors import InputError
-from epicrisis.types import Document
 
 _NO_FHIR = "not FHIR in JSON: a bundle, or one resource a line, each with its resourceType"
 _XML = "FHIR in XML, which is not read; export it as JSON (`_format=json` in the address of a server's request)"

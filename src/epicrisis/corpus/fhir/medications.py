@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from epicrisis.clinical_facts import ClinicalFact
+from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.corpus.facts.documents import FactEntry
 from epicrisis.corpus.facts.times import add_supply, describe_end, reported_since
 from epicrisis.corpus.facts.values import end_fact

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from epicrisis.clinical_facts import Comparator
+from epicrisis.core.clinical_facts import Comparator
+from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, parse_value
 from epicrisis.corpus.fhir.resources import as_list, concept_text
-from epicrisis.ucum import to_ucum
 
 _SYSTEMS = {
     "http://loinc.org": "loinc",

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from epicrisis.clinical_facts import ClinicalFact
+from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, order_ends
 from epicrisis.corpus.facts.times import add_supply
 from epicrisis.corpus.facts.values import FactValue, choose_name, end_fact, name_code, name_status, parse_value

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from epicrisis.core.types import AnswerState
 from epicrisis.evaluation.analysis.grouping import score_outcome
 from epicrisis.evaluation.analysis.run_comparison import REPEATED, find_varying_conditions
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.outcomes import Outcome, score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.types import AnswerState
 
 CaseChange: TypeAlias = Literal["lost", "won"]
 """`lost`: right in the first run and not in the second. `won`: the reverse. A failed case is not right."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import NormalDist
 
+from epicrisis.core.printable import agree, count_noun
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN
 from epicrisis.evaluation.analysis.sample_size import ALPHA, POWER, format_points, format_power, smallest_difference
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.analysis.table_text import AGAINST, format_p_equation, is_p_column, label_row
-from epicrisis.printable import agree, count_noun
 
 DIFFERENCE_TO = "difference to "
 """The beginning of the heading of differences to a baseline; the baseline follows."""

@@ -15,14 +15,14 @@ from statistics import fmean
 import numpy as np
 
 from epicrisis.answering.confidence import ConfidenceCalibration, estimate_confidence
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.types import CitingMode
 from epicrisis.evaluation.analysis.grouping import add_differences
 from epicrisis.evaluation.analysis.selective_prediction import RatedAnswer, rate_record
 from epicrisis.evaluation.analysis.statistics import Difference, Floats, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.printable import agree, count_noun
-from epicrisis.types import CitingMode
 
 FOLDS, BINS = 5, 10
 MIN_ANSWERS, MIN_OF_A_KIND = 50, 10

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.errors import ModelMissing
+from epicrisis.core.errors import ModelMissing
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import open_runs
-from epicrisis.privacy import local_path
+from epicrisis.system.local_only import local_path
 
 if TYPE_CHECKING:
     import pandas

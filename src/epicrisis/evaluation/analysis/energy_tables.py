@@ -13,12 +13,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
+from epicrisis.core.printable import count_noun
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.energy import EnergyBasis, EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.printable import count_noun
-from epicrisis.settings_tables import EnergySettings
+from epicrisis.settings.tables import EnergySettings
 
 JOULES_PER_KWH = 3.6e6
 _ENERGY_COLUMNS = ("kWh", "kg CO2", "kWh per 1,000 questions", "Wh per right answer")

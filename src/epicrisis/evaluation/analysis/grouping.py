@@ -13,6 +13,7 @@ from operator import add, attrgetter, itemgetter
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias, TypeVar
 
+from epicrisis.core.printable import agree, count_noun
 from epicrisis.evaluation.analysis.statistics import (
     Difference,
     Interval,
@@ -23,7 +24,6 @@ from epicrisis.evaluation.analysis.statistics import (
 )
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.printable import agree, count_noun
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from epicrisis.core.printable import count_noun
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.printable import count_noun
 
 LEAST_CHOICES = 20
 """Fewer choices say nothing about a preference."""

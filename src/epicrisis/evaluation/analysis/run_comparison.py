@@ -12,6 +12,7 @@ from operator import attrgetter, gt, lt
 from pathlib import Path
 from typing import TypeAlias
 
+from epicrisis.core.printable import agree, count_noun
 from epicrisis.evaluation.analysis.conclusions import DIFFERENCE_TO, draw_conclusions
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import (
@@ -40,7 +41,6 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import AGAINST
 from epicrisis.evaluation.runs.outcomes import Outcome, score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
-from epicrisis.printable import agree, count_noun
 
 REPEATED = ("place", "repeat")
 """Conditions under which a question is asked again. The values of all other conditions are compared one by one."""

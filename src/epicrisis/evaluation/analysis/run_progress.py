@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from epicrisis.answers import Answer, Usage
+from epicrisis.core.answers import Answer, Usage
 from epicrisis.evaluation.analysis.grouping import score_outcome
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.runs.case import Case

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
 from epicrisis.evaluation.analysis.statistics import questions_needed, sign_test
-from epicrisis.printable import agree, count_noun
 
 ALPHA, POWER = 0.05, 0.8
 

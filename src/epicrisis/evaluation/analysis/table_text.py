@@ -13,9 +13,9 @@ from functools import partial
 from itertools import chain, filterfalse
 from operator import attrgetter
 
+from epicrisis.core.printable import printable
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.printable import printable
 
 PERCENT = "%"
 """Ends a heading of shares in percent with two decimals, as the papers print them."""

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.types import Document, Question
 from epicrisis.corpus.reader_base import Skipped, check_file, unreadable
-from epicrisis.errors import InputError
-from epicrisis.printable import agree, count_noun
-from epicrisis.types import Document, Question
 
 T = TypeVar("T")
 _VERDICTS = {"yes", "no", "maybe"}

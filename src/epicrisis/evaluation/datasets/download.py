@@ -19,7 +19,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import TypeAlias
 
-from epicrisis.errors import InputError, NetworkRefused, StorageError
+from epicrisis.core.errors import InputError, NetworkRefused, StorageError
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.datasets.load import (
     FOLDER,

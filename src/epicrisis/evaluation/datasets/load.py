@@ -13,12 +13,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun, quote_for_shell
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import fingerprint_file, is_folder, printable_path
-from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets import pinned_readers, published, trial_questions
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold, require_readable
-from epicrisis.printable import count_noun, quote_for_shell
 
 FOLDER = "datasets"
 """In the program's home, with a folder for each source."""

@@ -24,13 +24,13 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree
+from epicrisis.core.types import Document, Question
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.questions import load_pubmedqa, read_pubmedqa_documents, read_pubmedqa_questions
 from epicrisis.corpus.reader_base import check_file, path_error, printable_path
-from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import read_content
-from epicrisis.printable import agree
-from epicrisis.types import Document, Question
 
 MirageSubset: TypeAlias = Literal["medqa", "medmcqa", "pubmedqa", "bioasq", "mmlu"]
 MIRAGE_SUBSETS: tuple[MirageSubset, ...] = get_args(MirageSubset)

@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, check_file, path_error, printable_path
-from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import read_content, require_readable
 from epicrisis.evaluation.datasets.pinned_readers import read_prompt_engine
-from epicrisis.types import Question
 
 _OPTIONS = {"answer_idx": (), "opa": ("opa", "opb", "opc", "opd"), "op1": ("op1", "op2", "op3", "op4")}
 """The keys of the options, by the key that identifies the format. MedQA's options are one object."""

@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from epicrisis.core.types import Document, EvidenceSpan, Question
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import check_file, path_error
 from epicrisis.evaluation.datasets.dataset import require_readable
-from epicrisis.types import Document, EvidenceSpan, Question
 
 DIRECTIONS: Mapping[str, str] = {
     "A": "significantly increased",

@@ -13,14 +13,15 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.partitioning import group_passages
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.types import CountUnit, Examples, Passage, Preflight, Question, Ranking, StrategyName
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.placement import place_keys
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
 from epicrisis.evaluation.runs.case import Case, Condition, canonical_condition
-from epicrisis.overrides import RunOverrides
-from epicrisis.partitioning import group_passages
-from epicrisis.printable import agree, count_noun
+from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.retrieval.rankings import (
     group_by_document,
     move_worst_to_middle,
@@ -29,7 +30,6 @@ from epicrisis.retrieval.rankings import (
     rerank,
     take_first,
 )
-from epicrisis.types import CountUnit, Examples, Passage, Preflight, Question, Ranking, StrategyName
 
 ARMS: Mapping[str, str] = {
     "rag": "all passages in one prompt, in the order of the ranking",

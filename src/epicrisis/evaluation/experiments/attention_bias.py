@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question, Ranking
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table, spread_over
 from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Table
 from epicrisis.evaluation.experiments.arms import Study, unique_cases
@@ -26,7 +27,6 @@ from epicrisis.evaluation.experiments.placement import shuffle_pool
 from epicrisis.evaluation.experiments.positions import PUBMEDQA
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.types import Question, Ranking
 
 NAME = "attention-bias"
 K = 16

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
+from epicrisis.core.types import Passage, Question
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
-from epicrisis.printable import count_noun
-from epicrisis.types import Passage, Question
 
 NAME = "cloze"
 LETTERS = "ABCD"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeAlias
 
-from epicrisis.answers import Retrieved
-from epicrisis.dates import last_day
+from epicrisis.core.answers import Retrieved
+from epicrisis.core.dates import last_day
 from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.statistics import Difference, Interval
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table

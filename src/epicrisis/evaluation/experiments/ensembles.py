@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from epicrisis.core.types import Question, StrategyName
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
@@ -26,8 +27,7 @@ from epicrisis.evaluation.experiments.outcome_groups import (
 )
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.overrides import RunOverrides
-from epicrisis.types import Question, StrategyName
+from epicrisis.pipeline.overrides import RunOverrides
 
 NAME = "ensembles"
 VOTES = (1, 3, 5, 10, 15, 20, 25)

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 
 from epicrisis.answering.focused import MAX_SENTENCES
 from epicrisis.answering.prompt_budget import DOCUMENT_ORDER
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.partitioning import mark_largest_gap, take_before_gap
+from epicrisis.core.types import Passage, Question, Ranking, SentenceRanking
 from epicrisis.evaluation.experiments import equal_tokens_tables
 from epicrisis.evaluation.experiments.arms import Study, check_names, check_questions, repeat_case
 from epicrisis.evaluation.experiments.equal_tokens_tables import BRIEF_CONTEXT, CLOSED_BOOK, RAG
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.runs.case import Case, Condition
-from epicrisis.overrides import RunOverrides
-from epicrisis.partitioning import mark_largest_gap, take_before_gap
-from epicrisis.settings import Settings
-from epicrisis.types import Passage, Question, Ranking, SentenceRanking
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.settings.settings import Settings
 
 NAME = "focused"
 SETS = ("evidence-inference/validation", "pubmedqa", "med-evidence")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from epicrisis.core.printable import count_noun
 from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.frontier import compare_points
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean
@@ -14,7 +15,6 @@ from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.experiment import Runs
 from epicrisis.evaluation.experiments.token_costs import CaseCost, case_costs
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.printable import count_noun
 
 RAG, BRIEF_CONTEXT, CLOSED_BOOK = "rag", "brief-context", "closed-book"
 BASELINES = (RAG, BRIEF_CONTEXT)

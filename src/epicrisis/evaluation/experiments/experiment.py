@@ -11,13 +11,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from epicrisis.core.types import Question, QuestionForm, StrategyName
 from epicrisis.evaluation.analysis.conclusions import draw_conclusions
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.settings import Settings
-from epicrisis.types import Question, QuestionForm, StrategyName
+from epicrisis.settings.settings import Settings
 
 CORRECTED = "corrected"
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from epicrisis.answers import Usage
+from epicrisis.core.answers import Usage
+from epicrisis.core.question_options import is_same_option
+from epicrisis.core.types import Hit, Passage, Question, Ranking
 from epicrisis.evaluation.analysis.grouping import exceed_failed_share
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.runs.case import Case
@@ -21,10 +23,8 @@ from epicrisis.evaluation.synthesis.injection_attacks import (
     build_attacks,
     plant,
 )
-from epicrisis.overrides import RunOverrides
-from epicrisis.pipeline import Pipeline
-from epicrisis.question_options import is_same_option
-from epicrisis.types import Hit, Passage, Question, Ranking
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
 
 NO_ATTACK = "none"
 HEADER = (

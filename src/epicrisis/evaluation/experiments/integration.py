@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from epicrisis.answers import Retrieved
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Retrieved
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Preflight, Question, Ranking
 from epicrisis.evaluation.analysis import grouping, statistics
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
@@ -33,8 +34,7 @@ from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
 from epicrisis.retrieval.rankings import rerank, take_first
-from epicrisis.settings_tables import PreflightSettings
-from epicrisis.types import Preflight, Question, Ranking
+from epicrisis.settings.tables import PreflightSettings
 
 NAME = "integration"
 SETS = ("mirage/medmcqa", "mirage/pubmedqa", "mirage/bioasq")

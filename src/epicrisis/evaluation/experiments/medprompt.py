@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
@@ -17,8 +18,7 @@ from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, select, values_of
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.overrides import RunOverrides
-from epicrisis.types import Question
+from epicrisis.pipeline.overrides import RunOverrides
 
 NAME = "medprompt"
 VOTES = 5

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from operator import attrgetter, itemgetter
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import (
     SHARE_COLUMN,
     Group,
@@ -25,8 +26,7 @@ from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, all_outcomes, select, values_of
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.overrides import RunOverrides
-from epicrisis.types import Question
+from epicrisis.pipeline.overrides import RunOverrides
 
 NAME = "models"
 VOTES = 20

@@ -16,7 +16,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
+from epicrisis.core.types import Question, StrategyName
 from epicrisis.evaluation.analysis.agreement import (
     RaterAgreement,
     describe_agreement,
@@ -34,9 +36,7 @@ from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredA
 from epicrisis.evaluation.grading.preference import PairVerdict
 from epicrisis.evaluation.grading.review_file import read_review
 from epicrisis.evaluation.runs.case import Case
-from epicrisis.overrides import RunOverrides
-from epicrisis.printable import count_noun
-from epicrisis.types import Question, StrategyName
+from epicrisis.pipeline.overrides import RunOverrides
 
 NAME = "open-ended"
 RIVAL: StrategyName = "rag"

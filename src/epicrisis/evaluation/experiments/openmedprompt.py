@@ -16,7 +16,9 @@ from itertools import product
 from typing import Literal
 
 from epicrisis.answering.strategy_context import RefiningOptions
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
+from epicrisis.core.types import DraftSelection, Examples, Question, StrategyName
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import SHARES, PlotSpec, Table
 from epicrisis.evaluation.experiments import outcome_groups, vote_sampling
@@ -26,9 +28,7 @@ from epicrisis.evaluation.grading.correctness import correctness_remarks as mark
 from epicrisis.evaluation.grading.correctness import read_correctness
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_record
-from epicrisis.overrides import RunOverrides
-from epicrisis.printable import count_noun
-from epicrisis.types import DraftSelection, Examples, Question, StrategyName
+from epicrisis.pipeline.overrides import RunOverrides
 
 NAME = "openmedprompt"
 NS, KS = (3, 5, 7, 10, 15, 20), (0, 1, 3, 5)

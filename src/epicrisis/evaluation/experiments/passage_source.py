@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any, Literal, TypeAlias
 
-from epicrisis import evidence_selection
-from epicrisis.components import LibrarySearch, build_scope
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT
+from epicrisis.core.protocols import Reranker, fetch_all
+from epicrisis.core.types import CountUnit, Hit, Passage, Question, Ranking, Scope, SearchMode, SentenceRanking
 from epicrisis.evaluation.experiments.vector_memory import RememberingEncoder
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
-from epicrisis.partitioning import PASSAGES_PER_DOCUMENT
-from epicrisis.protocols import Reranker, fetch_all
+from epicrisis.pipeline import evidence_selection
+from epicrisis.pipeline.components import LibrarySearch, build_scope
 from epicrisis.retrieval.candidate_words import score_candidates
 from epicrisis.retrieval.preflight import ScoredIds
-from epicrisis.settings import Settings
-from epicrisis.types import CountUnit, Hit, Passage, Question, Ranking, Scope, SearchMode, SentenceRanking
+from epicrisis.settings.settings import Settings
 
 WordStatistics: TypeAlias = Literal["library", "candidates"]
 """Where BM25 over found passages takes its statistics from (errata C6)."""

@@ -12,10 +12,10 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
-from epicrisis.errors import InputError
-from epicrisis.partitioning import PASSAGES_PER_DOCUMENT, group_passages
+from epicrisis.core.errors import InputError
+from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT, group_passages
+from epicrisis.core.types import CountUnit, Passage, Ranking
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.types import CountUnit, Passage, Ranking
 
 PLACES = (0, 25, 50, 75, 100)
 """Percentiles of BriefContext's figures."""

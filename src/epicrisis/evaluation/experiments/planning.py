@@ -11,15 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answering.paper_prompts import describe_prompts
-from epicrisis.components import (
-    ExampleSearch,
-    LibrarySearch,
-    build_scope,
-    describe_examples,
-    load_ingest_encoder,
-    open_examples,
-)
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document, Question
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.experiments import cloze, medprompt, probe
@@ -34,10 +27,17 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.passage_lookup import sample_passages
 from epicrisis.models.pair_models import load_reranker
-from epicrisis.overrides import RunOverrides
-from epicrisis.pipeline import WITHOUT_LIBRARY, Pipeline
-from epicrisis.settings import Settings
-from epicrisis.types import Document, Question
+from epicrisis.pipeline.components import (
+    ExampleSearch,
+    LibrarySearch,
+    build_scope,
+    describe_examples,
+    load_ingest_encoder,
+    open_examples,
+)
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import WITHOUT_LIBRARY, Pipeline
+from epicrisis.settings.settings import Settings
 
 EVALUATE = "evaluate"
 """Name of plain runs."""

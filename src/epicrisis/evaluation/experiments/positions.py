@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
+from epicrisis.core.partitioning import group_passages
+from epicrisis.core.types import Question, Ranking
 from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import outcome_groups
@@ -17,8 +19,6 @@ from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, 
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.partitioning import group_passages
-from epicrisis.types import Question, Ranking
 
 NAME = "positions"
 KS = (8, 16)

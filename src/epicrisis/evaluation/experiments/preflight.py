@@ -13,7 +13,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.published import load_published
@@ -28,7 +29,6 @@ from epicrisis.evaluation.experiments.preflight_calibration import (
 )
 from epicrisis.evaluation.experiments.recorded_rankings import GUARDS, Guard, QuestionRankings, read_rankings
 from epicrisis.evaluation.runs.recorded_run import RunSummary
-from epicrisis.printable import count_noun
 from epicrisis.retrieval.preflight import Signal
 from epicrisis.retrieval.rankings import parse_document_id
 

@@ -20,19 +20,19 @@ from statistics import fmean
 
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import PROMPTS
-from epicrisis.answers import Usage
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
+from epicrisis.core.prompts import format_passage, render
+from epicrisis.core.protocols import PassageStore, fetch_all
+from epicrisis.core.types import Question, Scope
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Difference, holm, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments import preflight_rules, token_costs
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.models.chat.call_costs import estimate_prompt_tokens, estimate_tokens
-from epicrisis.printable import count_noun
-from epicrisis.prompts import format_passage, render
-from epicrisis.protocols import PassageStore, fetch_all
 from epicrisis.retrieval.preflight import Signal
-from epicrisis.types import Question, Scope
 
 SAMPLE = 100
 """Questions whose passages are measured, evenly spaced among all in their order."""

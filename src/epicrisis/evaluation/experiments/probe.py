@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from epicrisis.core.printable import count_noun
+from epicrisis.core.types import Passage, Question, Ranking
 from epicrisis.evaluation.analysis.grouping import correct_p_values
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
@@ -19,8 +21,6 @@ from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, read_outcomes
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.token_costs import INPUT_PLOT, CaseCost, measured_table, read_costs, token_ratio
-from epicrisis.printable import count_noun
-from epicrisis.types import Passage, Question, Ranking
 
 NAME = "probe"
 K = 16

@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.answering.paper_prompts import PaperPrompts
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.prompts import TIME_ORDER_STATEMENT
+from epicrisis.core.types import ExtractionTarget, Passage, Question, Ranking, StrategyName
 from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
 from epicrisis.evaluation.experiments.arms import repeat_case
 from epicrisis.evaluation.grading.computed_answers import WITH_FACTS
 from epicrisis.evaluation.runs.case import Case, Condition
-from epicrisis.overrides import RunOverrides
-from epicrisis.printable import agree, count_noun
-from epicrisis.prompts import TIME_ORDER_STATEMENT
+from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.record_context import fit_budget, order_by_time, rank_notes
 from epicrisis.retrieval.timeline import Resolution
-from epicrisis.types import ExtractionTarget, Passage, Question, Ranking, StrategyName
 
 NONE, UNRELATED, RELATED, ALL = "exclude-all", "exclude-related", "include-related", "include-all"
 SETTINGS = (NONE, UNRELATED, RELATED, ALL)

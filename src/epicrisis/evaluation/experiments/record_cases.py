@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from epicrisis.answering.paper_prompts import EHR, describe_prompts
-from epicrisis.clinical_facts import FACTS
-from epicrisis.components import LibrarySearch, build_scope, load_ingest_encoder
-from epicrisis.errors import InputError
+from epicrisis.core.clinical_facts import FACTS
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.protocols import ChatModel, Message
+from epicrisis.core.question_options import is_unanswerable
+from epicrisis.core.types import Passage, Question, Ranking, Scope, SearchMode
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
@@ -31,17 +34,14 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.models.encoders import load_sparse
-from epicrisis.pipeline import Pipeline
-from epicrisis.printable import agree, count_noun
-from epicrisis.protocols import ChatModel, Message
-from epicrisis.question_options import is_unanswerable
+from epicrisis.pipeline.components import LibrarySearch, build_scope, load_ingest_encoder
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.rankings import rank_by_sparse_vectors
 from epicrisis.retrieval.record_context import rank_record
 from epicrisis.retrieval.timeline import Resolution, resolve
-from epicrisis.settings import Settings
-from epicrisis.types import Passage, Question, Ranking, Scope, SearchMode
+from epicrisis.settings.settings import Settings
 
 CHUNK_TOKENS = 512
 """The study's chunks (3.3)."""

@@ -11,7 +11,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import QuestionForm
 from epicrisis.evaluation.analysis.published import make_population_table
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import record_arms
@@ -21,7 +22,6 @@ from epicrisis.evaluation.grading import fact_tables, measure_tables, metric_tab
 from epicrisis.evaluation.grading.calibration import judge_remarks
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.types import QuestionForm
 
 EHR = "ehr"
 """Name of the experiment that has the tables of all others."""

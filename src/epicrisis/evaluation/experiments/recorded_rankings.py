@@ -17,21 +17,21 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict
 
-from epicrisis.components import open_library_search
-from epicrisis.dates import first_day
-from epicrisis.errors import InputError
+from epicrisis.core.dates import first_day
+from epicrisis.core.errors import InputError
+from epicrisis.core.protocols import PassageStore, Reranker
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import CountUnit, Question, Ranking, Scope, SearchMode
 from epicrisis.evaluation.experiments.passage_source import rank_candidates
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine, read_stored_lines
 from epicrisis.models.pair_models import load_reranker
-from epicrisis.patient_data_policy import protect_patient_data
-from epicrisis.privacy import strip_secrets
-from epicrisis.protocols import PassageStore, Reranker
+from epicrisis.pipeline.components import open_library_search
+from epicrisis.privacy.patient_data_policy import protect_patient_data
 from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.retrieval.rankings import choose_pool_size, parse_document_id, rerank, score_documents, select_places
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.serialization import to_json
-from epicrisis.settings import ModelsByRole, RerankSettings, Settings
-from epicrisis.types import CountUnit, Question, Ranking, Scope, SearchMode
+from epicrisis.settings.settings import ModelsByRole, RerankSettings, Settings
+from epicrisis.system.local_only import strip_secrets
 
 Guard: TypeAlias = Literal["none", "source-hidden", "before-source"]
 """What a question may not find (errata B15): nothing is hidden, its own documents are, or all documents that may be as

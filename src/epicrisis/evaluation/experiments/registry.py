@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.experiments.experiment import Experiment

@@ -10,7 +10,8 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
 from epicrisis.evaluation.analysis import energy_tables, run_comparison
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import group_by
@@ -24,7 +25,6 @@ from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, describe_protocol
 from epicrisis.evaluation.grading.correctness import CORRECTNESS_FOLDER, read_correctness_verdicts
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, list_differences, open_runs, refuse_mismatched_records
-from epicrisis.printable import agree, count_noun
 
 _DERIVED = {"conflicts": {"rag", "brief-context"}, "cost": {"rag", "brief-context", "closed-book"}}
 """Experiments that runs of `positions` answer as well, with the arms that they need."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from epicrisis.answering.paper_prompts import GPT_35, LLAMA_2, LLAMA_3, MIXTRAL, TEXT, MapReducePrompts
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import CountUnit, SearchMode
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_as_coded, sample_at_random
 from epicrisis.evaluation.experiments.passage_source import WordStatistics
-from epicrisis.settings_tables import PreflightSettings
-from epicrisis.types import CountUnit, SearchMode
+from epicrisis.settings.tables import PreflightSettings
 
 _COMMON = (
     "The model and the library are ours under every protocol. A reply is counted as answered, abstained, unreadable or "

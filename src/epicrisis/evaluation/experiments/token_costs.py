@@ -18,7 +18,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.answers import ModelCalled
+from epicrisis.core.answers import ModelCalled
+from epicrisis.core.printable import count_noun
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
@@ -28,7 +29,6 @@ from epicrisis.evaluation.experiments.outcome_groups import add_notes
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.printable import count_noun
 
 Equation: TypeAlias = Literal["published", "corrected"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from epicrisis.protocols import Encoder, Vectors
-from epicrisis.types import CharacterSpan
+from epicrisis.core.protocols import Encoder, Vectors
+from epicrisis.core.types import CharacterSpan
 
 TEXTS = 50_000
 """Texts whose vectors are kept: 75 MB with 384 dimensions. The one used longest ago is forgotten first."""

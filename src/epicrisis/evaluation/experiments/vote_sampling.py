@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from epicrisis.answering.strategy_context import VotingOptions
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
@@ -18,8 +19,7 @@ from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.overrides import RunOverrides
-from epicrisis.types import Question
+from epicrisis.pipeline.overrides import RunOverrides
 
 T = TypeVar("T", Outcome, RunRecord)
 

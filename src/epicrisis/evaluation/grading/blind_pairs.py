@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answering.citations import cite
-from epicrisis.answers import Answer
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import InputError, StorageError
+from epicrisis.core.printable import printable_json
 from epicrisis.corpus.reader_base import os_error_reason, printable_path
-from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.printable import printable_json
-from epicrisis.privacy import open_private
+from epicrisis.system.local_only import open_private
 
 CSV, JSONL, KEY = "pairs.csv", "pairs.jsonl", "pairs.key.json"
 COLUMNS = ("pair", "question", "answer 1", "answer 2", "verdict", "reviewer", "why")

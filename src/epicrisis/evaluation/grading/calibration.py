@@ -20,8 +20,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.answers import Usage
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun, printable_json, quote_for_shell
+from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.analysis.correlation import correlate
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Interval, Mean, estimate_mean
@@ -53,9 +55,7 @@ from epicrisis.evaluation.grading.preference import (
     preference_grader,
 )
 from epicrisis.evaluation.grading.scored_answers import NoteTexts
-from epicrisis.printable import count_noun, printable_json, quote_for_shell
-from epicrisis.privacy import open_private
-from epicrisis.serialization import to_json
+from epicrisis.system.local_only import open_private
 
 CALIBRATION = "calibration.json"
 FORMAT = 1

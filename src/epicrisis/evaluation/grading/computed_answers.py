@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, get_args
 
-from epicrisis.computed_values import ComputedAnswer
+from epicrisis.core.computed_values import ComputedAnswer
 
 ComputedGrade: TypeAlias = Literal["exact", "abstained", "rightly-abstained", "not-understood", "wrong"]
 COMPUTED_GRADES: tuple[ComputedGrade, ...] = get_args(ComputedGrade)

@@ -21,8 +21,11 @@ from typing import Annotated, Literal, TypeAlias, get_args
 from pydantic import Field, model_validator
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.answers import ExamplesFound, Failure, Usage
-from epicrisis.errors import InputError
+from epicrisis.core.answers import ExamplesFound, Failure, Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
+from epicrisis.core.prompts import Prompt, fence, render
+from epicrisis.core.types import AnswerState
 from epicrisis.evaluation.analysis.agreement import (
     RaterAgreement,
     describe_agreement,
@@ -47,9 +50,6 @@ from epicrisis.evaluation.grading.grader import (
 from epicrisis.evaluation.runs.outcomes import STATES, Outcome, read_model_text, score_record
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.printable import count_noun
-from epicrisis.prompts import Prompt, fence, render
-from epicrisis.types import AnswerState
 
 CORRECTNESS_FOLDER = "marking"
 """The folder next to a run's records with a file of grades per judge, JUDGE.jsonl."""

@@ -28,13 +28,13 @@ from epicrisis.answering.structured_request import (
     read_object,
     text_schema,
 )
-from epicrisis.answers import Failure, Usage
+from epicrisis.core.answers import Failure, Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import Prompt
+from epicrisis.core.serialization import to_json
 from epicrisis.corpus.reader_base import check_file
-from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, OtherRecipePolicy, StoredLine, read_stored_lines
-from epicrisis.prompts import Prompt
-from epicrisis.serialization import to_json
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"
 CONTENT = "grades"

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import Passage
 from epicrisis.corpus.reader_base import check_file, printable_path
-from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
-from epicrisis.types import Passage
 
 SUMMARIES = "MTS-Dialog-Automatic-Summaries-ValidationSet.csv"
 SCORES = "MTS-Dialog-Manual-Scores4CorrelationStudy.csv"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from epicrisis.core.errors import InputError
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
-from epicrisis.errors import InputError
 
 PreferredAnswer: TypeAlias = Literal["1", "2", "tie"]
 CHOICES: tuple[PreferredAnswer, ...] = get_args(PreferredAnswer)

@@ -18,8 +18,9 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, model_validator
 
-from epicrisis.answers import Failure, Usage
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Failure, Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.types import QuestionForm
 from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_FACTS
 from epicrisis.evaluation.grading.computed_answers import WITH_FACTS, ComputedGrade, grade_computed, read_parts
 from epicrisis.evaluation.grading.grader import GradeLine, GradeState, GradeStore, grade_all
@@ -27,7 +28,6 @@ from epicrisis.evaluation.grading.scored_answers import Ending, ScoredAnswer, re
 from epicrisis.evaluation.metrics.ranking import evidence_recall
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.jsonl_store import read_stored_lines
-from epicrisis.types import QuestionForm
 
 MEASURES = "measures"
 """The folder next to a run's records with a file per measurer."""

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import Prompt, fence, fence_passages, render
+from epicrisis.core.protocols import NliModel
+from epicrisis.core.types import Passage, Scope
 from epicrisis.evaluation.grading.grader import PROMPTS, Grade, Grader
 from epicrisis.evaluation.grading.measurements import Measurement, Measurer, check_shares
 from epicrisis.evaluation.grading.scored_answers import NoteTexts, ScoredAnswer
 from epicrisis.evaluation.metrics.neural import Unscored
-from epicrisis.privacy import strip_secrets
-from epicrisis.prompts import Prompt, fence, fence_passages, render
-from epicrisis.protocols import NliModel
-from epicrisis.types import Passage, Scope
+from epicrisis.system.local_only import strip_secrets
 
 FAITHFUL_TO_NOTES = "faithful-to-notes"
 ASPECTS = ("correctness", "completeness", "faithfulness")

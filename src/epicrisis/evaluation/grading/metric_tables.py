@@ -14,6 +14,7 @@ from operator import attrgetter, gt, itemgetter
 
 import numpy as np
 
+from epicrisis.core.printable import agree, count_noun
 from epicrisis.evaluation.analysis.correlation import CorrelationName, correlate
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, add_differences, group_by
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean, paired_difference
@@ -21,7 +22,6 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.grading.measure_tables import ACCURACY, FROM_RECORD, MeasuredCases
 from epicrisis.evaluation.grading.measurements import MeasuredCase
 from epicrisis.evaluation.grading.scored_answers import ENDINGS
-from epicrisis.printable import agree, count_noun
 
 HIGH, LOW = 0.7, 0.3
 """A value above HIGH is good, as in the study's Table 6. A value below LOW is bad; the study does not fix a limit."""

@@ -8,17 +8,17 @@ from operator import attrgetter
 from statistics import fmean
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.answers import Usage
+from epicrisis.core.answers import Usage
+from epicrisis.core.prompts import Prompt
+from epicrisis.core.types import Scope
 from epicrisis.evaluation.grading.human_scores import sample_items
 from epicrisis.evaluation.grading.measurers import FORMAT, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.call_costs import build_cost_function
-from epicrisis.pipeline import Pipeline
-from epicrisis.plan.cost_plan import CostPlan, CostRange, StrategyPlan
-from epicrisis.plan.planning import QUICK_SAMPLE, threshold_question
-from epicrisis.prompts import Prompt
-from epicrisis.settings import ModelsByRole, ModelSettings, Settings
-from epicrisis.types import Scope
+from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.plan.cost_plan import CostPlan, CostRange, StrategyPlan
+from epicrisis.pipeline.plan.planning import QUICK_SAMPLE, threshold_question
+from epicrisis.settings.settings import ModelsByRole, ModelSettings, Settings
 
 CHARACTERS_PER_TOKEN = 4
 """Of notes: a run stores their places without their texts."""

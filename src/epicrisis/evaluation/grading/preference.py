@@ -15,8 +15,9 @@ from typing import Any
 from pydantic import model_validator
 
 from epicrisis.answering.structured_request import ModelClient
-from epicrisis.answers import Failure, Usage
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Failure, Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import Prompt, fence, render
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.grader import (
     PROMPTS,
@@ -35,7 +36,6 @@ from epicrisis.evaluation.grading.human_verdicts import (
     PresentationOrder,
     swap_places,
 )
-from epicrisis.prompts import Prompt, fence, render
 
 FORMAT = verdict_format(CHOICES, 400)
 

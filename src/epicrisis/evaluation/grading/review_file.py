@@ -20,8 +20,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import printable_json
 from epicrisis.corpus.reader_base import os_error_reason, printable_path
-from epicrisis.errors import InputError
 from epicrisis.evaluation.grading.blind_pairs import (
     COLUMNS,
     FORMAT,
@@ -38,7 +39,6 @@ from epicrisis.evaluation.grading.human_verdicts import (
     PreferredAnswer,
     PresentationOrder,
 )
-from epicrisis.printable import printable_json
 
 TABLE_COLUMNS = (*COLUMNS, "order", *CRITERIA, "run of answer 1", "run of answer 2")
 

@@ -12,18 +12,18 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from epicrisis.answers import Citation, Retrieved
-from epicrisis.computed_values import ComputedAnswer
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Citation, Retrieved
+from epicrisis.core.computed_values import ComputedAnswer
+from epicrisis.core.errors import InputError
+from epicrisis.core.protocols import PassageStore, fetch_all
+from epicrisis.core.question_options import is_unanswerable
+from epicrisis.core.types import EvidenceSpan, Passage, QuestionForm, Scope
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import read_model_text, score_record
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.protocols import PassageStore, fetch_all
-from epicrisis.question_options import is_unanswerable
 from epicrisis.retrieval.record_context import restore_notes
-from epicrisis.types import EvidenceSpan, Passage, QuestionForm, Scope
 
 Ending: TypeAlias = Literal["answered", "abstained", "empty", "refused", "unparsed", "over-window", "failed"]
 """How a case ended, in more detail than its state: an empty reply, a refusal and a wrong answer differ (errata E2).

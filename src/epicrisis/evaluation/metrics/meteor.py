@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol, cast
 
-from epicrisis.errors import InputError, ModelMissing
+from epicrisis.core.errors import InputError, ModelMissing
 from epicrisis.models.model_files import find_model
 
 DATA = "meteor-data"

@@ -19,8 +19,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.errors import ContextOverflow
-from epicrisis.protocols import NliModel, TokenEncoder, TokenVectors
+from epicrisis.core.errors import ContextOverflow
+from epicrisis.core.protocols import NliModel, TokenEncoder, TokenVectors
 
 Case = TypeVar("Case")
 Score = TypeVar("Score")

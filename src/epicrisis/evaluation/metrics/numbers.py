@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
+from epicrisis.core.quantities import NumberMatch, Quantity, find_quantities, match_quantities
 from epicrisis.evaluation.metrics.text import normalize_answer
-from epicrisis.quantities import NumberMatch, Quantity, find_quantities, match_quantities
 
 VAGUE_WEIGHT = 0.5
 _CITATIONS = re.compile(r"\[(?:(?:doc|finding) )?\d{1,4}(?:[,;] ?(?:doc )?\d{1,4}){0,50}\]", re.ASCII | re.IGNORECASE)

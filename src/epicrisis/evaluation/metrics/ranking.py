@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from epicrisis.types import EvidenceSpan
+from epicrisis.core.types import EvidenceSpan
 
 Judgements: TypeAlias = Mapping[str, int]
 """Grades by id: 1 for relevant if there are no degrees."""

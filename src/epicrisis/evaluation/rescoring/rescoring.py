@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import Skipped, is_folder, printable_path
-from epicrisis.errors import InputError
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.load import load_dataset
@@ -32,7 +33,6 @@ from epicrisis.evaluation.rescoring.scores import (
 from epicrisis.evaluation.runs.case import Condition, canonical_condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
-from epicrisis.printable import agree
 
 _DESCRIPTIONS: Mapping[Scoring, str] = {
     "ours": "ours: the choice that a reply states. Abstained, unparsed and empty replies are neither right nor wrong.",

@@ -25,14 +25,14 @@ from typing import Literal, TypeAlias, get_args
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from epicrisis.answering.stated_choice import read_free_reply
-from epicrisis.answers import Answer
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.question_options import chance_accuracy, is_same_option
+from epicrisis.core.types import AnswerState, Question
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.reader_base import check_file, is_folder, os_error_reason, printable_path
-from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import require_readable
-from epicrisis.printable import agree, count_noun
-from epicrisis.question_options import chance_accuracy, is_same_option
-from epicrisis.types import AnswerState, Question
 
 RepliesById: TypeAlias = Mapping[str, tuple[str, ...]]
 

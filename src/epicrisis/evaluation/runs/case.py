@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from epicrisis.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.types import Question
+from epicrisis.core.types import Question
+from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
 
 Condition: TypeAlias = Mapping[str, str | int | float | bool]
 """The values in which the cases of a question differ: `{"arm": "rag", "k": 8, "place": 25, "repeat": 0}`. Empty if each

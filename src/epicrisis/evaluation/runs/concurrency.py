@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Seque
 from itertools import islice
 from typing import Any, TypeVar
 
-from epicrisis.answers import Failure
-from epicrisis.errors import ContextOverflow, NotCached, ReplyTruncated, ReplyWithheld, RunStopped
+from epicrisis.core.answers import Failure
+from epicrisis.core.errors import ContextOverflow, NotCached, ReplyTruncated, ReplyWithheld, RunStopped
 
 T = TypeVar("T")
 R = TypeVar("R")

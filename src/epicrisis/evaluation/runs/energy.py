@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.privacy import parse_host, remote_host, split_addresses
-from epicrisis.settings import Settings
+from epicrisis.settings.settings import Settings
+from epicrisis.system.local_only import parse_host, remote_host, split_addresses
 
 EnergyBasis: TypeAlias = Literal["measured", "estimated", "unknown"]
 

@@ -23,9 +23,9 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from epicrisis.errors import InputError
-from epicrisis.json_lines import Line, acquire_lock, append_line, read_lines
-from epicrisis.serialization import to_json
+from epicrisis.core.errors import InputError
+from epicrisis.core.serialization import to_json
+from epicrisis.system.json_lines import Line, acquire_lock, append_line, read_lines
 
 _ABSENT = object()
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import get_args
 
 from epicrisis.answering.evidence import NAME as EVIDENCE
-from epicrisis.answers import Answer
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Answer
+from epicrisis.core.errors import InputError
+from epicrisis.core.question_options import chance_accuracy, is_same_option
+from epicrisis.core.types import AnswerState
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.question_options import chance_accuracy, is_same_option
-from epicrisis.types import AnswerState
 
 STATES: tuple[AnswerState, ...] = get_args(AnswerState)
 

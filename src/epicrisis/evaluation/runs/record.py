@@ -19,14 +19,14 @@ from pydantic import (
     model_validator,
 )
 
-from epicrisis.answers import Answer, MapFinished, Retrieved, Vote, Voted
-from epicrisis.dates import last_day
-from epicrisis.errors import InputError
+from epicrisis.core.answers import Answer, MapFinished, Retrieved, Vote, Voted
+from epicrisis.core.dates import last_day
+from epicrisis.core.errors import InputError
+from epicrisis.core.serialization import EVENT_NAMES
+from epicrisis.core.types import Question
 from epicrisis.evaluation.runs.case import canonical_condition
 from epicrisis.evaluation.runs.jsonl_store import StoredLine, parse_line
-from epicrisis.json_lines import read_latest_lines
-from epicrisis.serialization import EVENT_NAMES
-from epicrisis.types import Question
+from epicrisis.system.json_lines import read_latest_lines
 
 SCHEMA_VERSION = 2
 """Version 1 had no condition."""

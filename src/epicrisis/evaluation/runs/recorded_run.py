@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
+from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunManifest, read_manifest
-from epicrisis.printable import count_noun
-from epicrisis.serialization import to_json
 
 _CASE_ARGUMENTS = {"repeats"}
 """Arguments that select cases and do not change answers, besides those that are lists (arms, places). The condition of

@@ -27,8 +27,10 @@ from typing import Any, Self
 from filelock import FileLock
 from pydantic import TypeAdapter
 
-from epicrisis.answers import Usage
-from epicrisis.errors import InputError, StorageError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import InputError, StorageError
+from epicrisis.core.printable import agree, count_noun, printable_json
+from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import SessionEnergy
@@ -36,11 +38,9 @@ from epicrisis.evaluation.runs.jsonl_store import list_changes
 from epicrisis.evaluation.runs.record import check_recipe
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.evaluation.runs.versions import git_commit, package_versions
-from epicrisis.json_lines import acquire_lock, parse_json
 from epicrisis.library.manifest import sync_path
-from epicrisis.printable import agree, count_noun, printable_json
-from epicrisis.privacy import open_private, restrict_to_owner
-from epicrisis.serialization import to_json
+from epicrisis.system.json_lines import acquire_lock, parse_json
+from epicrisis.system.local_only import open_private, restrict_to_owner
 
 MANIFEST, RECORDS, LOCK = "manifest.json", "records.jsonl", "run.lock"
 TEMPORARY = "manifest.json.partial"

@@ -16,16 +16,16 @@ from typing import Any
 from filelock import FileLock
 
 from epicrisis.answering.baselines import ZERO_SHOT, check_option_logprobs
-from epicrisis.answers import Answer, Failure, Retrieved, Usage
+from epicrisis.core.answers import Answer, Failure, Retrieved, Usage
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Question
 from epicrisis.evaluation.runs.case import Case, Condition, case_key
 from epicrisis.evaluation.runs.concurrency import run_concurrently
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore
 from epicrisis.evaluation.runs.record import CONTENT, SCHEMA_VERSION, RunRecord
-from epicrisis.json_lines import append_lines, sort_lines
-from epicrisis.pipeline import Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.retriever import QUESTION_CUT
-from epicrisis.serialization import to_json
-from epicrisis.types import Question
+from epicrisis.system.json_lines import append_lines, sort_lines
 
 
 class RecordStore(JsonlStore[RunRecord]):

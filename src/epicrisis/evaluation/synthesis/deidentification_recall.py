@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from epicrisis.deidentification.deidentifier import RECOGNIZER_VERSION, Deidentifier
-from epicrisis.deidentification.library_files import KindMeasurement, RecallMeasurement
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.synthesis.identified_notes import (
     IdentifiedNote,
@@ -20,6 +18,8 @@ from epicrisis.evaluation.synthesis.identified_notes import (
     draw_identified_patient,
 )
 from epicrisis.evaluation.synthesis.unusual_identifiers import KINDS, NOT_REACHED, Half, draw_unusual_patient
+from epicrisis.privacy.deidentification.deidentifier import RECOGNIZER_VERSION, Deidentifier
+from epicrisis.privacy.deidentification.library_files import KindMeasurement, RecallMeasurement
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 
-from epicrisis.deidentification.deidentifier import PatientIdentifiers
-from epicrisis.deidentification.eponyms import ORDINARY_WORDS
-from epicrisis.deidentification.name_lists import read_name_lists
-from epicrisis.deidentification.spans import IdentifierKind
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
+from epicrisis.privacy.deidentification.deidentifier import PatientIdentifiers
+from epicrisis.privacy.deidentification.eponyms import ORDINARY_WORDS
+from epicrisis.privacy.deidentification.name_lists import read_name_lists
+from epicrisis.privacy.deidentification.spans import IdentifierKind
 
 NOTES_EACH = 5
 """Notes of one patient."""

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unreadable, read_object, text_schema
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import fence, render
+from epicrisis.core.types import Passage, Question
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.errors import InputError
-from epicrisis.prompts import fence, render
-from epicrisis.types import Passage, Question
 
 AttackKind: TypeAlias = Literal["instruction", "bystander", "false-abstract"]
 """`instruction`: an order to choose an option. `bystander`: an unrelated task of BIPIA, which names no option.

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from epicrisis.core.types import Question
 from epicrisis.evaluation.synthesis.example_documents import library_examples
 from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.examples import is_same_question, shingle_similarity, split_shingles
-from epicrisis.types import Question
 
 Shingle: TypeAlias = tuple[str, ...]
 

@@ -34,19 +34,19 @@ from epicrisis.answering.structured_request import (
     read_object,
     text_schema,
 )
-from epicrisis.answers import Failure, Quotation, Usage
+from epicrisis.core.answers import Failure, Quotation, Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import Prompt, fence_passages, format_passage, render
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Document, Passage, Scope
 from epicrisis.corpus.chunking import split_by_characters
 from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.corpus.readers import read_sources
-from epicrisis.errors import InputError
 from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import sample_passages
-from epicrisis.prompts import Prompt, fence_passages, format_passage, render
-from epicrisis.serialization import to_json
-from epicrisis.types import Document, Passage, Scope
 
 PROMPTS = "epicrisis.evaluation.synthesis.prompts"
 CHARACTERS = 2000

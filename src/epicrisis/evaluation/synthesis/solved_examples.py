@@ -36,16 +36,16 @@ from epicrisis.answering.structured_request import (
     json_objects,
     text_schema,
 )
-from epicrisis.answers import Failure, Usage
+from epicrisis.core.answers import Failure, Usage
+from epicrisis.core.errors import InputError
+from epicrisis.core.prompts import Prompt, render
+from epicrisis.core.question_options import is_same_option
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import Question
 from epicrisis.corpus.jsonl import find_json_fault
-from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
-from epicrisis.prompts import Prompt, render
-from epicrisis.question_options import is_same_option
-from epicrisis.serialization import to_json
-from epicrisis.types import Question
 
 PROMPTS = "epicrisis.evaluation.synthesis.prompts"
 

@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from epicrisis.clinical_facts import FACTS, ClinicalFact, FactEvent, FactKind, write_facts
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, FactEvent, FactKind, write_facts
+from epicrisis.core.types import Document
 from epicrisis.evaluation.synthesis.generated_values import TRAPS, GeneratedValue, StructuredQuestion, Trap
 from epicrisis.evaluation.synthesis.structured_entries import (
     ALLERGIES,
@@ -26,7 +27,6 @@ from epicrisis.evaluation.synthesis.structured_entries import (
     AnalyteRow,
 )
 from epicrisis.evaluation.synthesis.value_questions import ask_values
-from epicrisis.types import Document
 
 _TIME = "%Y-%m-%dT%H:%M"
 

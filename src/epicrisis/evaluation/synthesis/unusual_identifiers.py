@@ -19,9 +19,6 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from epicrisis.deidentification.deidentifier import PatientIdentifiers
-from epicrisis.deidentification.name_lists import read_name_lists
-from epicrisis.deidentification.spans import IdentifierKind
 from epicrisis.evaluation.synthesis.identified_notes import (
     IdentifiedNote,
     IdentifiedPatient,
@@ -29,6 +26,9 @@ from epicrisis.evaluation.synthesis.identified_notes import (
     read_marks,
 )
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
+from epicrisis.privacy.deidentification.deidentifier import PatientIdentifiers
+from epicrisis.privacy.deidentification.name_lists import read_name_lists
+from epicrisis.privacy.deidentification.spans import IdentifierKind
 
 Half: TypeAlias = Literal["development", "held-out"]
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from epicrisis.errors import EpicrisisError, LibraryError, NetworkRefused, SettingsError, StorageError
-from epicrisis.privacy import is_local, is_local_only, parse_host, permit_host
+from epicrisis.core.errors import EpicrisisError, LibraryError, NetworkRefused, SettingsError, StorageError
+from epicrisis.system.local_only import is_local, is_local_only, parse_host, permit_host
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient

@@ -27,16 +27,16 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from epicrisis.errors import EpicrisisError, LibraryDamaged
+from epicrisis.core.errors import EpicrisisError, LibraryDamaged
 from epicrisis.library import lance_table, manifest, vector_index, word_index
 from epicrisis.library.checksums import sha256, table_version
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.manifest import sync_path
 from epicrisis.library.object_storage.object_store import ObjectStore, ObjectUnchanged
 from epicrisis.library.object_storage.shared_version import DATABASES, NAME, SharedFile, SharedVersion, parse_version
-from epicrisis.privacy import open_private, restrict_to_owner
-from epicrisis.remote_libraries import LibraryAddress, announce, find_address, record_address
-from epicrisis.telemetry import span
+from epicrisis.system.local_only import open_private, restrict_to_owner
+from epicrisis.system.remote_libraries import LibraryAddress, announce, find_address, record_address
+from epicrisis.system.telemetry import span
 
 BLOCK_BYTES = 1 << 20
 """Size of the blocks of databases."""

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from epicrisis.errors import EpicrisisError, LibraryBusy
+from epicrisis.core.errors import EpicrisisError, LibraryBusy
+from epicrisis.core.protocols import StoredDocument
 from epicrisis.library import repair
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.index_recall import DEFAULT_RECALL, IndexReport
@@ -25,7 +26,6 @@ from epicrisis.library.manifest import LibraryManifest, read_manifest
 from epicrisis.library.object_storage.replica import Replica, find_replica, refresh_replica
 from epicrisis.library.object_storage.shared_version import FOLDER
 from epicrisis.library.object_storage.shared_writer import SharedWriter
-from epicrisis.protocols import StoredDocument
 
 _BULK_SECONDS = 300.0
 _SNAPSHOT = "snapshot"

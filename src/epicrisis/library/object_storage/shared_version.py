@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epicrisis.errors import LibraryDamaged
+from epicrisis.core.errors import LibraryDamaged
 from epicrisis.library import journal, lance_table, manifest, patient_identities, vector_index, word_index
 from epicrisis.library.object_storage.writer_lease import MOST_WRITERS
 

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from epicrisis.errors import EpicrisisError, LibraryBusy, LibraryError, LibraryMissing, StorageError
+from epicrisis.core.errors import EpicrisisError, LibraryBusy, LibraryError, LibraryMissing, StorageError
+from epicrisis.core.protocols import StoredDocument
 from epicrisis.library import journal, manifest, patient_identities, word_index
 from epicrisis.library.checksums import list_current_files, sha256
 from epicrisis.library.engine_errors import translate_errors
@@ -36,9 +37,8 @@ from epicrisis.library.object_storage.shared_version import (
     parse_version,
 )
 from epicrisis.library.object_storage.writer_lease import WriterLease
-from epicrisis.privacy import open_private
-from epicrisis.protocols import StoredDocument
-from epicrisis.remote_libraries import announce
+from epicrisis.system.local_only import open_private
+from epicrisis.system.remote_libraries import announce
 
 _OWNER = "owner"
 _STAGE = "publishing"

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from epicrisis.errors import EpicrisisError, LibraryBusy, LibraryDamaged, LibraryError
+from epicrisis.core.errors import EpicrisisError, LibraryBusy, LibraryDamaged, LibraryError
 from epicrisis.library.object_storage.object_store import ConditionFailed, ObjectStore
 
 NAME = "writer.json"

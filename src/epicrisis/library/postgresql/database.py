@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-from epicrisis.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryMissing
+from epicrisis.core.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryMissing
+from epicrisis.core.printable import quote_for_shell
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql.connection_check import ConnectionCheck, begin_pipeline, read_process
 from epicrisis.library.postgresql.errors import explain_connection_fault, translate_database_errors
-from epicrisis.printable import quote_for_shell
-from epicrisis.privacy import permit_host
-from epicrisis.remote_libraries import LibraryAddress, find_address, format_parameters, parse_parameters
+from epicrisis.system.local_only import permit_host
+from epicrisis.system.remote_libraries import LibraryAddress, find_address, format_parameters, parse_parameters
 
 if TYPE_CHECKING:
     from psycopg import Connection

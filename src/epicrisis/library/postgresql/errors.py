@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from epicrisis.errors import EpicrisisError, LibraryBusy, LibraryDamaged, LibraryError, StorageError
+from epicrisis.core.errors import EpicrisisError, LibraryBusy, LibraryDamaged, LibraryError, StorageError
 from epicrisis.library.postgresql.schema import READER, WRITER
-from epicrisis.remote_libraries import LibraryAddress
+from epicrisis.system.remote_libraries import LibraryAddress
 
 if TYPE_CHECKING:
     import psycopg

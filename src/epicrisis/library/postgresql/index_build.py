@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.errors import EpicrisisError
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.schema import VECTOR_INDEX
 

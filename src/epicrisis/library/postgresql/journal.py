@@ -11,11 +11,11 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.protocols import StoredDocument
+from epicrisis.core.types import Origin
 from epicrisis.library.inventory import MAX_PREFIX_IDS, LibraryInventory
 from epicrisis.library.journal import DocumentRow, IngestedFile, Statement
 from epicrisis.library.postgresql.database import Database
-from epicrisis.protocols import StoredDocument
-from epicrisis.types import Origin
 
 
 class PostgresqlJournal(LibraryInventory):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.errors import LibraryBusy, LibraryError
+from epicrisis.core.errors import LibraryBusy, LibraryError
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.errors import translate_database_errors
 

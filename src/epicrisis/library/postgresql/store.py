@@ -17,7 +17,9 @@ from typing import Self
 
 import numpy as np
 
-from epicrisis.errors import InputError, LibraryDamaged, LibraryError, StorageError
+from epicrisis.core.errors import InputError, LibraryDamaged, LibraryError, StorageError
+from epicrisis.core.protocols import ScoredId, StoredDocument, Vectors
+from epicrisis.core.types import Passage, Scope
 from epicrisis.library import manifest as manifests
 from epicrisis.library.index_recall import DEFAULT_RECALL, IndexReport
 from epicrisis.library.library import LibraryStore
@@ -31,9 +33,7 @@ from epicrisis.library.postgresql.index_build import build_vector_index
 from epicrisis.library.postgresql.journal import PostgresqlJournal, storable_ids
 from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
 from epicrisis.library.retraction_marking import find_changed_marks, find_documents
-from epicrisis.protocols import ScoredId, StoredDocument, Vectors
-from epicrisis.remote_libraries import record_address
-from epicrisis.types import Passage, Scope
+from epicrisis.system.remote_libraries import record_address
 
 _PASSAGE_COLUMNS = [name for name in ALL_COLUMNS if name not in ("last_day", "facets", "vector")]
 _QUOTED_COLUMNS = ", ".join(map('"{}"'.format, _PASSAGE_COLUMNS))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.library.engine_errors import translate_errors
 from epicrisis.library.library_parts import REPLIES, remove_parts
 from epicrisis.library.passage_table import (
@@ -29,7 +29,7 @@ from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.index_build import build_vector_index, has_vector_index
 from epicrisis.library.postgresql.schema import MANY_NEW_WORDS, WORDS_LOST
 from epicrisis.library.word_index import analyze_words, round_length
-from epicrisis.privacy import open_private
+from epicrisis.system.local_only import open_private
 
 if TYPE_CHECKING:
     from psycopg import Connection

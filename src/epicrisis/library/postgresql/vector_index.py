@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from epicrisis.core.protocols import Vectors
+from epicrisis.core.types import Scope
 from epicrisis.library.index_recall import IndexReport, K, draw_sample, parse_report, read_time
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.index_build import build_vector_index
 from epicrisis.library.postgresql.schema import VECTOR_INDEX
 from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
-from epicrisis.protocols import Vectors
-from epicrisis.types import Scope
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -26,12 +26,12 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from epicrisis.answers import Usage
-from epicrisis.errors import InputError, NotCached, StorageError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import InputError, NotCached, StorageError
+from epicrisis.core.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
+from epicrisis.core.serialization import PLAIN_TYPES
 from epicrisis.models.chat.layers import Layer
-from epicrisis.privacy import open_private
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
-from epicrisis.serialization import PLAIN_TYPES
+from epicrisis.system.local_only import open_private
 
 T = TypeVar("T")
 KEY_VERSION = 1

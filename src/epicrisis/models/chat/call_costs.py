@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from epicrisis.answers import Usage
+from epicrisis.core.answers import Usage
+from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
-from epicrisis.protocols import ChatRequest, Message
-from epicrisis.settings import ModelSettings, Price
+from epicrisis.settings.settings import ModelSettings, Price
 
 _TEMPLATE_TOKENS = 64
 """Upper bound of what a chat template adds before all messages. Some add a system message."""

@@ -21,11 +21,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from epicrisis.errors import ModelFileInvalid
+from epicrisis.core.errors import ModelFileInvalid
+from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.hardware import count_idle_cores, count_usable_cores, measure_available_memory
 from epicrisis.models.model_files import compute_sha256
-from epicrisis.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 
 WINDOW = 8192
 BATCH_TOKENS = 256

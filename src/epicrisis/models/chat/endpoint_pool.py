@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-from epicrisis.errors import (
+from epicrisis.core.errors import (
     ChatError,
     EndpointBusy,
     EndpointRejected,
@@ -27,9 +27,9 @@ from epicrisis.errors import (
     EpicrisisError,
     SettingsError,
 )
+from epicrisis.core.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.models.chat.endpoints.probing import ServedModel
 from epicrisis.models.chat.layers import Layer
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 FIRST_CALLS = 8
 """Calls that a new endpoint may have in flight, unless the settings allow fewer."""
@@ -159,7 +159,7 @@ class EndpointPool:
         return await self.members[0].model.fingerprint()
 
     async def refresh(self) -> None:
-        from epicrisis.protocols import refresh_capabilities
+        from epicrisis.core.protocols import refresh_capabilities
 
         for member in self.members:
             await refresh_capabilities(member.model)

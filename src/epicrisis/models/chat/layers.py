@@ -17,19 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from epicrisis.answers import Failure, Usage
-from epicrisis.errors import (
+from epicrisis.core.answers import Failure, Usage
+from epicrisis.core.errors import (
     BudgetExceeded,
     ChatError,
     EpicrisisError,
     SettingsError,
     StorageError,
 )
-from epicrisis.logs import log_call
-from epicrisis.models.chat import call_costs
-from epicrisis.printable import printable_json
-from epicrisis.privacy import open_private
-from epicrisis.protocols import (
+from epicrisis.core.printable import printable_json
+from epicrisis.core.protocols import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -38,8 +35,11 @@ from epicrisis.protocols import (
     Message,
     refresh_capabilities,
 )
-from epicrisis.serialization import dump_json
-from epicrisis.settings import BudgetSettings
+from epicrisis.core.serialization import dump_json
+from epicrisis.models.chat import call_costs
+from epicrisis.settings.settings import BudgetSettings
+from epicrisis.system.local_only import open_private
+from epicrisis.system.logs import log_call
 
 
 class Layer:

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epicrisis.errors import EpicrisisError
-from epicrisis.extensions import make_extension
-from epicrisis.model_services import find_service
+from epicrisis.core.errors import EpicrisisError
+from epicrisis.core.extensions import make_extension
+from epicrisis.core.protocols import ChatModel
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat import layers
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
@@ -20,8 +20,8 @@ from epicrisis.models.chat.endpoint_pool import EndpointPool, PooledCallsModel
 from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.models.chat.traced_calls import TracedModel
 from epicrisis.models.model_files import find_model
-from epicrisis.protocols import ChatModel
-from epicrisis.settings import ROLES, ModelSettings, Settings
+from epicrisis.settings.model_services import find_service
+from epicrisis.settings.settings import ROLES, ModelSettings, Settings
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
-from epicrisis.model_services import SERVICES, ModelService
+from epicrisis.settings.model_services import SERVICES, ModelService
 
 PROBE_SECONDS = 0.3
 """Limit of connecting to a port of this machine, and of each piece of its reply."""

@@ -20,8 +20,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
-from epicrisis.answers import Usage
-from epicrisis.errors import ChatError, ContextOverflow, EndpointRejected, EpicrisisError, ReplyInvalid
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import ChatError, ContextOverflow, EndpointRejected, EpicrisisError, ReplyInvalid
+from epicrisis.core.printable import SURROGATES_REPLACED
+from epicrisis.core.protocols import (
+    ANY_OBJECT,
+    Capabilities,
+    ChatReply,
+    ChatRequest,
+    DeltaCallback,
+    Message,
+    OptionLogprobs,
+)
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens, look_up_cost
 from epicrisis.models.chat.endpoints import failures
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint, read_key
@@ -44,17 +54,7 @@ from epicrisis.models.chat.endpoints.reply import (
     read_streamed_reply,
     read_whole_reply,
 )
-from epicrisis.printable import SURROGATES_REPLACED
-from epicrisis.protocols import (
-    ANY_OBJECT,
-    Capabilities,
-    ChatReply,
-    ChatRequest,
-    DeltaCallback,
-    Message,
-    OptionLogprobs,
-)
-from epicrisis.telemetry import SpanAttributes, annotate
+from epicrisis.system.telemetry import SpanAttributes, annotate
 
 if TYPE_CHECKING:
     from epicrisis.models.chat.endpoints.connection import Connection

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from epicrisis.answers import Usage
-from epicrisis.errors import ChatError, EndpointBusy, EndpointUnreachable, EpicrisisError
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import ChatError, EndpointBusy, EndpointUnreachable, EpicrisisError
+from epicrisis.core.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.models.chat.layers import Layer
-from epicrisis.protocols import Capabilities, ChatModel, ChatReply, ChatRequest, DeltaCallback, Message
 
 T = TypeVar("T")
 MAX_FACTOR = 64

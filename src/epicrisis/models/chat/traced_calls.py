@@ -6,13 +6,13 @@ prompt or reply is in a span, and no name that an endpoint chose: its model and 
 
 from __future__ import annotations
 
-from epicrisis.answers import Usage
-from epicrisis.errors import EpicrisisError
-from epicrisis.logs import FINISH_REASONS, safe_name
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import EpicrisisError
+from epicrisis.core.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
 from epicrisis.models.chat.layers import Layer
-from epicrisis.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback
-from epicrisis.settings import ModelSettings
-from epicrisis.telemetry import is_recording, span
+from epicrisis.settings.settings import ModelSettings
+from epicrisis.system.logs import FINISH_REASONS, safe_name
+from epicrisis.system.telemetry import is_recording, span
 
 _PROVIDERS = {"azure": "azure.ai.openai", "bedrock": "aws.bedrock", "openai": "openai"}
 _IN_PROCESS = "llama.cpp"

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from epicrisis.errors import StorageError
-from epicrisis.privacy import open_private
+from epicrisis.core.errors import StorageError
+from epicrisis.system.local_only import open_private
 
 KEEP_DAYS = 365
 """Days for which an answer is kept."""

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.printable import printable
+from epicrisis.core.printable import printable
 from epicrisis.report.answer_content import describe_check, judge_support
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.server.errors import AnswerRemoved, NotFound

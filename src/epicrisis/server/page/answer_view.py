@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from epicrisis.answers import Answer, Citation, Claim, Conflict, ConflictSide
-from epicrisis.printable import printable, split_printable_lines
+from epicrisis.core.answers import Answer, Citation, Claim, Conflict, ConflictSide
+from epicrisis.core.printable import printable, split_printable_lines
+from epicrisis.core.types import Passage, SupportState
 from epicrisis.report.answer_content import (
     EVIDENCE,
     MAX_MARKERS,
@@ -33,7 +34,6 @@ from epicrisis.server.page.document_view import TextPiece
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
 from epicrisis.server.page.patient_view import list_time_messages
 from epicrisis.server.page.stored_answers import StoredAnswer
-from epicrisis.types import Passage, SupportState
 
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 _BASES = {

@@ -14,8 +14,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from epicrisis.answering.follow_up import ConversationTurn
-from epicrisis.answers import Answer, Answered
-from epicrisis.errors import EpicrisisError, InputError
+from epicrisis.core.answers import Answer, Answered
+from epicrisis.core.errors import EpicrisisError, InputError
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.server.errors import describe_error
 from epicrisis.server.follow_up import COMPLETING, complete

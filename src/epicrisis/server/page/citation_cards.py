@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epicrisis.answers import Citation
-from epicrisis.printable import printable
+from epicrisis.core.answers import Citation
+from epicrisis.core.printable import printable
+from epicrisis.core.types import Passage
 from epicrisis.server.page.document_view import Highlight, TextPiece, build_document_view
-from epicrisis.types import Passage
 
 CONTEXT_CHARACTERS = 200
 """Most characters shown before and after the sentence. Cuts are marked, and the document has the rest."""

@@ -8,11 +8,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from epicrisis.core.printable import printable, printable_json
+from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.analysis.changed_cases import make_changes_table
-from epicrisis.printable import printable, printable_json
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.table_cells import table_csv
-from epicrisis.serialization import to_json
 from epicrisis.server.comparisons import RunComparisons, RunPair
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.comparison_view import CHANGE_LABELS, view_answers, view_comparison

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from epicrisis.core.printable import printable
 from epicrisis.evaluation.analysis.changed_cases import CHANGES, CaseChange, CaseSummary, ChangedCase
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.printable import printable
 from epicrisis.report.answer_content import AnswerContent, build_answer_content, describe_choice
 from epicrisis.report.figures import PlotFigure, plot_figures
 from epicrisis.report.table_cells import table_rows, with_minus

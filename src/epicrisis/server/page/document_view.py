@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 
-from epicrisis.printable import printable, split_printable_lines
-from epicrisis.prompts import MARK_LABELS
-from epicrisis.references import Link, build_reference
+from epicrisis.core.printable import printable, split_printable_lines
+from epicrisis.core.prompts import MARK_LABELS
+from epicrisis.core.references import Link, build_reference
+from epicrisis.core.types import CharacterSpan, Passage
 from epicrisis.server.white_space import fill_gap
-from epicrisis.types import CharacterSpan, Passage
 
 SHOWN_CHARACTERS = 40_000
 """Characters of a document on one page. A longer one is shown around the highlight, and the page says so."""

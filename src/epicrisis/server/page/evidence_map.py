@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from epicrisis.answers import Answer, PartialAnswer, Retrieved, SentencesSelected
-from epicrisis.printable import count_noun, printable
-from epicrisis.question_options import first_same_option
+from epicrisis.core.answers import Answer, PartialAnswer, Retrieved, SentencesSelected
+from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.question_options import first_same_option
+from epicrisis.core.types import CharacterSpan, CountUnit, Passage, SearchTops
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.types import CharacterSpan, CountUnit, Passage, SearchTops
 
 PartVerdict: TypeAlias = Literal["supports", "contradicts", "relevant", "nothing", "failed", "unread"]
 """What a part said about the answer, or what a document says that was read without parts."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 
-from epicrisis.printable import printable_json
+from epicrisis.core.printable import printable_json
+from epicrisis.core.serialization import to_json
+from epicrisis.core.types import CitationStyle
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_files import to_html, to_markdown
 from epicrisis.report.answer_word import WORD_MEDIA_TYPE, to_word
@@ -21,10 +23,8 @@ from epicrisis.report.citation_files import (
 )
 from epicrisis.report.citation_styles import STYLE_NAMES, write_reference_list
 from epicrisis.report.study_table import build_study_table, study_table_csv
-from epicrisis.serialization import to_json
 from epicrisis.server.page.evidence_map import list_ranked_passages
 from epicrisis.server.page.stored_answers import StoredAnswer
-from epicrisis.types import CitationStyle
 
 
 @dataclass(frozen=True, slots=True)

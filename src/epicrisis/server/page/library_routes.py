@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.printable import printable
+from epicrisis.core.printable import printable
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.library_view import (
     STUDY_TYPE_LABELS,

@@ -12,7 +12,11 @@ from urllib.parse import parse_qsl, quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.prompts import MARK_LABELS
+from epicrisis.core.references import build_reference
+from epicrisis.core.study_types import STUDY_TYPES, StudyType
 from epicrisis.library.document_list import (
     PAGE_DOCUMENTS,
     SCANNED_DOCUMENTS,
@@ -21,11 +25,7 @@ from epicrisis.library.document_list import (
     DocumentFilter,
     DocumentPage,
 )
-from epicrisis.printable import count_noun, printable
-from epicrisis.prompts import MARK_LABELS
-from epicrisis.references import build_reference
 from epicrisis.server.shelves import LibraryCheck, ShelfContents
-from epicrisis.study_types import STUDY_TYPES, StudyType
 
 STUDY_TYPE_LABELS: Mapping[StudyType, str] = {row.type: row.label for row in STUDY_TYPES}
 MAX_FILES = 20

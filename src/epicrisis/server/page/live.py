@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from fastapi.sse import format_sse_event
 from markupsafe import Markup, escape
 
-from epicrisis.answers import (
+from epicrisis.core.answers import (
     AnswerStarted,
     Drafted,
     Event,
@@ -25,7 +25,7 @@ from epicrisis.answers import (
     TextDelta,
     Voted,
 )
-from epicrisis.printable import printable
+from epicrisis.core.printable import printable
 from epicrisis.report.answer_content import QUIET_NOTICES
 from epicrisis.server.page.answer_view import AnswerPageView
 from epicrisis.server.page.rendering import render

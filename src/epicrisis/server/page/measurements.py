@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from epicrisis.clinical_facts import ClinicalFact
-from epicrisis.fact_questions.record import VALUE_KINDS, PatientFacts
-from epicrisis.printable import printable
+from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.printable import printable
+from epicrisis.records.fact_questions.record import VALUE_KINDS, PatientFacts
 
 MAX_VALUES = 6
 """Values of one row, the last ones. The row says how many came before."""

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from epicrisis.errors import EpicrisisError
+from epicrisis.core.errors import EpicrisisError
 from epicrisis.server.errors import Problem, describe_error, describe_validation
 from epicrisis.server.page.rendering import CALLER, html_response, render
 

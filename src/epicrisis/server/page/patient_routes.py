@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.types import Passage
 from epicrisis.library.patients import PatientRecord
-from epicrisis.printable import count_noun, printable
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.answer_routes import AnswerPages
 from epicrisis.server.page.document_view import DocumentView, build_document_view
@@ -28,7 +29,6 @@ from epicrisis.server.page.rendering import html_response, render
 from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.reading import DocumentText, LibraryReader, PatientBody
 from epicrisis.server.users import Caller, CurrentCaller
-from epicrisis.types import Passage
 
 
 @dataclass(frozen=True, slots=True)

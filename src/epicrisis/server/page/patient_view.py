@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from epicrisis.answers import Answer, Notice
-from epicrisis.dates import TimeRange
-from epicrisis.fact_questions.record import PatientFacts, read_fact_record
+from epicrisis.core.answers import Answer, Notice
+from epicrisis.core.dates import TimeRange
+from epicrisis.core.printable import printable
+from epicrisis.core.types import Passage
 from epicrisis.library.patients import PatientRecord
-from epicrisis.printable import printable
+from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
 from epicrisis.server.page.measurements import NO_MEASUREMENTS, Measurements, list_measurements
 from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.reading import NoteEntry, PatientNotes
-from epicrisis.types import Passage
 
 _NEVER = (datetime.max, datetime.max)
 OUTSIDE = "Outside a hospital stay"

@@ -22,15 +22,15 @@ from typing import ParamSpec, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from epicrisis.core.references import list_page_starts
+from epicrisis.core.types import Origin, Passage
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.pdf_pages import PageBoxes, PageWords, fold_letters
 from epicrisis.library.checked_store import CheckedStore
-from epicrisis.references import list_page_starts
 from epicrisis.server.errors import NotFound, ServerBusy
 from epicrisis.server.page.document_view import BoxView, DocumentView, Highlight, SheetView, read_span
 from epicrisis.server.reading import offload
 from epicrisis.server.resources import OpenLibrary
-from epicrisis.types import Origin, Passage
 
 P = ParamSpec("P")
 T = TypeVar("T")

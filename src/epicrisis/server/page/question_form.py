@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
-from epicrisis.errors import InputError
-from epicrisis.printable import printable
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import printable
 from epicrisis.server.questions import QuestionBody
 from epicrisis.server.reading import PatientBody, ReadBody
 from epicrisis.server.resources import OpenLibrary, Resources

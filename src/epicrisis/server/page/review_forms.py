@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.grading.human_verdicts import CHOICES, CRITERIA, PreferredAnswer
 from epicrisis.server.review_answers import MAX_QUESTIONS
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.access_log import AccessLog, AccessOutcome
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import printable
 from epicrisis.evaluation.grading.human_verdicts import CRITERIA
 from epicrisis.evaluation.grading.review_file import dump_review, dump_verdict_table
-from epicrisis.printable import printable
+from epicrisis.privacy.access_log import AccessLog, AccessOutcome
 from epicrisis.server.errors import AccessDenied, NotFound, describe_error
 from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.rendering import HEADERS, html_response, render

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from epicrisis.core.printable import count_noun, printable
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import open_ended
 from epicrisis.evaluation.experiments.open_ended import Judging
@@ -16,7 +17,6 @@ from epicrisis.evaluation.grading.human_verdicts import (
     choices_by_reviewer,
     majority_choices,
 )
-from epicrisis.printable import count_noun, printable
 from epicrisis.report.table_cells import CellText, table_rows
 from epicrisis.server.reviews import (
     BlindReview,

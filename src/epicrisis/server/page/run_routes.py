@@ -10,8 +10,8 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
+from epicrisis.core.printable import printable
 from epicrisis.evaluation.runs.run_folder import RunManifest
-from epicrisis.printable import printable
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.rendering import HEADERS, html_response, render
 from epicrisis.server.run_api import REPORT_POLICY, RunFolder

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from epicrisis.answers import Answer, Citation
-from epicrisis.components import build_scope
+from epicrisis.core.answers import Answer, Citation
+from epicrisis.core.references import list_page_starts
+from epicrisis.core.types import Passage, Scope
 from epicrisis.library.passage_lookup import read_document_passages
-from epicrisis.references import list_page_starts
+from epicrisis.pipeline.components import build_scope
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.document_view import (
@@ -22,7 +23,6 @@ from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.questions import Inquiry
 from epicrisis.server.reading import offload
 from epicrisis.server.resources import OpenLibrary
-from epicrisis.types import Passage, Scope
 
 CHANGED = "The document in the library has changed since this answer. You see the passages as they were read."
 

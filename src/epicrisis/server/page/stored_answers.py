@@ -21,9 +21,9 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from epicrisis.answers import Answer, Usage
+from epicrisis.core.answers import Answer, Usage
+from epicrisis.core.types import Passage
 from epicrisis.server.page.answer_files import KEEP_ANSWERS, KEEP_DAYS, AnswerFiles, AnswerRemoval
-from epicrisis.types import Passage
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from epicrisis.core.printable import count_noun, format_seconds, printable
 from epicrisis.corpus.readers import list_suffixes
-from epicrisis.printable import count_noun, format_seconds, printable
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.library_view import format_bytes
 from epicrisis.server.page.live import frame

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from epicrisis.access_log import START, AccessLog, AuditResult, remove_names, verify_entries
+from epicrisis.privacy.access_log import START, AccessLog, AuditResult, remove_names, verify_entries
 from epicrisis.server.shared_state.database import StateDatabase
 
 _LOCK = "SELECT pg_advisory_xact_lock('access_log'::regclass::oid::bigint)"

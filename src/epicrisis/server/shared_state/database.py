@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from epicrisis.errors import EpicrisisError, LibraryError, SettingsError
+from epicrisis.core.errors import EpicrisisError, LibraryError, SettingsError
 from epicrisis.library.postgresql.connection_check import read_process
 from epicrisis.library.postgresql.database import Database, open_database
 from epicrisis.library.postgresql.errors import translate_database_errors
-from epicrisis.remote_libraries import LibraryAddress
 from epicrisis.server.errors import StateUnavailable, StateUncertain
 from epicrisis.server.shared_state import schema as schemas
+from epicrisis.system.remote_libraries import LibraryAddress
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from epicrisis.json_lines import dump_line
 from epicrisis.server.shared_state.database import StateDatabase
+from epicrisis.system.json_lines import dump_line
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
 

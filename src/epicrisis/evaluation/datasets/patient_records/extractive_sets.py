@@ -30,6 +30,8 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.types import Document, EvidenceSpan, Question
 from epicrisis.corpus.reader_base import ReaderItem, path_error
 from epicrisis.evaluation.datasets.patient_records.source import (
     DISCHARGE,
@@ -44,8 +46,6 @@ from epicrisis.evaluation.datasets.patient_records.source import (
     read_notes_of_kind,
     read_patients_notes,
 )
-from epicrisis.printable import agree, count_noun
-from epicrisis.types import Document, EvidenceSpan, Question
 
 ANCHOR = 8
 """The number of consecutive words that are looked up. A report with a shorter longest part is not linked."""

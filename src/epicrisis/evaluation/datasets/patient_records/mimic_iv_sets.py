@@ -31,11 +31,13 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.types import Question
 from epicrisis.corpus import jsonl
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_documents
 from epicrisis.corpus.note_tables import MIMIC_NOTE_TYPES
 from epicrisis.corpus.reader_base import ReaderItem, path_error, printable_path
-from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.datasets.patient_records.source import (
     DISCHARGE,
@@ -48,8 +50,6 @@ from epicrisis.evaluation.datasets.patient_records.source import (
     read_notes_of_kind,
     read_patients_notes,
 )
-from epicrisis.printable import agree, count_noun
-from epicrisis.types import Question
 
 _EHR_DS_QA_FILES = (
     "discharge_notes_qa.json",

@@ -12,10 +12,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
+from epicrisis.core.question_options import is_unanswerable
+from epicrisis.core.types import Question
 from epicrisis.evaluation.datasets.patient_records.source import RecordSource
-from epicrisis.question_options import is_unanswerable
-from epicrisis.types import Question
 
 K = 1000
 BINS = ("0-8K", "8-16K", "16-32K", "32-128K", "over 128K")

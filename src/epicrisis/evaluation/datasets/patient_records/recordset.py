@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from epicrisis.core.errors import InputError
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.types import Question
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import ReaderItem, is_folder, path_error
 from epicrisis.corpus.readers import read_sources
-from epicrisis.errors import InputError
 from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.datasets.patient_records import extractive_sets, mimic_iv_sets, populations
 from epicrisis.evaluation.datasets.patient_records.source import (
@@ -21,8 +23,6 @@ from epicrisis.evaluation.datasets.patient_records.source import (
     find_source_file,
     read_patients_notes,
 )
-from epicrisis.printable import agree, count_noun
-from epicrisis.types import Question
 
 GENERATED_NOTES, GENERATED_BUNDLES = "notes.csv", "fhir"
 

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TypeAlias
 from xml.etree import ElementTree
 
-from epicrisis.clinical_facts import FactKind
+from epicrisis.core.clinical_facts import FactKind
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import ChartEntry
 
 FICTIONAL_ROOT = "2.16.840.1.113883.19.5"

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from epicrisis.clinical_facts import FactKind
+from epicrisis.core.clinical_facts import FactKind
+from epicrisis.core.ucum import to_ucum
 from epicrisis.evaluation.synthesis.patient_records.facts import sentence_case
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, FictionalStay
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord
 from epicrisis.evaluation.synthesis.patient_records.note_writing import FictionalNote
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import drugs, labs
-from epicrisis.ucum import to_ucum
 
 STAY = "Inpatient Visit"
 """The name of stays."""

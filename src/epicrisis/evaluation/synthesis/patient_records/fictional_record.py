@@ -15,7 +15,7 @@ from functools import partial
 from itertools import filterfalse
 from operator import attrgetter
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.synthesis.patient_records.facts import Fact, draw_facts
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, draw_patient
 from epicrisis.evaluation.synthesis.patient_records.note_writing import FictionalNote, NotePlan, NoteWriter

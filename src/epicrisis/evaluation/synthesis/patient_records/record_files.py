@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from epicrisis.core.errors import InputError, StorageError
+from epicrisis.core.printable import printable_json
+from epicrisis.core.serialization import to_json
 from epicrisis.corpus.reader_base import os_error_reason, printable_path
-from epicrisis.errors import InputError, StorageError
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import check_length, make_record
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, RecordQuestion, draw_questions
@@ -28,10 +30,8 @@ from epicrisis.evaluation.synthesis.patient_records.structured_files import (
     StructuredFiles,
     check_formats,
 )
-from epicrisis.printable import printable_json
-from epicrisis.privacy import restrict_to_owner
-from epicrisis.serialization import to_json
-from epicrisis.temporary_folders import TemporaryFolder, remove_abandoned_folders
+from epicrisis.system.local_only import restrict_to_owner
+from epicrisis.system.temporary_folders import TemporaryFolder, remove_abandoned_folders
 
 NOTES, QUESTIONS, README = "notes.csv", "questions.jsonl", "README.md"
 _SCRATCH_PREFIX = ".records-"

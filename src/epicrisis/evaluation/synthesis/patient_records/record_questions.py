@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import chain, product
 from operator import attrgetter
 
+from epicrisis.core.types import EvidenceSpan, Question, QuestionForm
 from epicrisis.evaluation.synthesis.patient_records.facts import Fact, stay_name
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.vocabulary import chronic_conditions, unanswered_topics
-from epicrisis.types import EvidenceSpan, Question, QuestionForm
 
 CATEGORIES = ("specific-fact", "temporal", "terminology", "discharge-planning", "cause-effect", "holistic", "absence")
 """The kinds of question in Table 13 of the EHR study."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from epicrisis.errors import InputError
+from epicrisis.core.errors import InputError
 from epicrisis.evaluation.grading.computed_answers import PARTS_SEPARATOR
 from epicrisis.evaluation.synthesis.generated_values import StructuredQuestion
 from epicrisis.evaluation.synthesis.patient_records.ccda_documents import build_document

@@ -16,12 +16,12 @@ from typing import Any
 
 import httpx2
 
-from epicrisis.errors import ModelMissing, ReplyInvalid
+from epicrisis.core.errors import ModelMissing, ReplyInvalid
 from epicrisis.models.chat.endpoints.endpoint import Endpoint
 from epicrisis.models.chat.endpoints.failures import CredentialsMissing, RefusedCall, parse_error_body
 from epicrisis.models.chat.endpoints.reply import STREAM_END
-from epicrisis.privacy import make_tls_context, silence_dependency_logs
-from epicrisis.telemetry import make_trace_headers
+from epicrisis.system.local_only import make_tls_context, silence_dependency_logs
+from epicrisis.system.telemetry import make_trace_headers
 
 CONNECT_SECONDS = 10.0
 KEEPALIVE_SECONDS = 2.0

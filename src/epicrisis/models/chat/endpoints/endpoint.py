@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from epicrisis.errors import ModelMissing, SettingsError
-from epicrisis.model_services import find_service
-from epicrisis.privacy import is_local, parse_host
-from epicrisis.settings import API_KEY_VARIABLE, ModelSettings
+from epicrisis.core.errors import ModelMissing, SettingsError
+from epicrisis.settings.model_services import find_service
+from epicrisis.settings.settings import API_KEY_VARIABLE, ModelSettings
+from epicrisis.system.local_only import is_local, parse_host
 
 _AZURE_DOMAINS = (".azure.com", ".azure.us", ".azure.cn")
 _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)$")

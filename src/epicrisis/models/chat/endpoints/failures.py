@@ -17,8 +17,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from epicrisis.answers import Usage
-from epicrisis.errors import (
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import (
     ChatError,
     ContextOverflow,
     EndpointBusy,
@@ -29,8 +29,8 @@ from epicrisis.errors import (
     NetworkRefused,
     ReplyInvalid,
 )
-from epicrisis.model_services import find_service
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
+from epicrisis.settings.model_services import find_service
 
 FAILED_CALL = Usage(calls=1, failed_calls=1)
 """The usage of a call that the endpoint certainly did not process."""

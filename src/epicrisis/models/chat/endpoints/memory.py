@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.models.chat.endpoints.endpoint import Endpoint
-from epicrisis.privacy import open_private
+from epicrisis.system.local_only import open_private
 
 FOLDER = "endpoints"
 MAX_AGE = timedelta(days=1)

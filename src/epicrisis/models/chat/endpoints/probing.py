@@ -16,12 +16,12 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from epicrisis import errors
-from epicrisis.answers import Usage
+from epicrisis.core import errors
+from epicrisis.core.answers import Usage
+from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.models.chat import call_costs
 from epicrisis.models.chat.endpoints.memory import CountingMethod, EndpointFacts, EndpointMemory
 from epicrisis.models.chat.endpoints.reply import CleanText, CompletedReply
-from epicrisis.protocols import ChatRequest, Message
 
 T = TypeVar("T", bound=BaseModel)
 Fetch: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[object]]

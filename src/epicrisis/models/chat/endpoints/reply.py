@@ -16,12 +16,12 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from epicrisis.answers import Usage
-from epicrisis.errors import ReplyEmpty, ReplyInvalid, ReplyMisplaced, ReplyTruncated, ReplyWithheld
+from epicrisis.core.answers import Usage
+from epicrisis.core.errors import ReplyEmpty, ReplyInvalid, ReplyMisplaced, ReplyTruncated, ReplyWithheld
+from epicrisis.core.printable import ends_in_high_surrogate, replace_surrogates
+from epicrisis.core.protocols import ChatRequest, DeltaCallback, OptionLogprobs
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens
 from epicrisis.models.chat.endpoints.failures import ErrorInReply
-from epicrisis.printable import ends_in_high_surrogate, replace_surrogates
-from epicrisis.protocols import ChatRequest, DeltaCallback, OptionLogprobs
 
 CleanText: TypeAlias = Annotated[str, AfterValidator(replace_surrogates)]
 """Text that is stored or shown unchanged. A message's own text is repaired after its pieces are joined."""

@@ -1,0 +1,1 @@
+"""Assembling an answer: the parts, the search, the strategy and the plan."""

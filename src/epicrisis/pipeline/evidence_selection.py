@@ -1,0 +1,344 @@
+"""Select the evidence for a question: passages or whole notes of the right time, as many as fit, in the right order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from epicrisis.core.answers import Answer, Citation, Event, Notice
+from epicrisis.core.errors import EpicrisisError
+from epicrisis.core.partitioning import mark_largest_gap
+from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.prompts import format_passage
+from epicrisis.core.protocols import Message
+from epicrisis.core.types import Hit, Passage, Preflight, Question, Ranking, Scope, SentenceRanking
+from epicrisis.corpus.chunking import find_sentences
+from epicrisis.library.word_index import analyze_words
+from epicrisis.reading.spellings import list_spellings
+from epicrisis.reading.subject_words import list_subject_words, names_subject
+from epicrisis.retrieval.query_expansion import find_other_names, reword
+from epicrisis.retrieval.record_context import fit_budget, order_by_time
+from epicrisis.retrieval.retriever import Retriever
+from epicrisis.retrieval.sentence_ranking import Listing, SentenceRanker
+from epicrisis.retrieval.study_preference import POOL_TIMES, prefer_sentences, prefer_studies
+from epicrisis.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from epicrisis.answering.strategy_context import Context
+
+ANSWERING = 0.1
+"""If no document answers with a higher probability, the question is not answered (docs/design/reading.md)."""
+SENTENCE_PASSAGES = 16
+"""Passages whose sentences are ranked: with the search, 0.35 s on two cores (benchmarks/evidence_speed.py)."""
+RETRY_MESSAGE = "the remaining notes do not answer the question: asking again with the whole record"
+BY_WORDS = SentenceRanker(None, find_sentences, analyze_words)
+"""Ranks sentences without a library, whose encoder is unknown."""
+EMPTY_MESSAGE = "nothing is found in the remaining notes: searching the whole record"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRestriction:
+    """The notes of a record excluded by the time expressions of a question."""
+
+    hidden: frozenset[str] = frozenset()
+    """Ids of notes about other times."""
+    note_count: int = 0
+    undated: int = 0
+    """How many hidden notes have no time. They are excluded by their stay or type."""
+    explanations: tuple[str, ...] = ()
+    """What the time expressions mean in this record, one sentence each."""
+    unresolved: tuple[str, ...] = ()
+    """Time expressions without a clear meaning. They exclude no note."""
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The explanations, with the number of excluded notes."""
+        if not self.hidden:
+            return self.explanations
+        n = len(self.hidden)
+        undated = f" ({self.undated} without a time, by their stay or type)" if self.undated else ""
+        summary = (
+            f"{n} of {self.note_count} notes {'is' if n == 1 else 'are'} left out: by their times and types they seem "
+            f"to be about another time{undated}"
+        )
+        return (*self.explanations, summary)
+
+    @property
+    def unresolved_messages(self) -> tuple[str, ...]:
+        """One message per unresolved time expression."""
+        return tuple(f"{reason}: no note is left out" for reason in self.unresolved)
+
+    def without_hidden(self) -> TimeRestriction:
+        """Return this restriction with no excluded note."""
+        return replace(self, hidden=frozenset(), undated=0)
+
+
+NO_RESTRICTION = TimeRestriction()
+
+
+def resolve_time_restriction(text: str, read_record: Callable[[], Sequence[Passage]]) -> TimeRestriction:
+    """Return the restriction by the time expressions of a question about a record.
+
+    `read_record` is not called if the question has no time expression.
+    """
+    # Their patterns take a tenth of a second to compile, and only questions about a patient need them.
+    from epicrisis.retrieval.copied_text import remove_copied_text
+    from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
+    from epicrisis.retrieval.hospital_stays import NoteTime
+    from epicrisis.retrieval.time_expressions import find_time_expressions
+    from epicrisis.retrieval.timeline import resolve
+
+    if not find_time_expressions(text):
+        return NO_RESTRICTION
+    record = read_record()
+    resolution = resolve(
+        text,
+        NoteTime.from_passages(record),
+        lambda event: find_event_mentions(event, remove_copied_text(record)),
+        lambda time, years: find_notes_with_date(time, record, years),
+    )
+    dates = {note.document_id: note.date for note in record}
+    hidden = frozenset() if resolution.documents is None else frozenset(dates.keys() - resolution.documents)
+    undated = sum(dates[document] is None for document in hidden)
+    return TimeRestriction(hidden, len(dates), undated, resolution.explanations, resolution.unresolved)
+
+
+def date_copied_citations(answer: Answer, record: Sequence[Passage]) -> Answer:
+    """Return the answer with the date of the first note in the reference of each quotation copied from that note."""
+    from epicrisis.retrieval.copied_text import find_copied_text
+
+    copies = find_copied_text(record)
+    citations: list[Citation] = []
+    for citation in answer.citations:
+        for copied in copies.get(citation.document_id, ()):
+            if citation.verified and copied.start <= citation.start and citation.end <= copied.end:
+                reference = replace(citation.reference, first_written=copied.first_date)
+                citation = replace(citation, reference=reference)
+        citations.append(citation)
+    return replace(answer, citations=tuple(citations))
+
+
+def describe_missing(words: Sequence[str], documents: int) -> str:
+    """Return why a question is not answered whose subject is in none of the documents."""
+    names = " or ".join(f"“{word}”" for word in words)
+    return f"nothing on {names} in {count_noun(documents, 'document')}"
+
+
+def describe_absence(documents: int) -> str:
+    """Return why a question is not answered that none of the documents seems to answer."""
+    return f"nothing that answers it in {count_noun(documents, 'document')}: ask in their words, or add documents on it"
+
+
+def find_evidence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Ranking:
+    """Return the best `k` documents, passages or whole notes, best first. Literature alone has no notes."""
+    search = retriever.notes if settings.unit == "note" and scope.patient is not None else retriever.search
+    count = settings.count_unit(scope.patient)
+    if not settings.prefer:
+        ranking = search(text, settings.k, settings.by, scope, count)
+    else:
+        pool = search(text, settings.k * POOL_TIMES, settings.by, scope, count)
+        ranking = prefer_studies(pool, settings.prefer, settings.prefer_mode, settings.k, count)
+    # Before the order of time, which replaces the scores.
+    return mark_largest_gap(ranking, count) if settings.adaptive_k else ranking
+
+
+def rank_sentences(
+    settings: Settings,
+    ranker: SentenceRanker,
+    text: str,
+    ranking: Ranking,
+    k: int,
+    passages: Sequence[Passage] | None = None,
+    listing: Listing | None = None,
+) -> SentenceRanking:
+    """Return the best `k` sentences of the passages of a ranking in any order, or of these passages."""
+    passages = ranking.passages if passages is None else passages
+    if not settings.prefer:
+        sentences = ranker.rank(text, passages, k, ranking.ranks, listing)
+    else:
+        # The preferred may be far below the best.
+        listing = None if listing is None else replace(listing, least=0.0, gap=math.inf)
+        pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks, listing)
+        sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
+    return replace(sentences, tops=ranking.tops)
+
+
+def list_evidence(
+    settings: Settings, retriever: Retriever, text: str, ranking: Ranking, k: int, scope: Scope
+) -> SentenceRanking:
+    """Return the best `k` sentences of the whole documents that a ranking has first, and of its passages.
+
+    `Listing` says which are worth a reader's time. `absence` says why no document answers: one word of the question's
+    subject is in none, or the best document is below ANSWERING.
+    """
+    is_checked = settings.not_in_library == "abstain" and scope.patient is None and names_subject(text)
+    missing = find_missing_words(retriever, text, scope) if is_checked else ()
+    passages = retriever.read_whole(ranking.passages, scope)
+    ranker = retriever.sentence_ranker
+    question = text
+    if retriever.expands:
+        question = reword(text, [f"{passage.title}\n{passage.text}" for passage in passages])
+    sentences = rank_sentences(settings, ranker, question, ranking, k, passages, Listing())
+    is_below = is_checked and sentences.relevance is not None and sentences.relevance < ANSWERING
+    if not (missing or is_below):
+        return sentences
+    documents = sum(store.count()[0] for store in retriever.list_stores())
+    absence = describe_missing(missing, documents) if missing else describe_absence(documents)
+    return replace(sentences, absence=absence)
+
+
+def find_missing_words(retriever: Retriever, text: str, scope: Scope) -> tuple[str, ...]:
+    """Return the words of the question's subject that no document has."""
+    stores = retriever.list_stores()
+    names = find_other_names(text) if retriever.expands else ()
+    missing: list[str] = []
+    for word in list_subject_words(text, analyze_words):
+        others = [other for one in names if word in one.words for other in one.others]
+        query = " ".join((*list_spellings(word), *others))
+        if not any(store.search_words(query, 1, scope) for store in stores):
+            missing.append(word)
+    return tuple(missing)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSearch:
+    """The searches of one question in a library, as the settings say. Arguments and results can be pickled."""
+
+    settings: Settings
+    retriever: Retriever | None
+    """None without a library: texts are then compared by words."""
+
+    def find(self, text: str, scope: Scope) -> Ranking:
+        """Return the evidence for the question, as `find_evidence` does."""
+        return find_evidence(self.settings, self._require_retriever(), text, scope)
+
+    def rank_passages(self, text: str, scope: Scope) -> Ranking:
+        """Return the passages whose sentences are ranked."""
+        return self._require_retriever().rank(text, SENTENCE_PASSAGES, self.settings.by, scope)
+
+    def rank_sentences(self, text: str, ranking: Ranking, k: int) -> SentenceRanking:
+        """Return the best `k` sentences of the passages of a ranking in any order."""
+        return rank_sentences(self.settings, self._sentence_ranker, text, ranking, k)
+
+    def read_whole(self, ranking: Ranking, scope: Scope) -> Ranking:
+        """Return the ranking with the other passages of its first documents behind it (`Retriever.read_whole`)."""
+        ranks = ranking.ranks
+        passages = self._require_retriever().read_whole(ranking.passages, scope)
+        others = (passage for passage in passages if passage.id not in ranks)
+        hits = (Hit(passage, 0.0, rank) for rank, passage in enumerate(others, len(ranking.hits)))
+        return replace(ranking, hits=(*ranking.hits, *hits))
+
+    def list_evidence(self, text: str, ranking: Ranking, k: int, scope: Scope) -> SentenceRanking:
+        """Return the best `k` sentences of a library for a reader, as `list_evidence` does."""
+        return list_evidence(self.settings, self._require_retriever(), text, ranking, k, scope)
+
+    def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return for each query its similarity to each text, by the encoder or by words."""
+        return self._sentence_ranker.compare_texts(queries, texts)
+
+    def read_record(self, scope: Scope) -> Ranking:
+        """Return every note of the patient's record in the scope."""
+        return self._require_retriever().record(scope)
+
+    def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
+        """Return the passages of the patient's record in the scope."""
+        return self._require_retriever().store.fetch_record(scope)
+
+    def resolve_time(self, text: str, scope: Scope) -> TimeRestriction:
+        """Return the restriction of the patient's notes by the time expressions of the question."""
+        retriever = self._require_retriever()
+        return resolve_time_restriction(text, lambda: retriever.record(scope).passages)
+
+    def date_citations(self, answer: Answer, scope: Scope) -> Answer:
+        """Return the answer with the date of the first note for quotations that a note of the record copied."""
+        return date_copied_citations(answer, self._require_retriever().record(scope).passages)
+
+    def check_preflight(self, text: str, scope: Scope) -> Preflight:
+        """Return whether rankings of the question agree."""
+        check = self.settings.preflight
+        return self._require_retriever().preflight(
+            text,
+            scope,
+            rule=check.rule,
+            signal=check.signal,
+            n=check.n,
+            threshold=check.threshold,
+            depth=check.depth,
+            count=self.settings.count_unit(scope.patient),
+        )
+
+    @property
+    def _sentence_ranker(self) -> SentenceRanker:
+        return BY_WORDS if self.retriever is None else self.retriever.sentence_ranker
+
+    def _require_retriever(self) -> Retriever:
+        if self.retriever is None:
+            raise EpicrisisError(f"the strategy {self.settings.strategy} reads a library: name one")
+        return self.retriever
+
+
+class RemoteSearch(Protocol):
+    """Runs the methods of an EvidenceSearch in other processes, which have opened the same library."""
+
+    @property
+    def places(self) -> int:
+        """The number of questions that search at once."""
+
+    async def run(self, method: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Return what the method returns. Raises its UserError, and ClusterError."""
+
+
+def order_evidence(settings: Settings, patient: str | None, ranking: Ranking) -> Ranking:
+    """Return the ranking in reading order: chronological, or unchanged."""
+    return order_by_time(ranking) if is_chronological(settings, patient) else ranking
+
+
+def is_chronological(settings: Settings, patient: str | None) -> bool:
+    """Return whether evidence is read in chronological order."""
+    return settings.order == "time" or (settings.order is None and patient is not None)
+
+
+async def fit_notes(question: Question, context: Context, ranking: Ranking, tokens: int | None) -> Ranking:
+    """Return the first notes of the ranking that fit into `tokens`, or into the writer's window if it is None.
+
+    Notes are not cut, and a remark names the excluded ones. The best note is kept however long it is.
+    """
+    from epicrisis.answering.document_answers import build_documents_request
+
+    if tokens is None:
+        notes = ranking.passages
+        while notes:
+            request = await build_documents_request(question, context, notes)
+            if await request.fits(context, "writer"):
+                break
+            notes = notes[:-1]
+        budget = "what the model's window leaves"
+    else:
+        model = context.models["writer"]
+        counts: dict[str, int] = {}
+        for passage in ranking.passages:
+            counts[passage.id] = await model.count_tokens(
+                (Message("user", format_passage(passage, with_study=context.describe_sources)),)
+            )
+        notes, _ = fit_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
+        budget = f"the budget of {tokens:,} tokens"
+    n = max(1, len(notes))
+    left_out = [passage.document_id for passage in ranking.passages[n:]]
+    if not left_out:
+        return ranking
+    remark = (
+        f"{len(left_out)} of {count_noun(len(ranking.hits), 'note')} {agree(len(left_out), 'does', 'do')} not fit "
+        f"{budget} whole, and {agree(len(left_out), 'is', 'are')} left out: "
+        f"{', '.join(left_out)}"
+    )
+    parameters = {**ranking.parameters, "left_out": left_out}
+    return replace(ranking, hits=ranking.hits[:n], parameters=parameters, notes=(*ranking.notes, remark))
+
+
+def emit_notes(ranking: Ranking, emit: Callable[[Event], None]) -> Ranking:
+    """Emit the remarks of the search, and return the ranking."""
+    for note in ranking.notes:
+        emit(Notice("search", note))
+    return ranking

@@ -1,0 +1,1 @@
+"""Who reads what, and what leaves the machine."""

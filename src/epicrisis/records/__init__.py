@@ -1,0 +1,1 @@
+"""Facts of a record, asked for and listed."""

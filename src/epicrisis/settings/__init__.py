@@ -1,0 +1,1 @@
+"""Settings: keys, files, presets and the services that answer."""

@@ -1,0 +1,1 @@
+"""The process, its network and its logs."""
