@@ -151,6 +151,12 @@ def test_per_cent_sign_does_not_begin_a_comment() -> None:
         (r"\href{http://x.org}{here} or \url{http://a_b}", "here (http://x.org) or http://a_b"),
         (r"\SI{5}{mg}, \sfrac{1}{2}, \foo{1}{2}, 5 \mg", "5 mg, 1/2, 1 2, 5 \\mg"),
         (r"$\mathit{n}$ = 0\textperiodcentered5, costs $5", "n = 0·5, costs $5"),
+        (r"SpO$_2$, HbA$_{1c}$, C$_{\text{max}}$, a_b and \url{http://a_b}", "SpO2, HbA1c, Cmax, a_b and http://a_b"),
+        (r"Crohn & {colitis} \& \url{http://a?b=1&c=2}", "Crohn & colitis & http://a?b=1&c=2"),
+        (
+            r"\SI{5}{\milli\gram}, \qty{7}{\micro\gram\per\litre}, \si{\kilo\gram\per\metre\squared}",
+            "5 mg, 7 μg/L, kg/m^2",
+        ),
         (r"\noindent {\bf Bold} text\ldots \cite{key}", "Bold text…"),
     ],
 )

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _DOLLARS = re.compile(r"(?<!\\)\$([^$]{0,500})\$|(?<!\\)\$")
 _FORMULA = re.compile(r"[\\^_<>=]")
 _PER_CENT = re.compile(r"(?<!\\)%")
+_AMPERSAND = re.compile(r"(?<!\\)&")
+_LOWERED_GROUP = re.compile(r"(?<!\\)_\s?\{((?:[^{}]|\{[^{}]{0,200}\}){0,200})\}")
+_LOWERED_LETTER = re.compile(r"(?<!\\)_\s?([A-Za-z0-9])")
 _MACRO = re.compile(r"(?<!\\)((?:\\\\)*)\\([A-Za-z]+)(\*?)(?=(\s{0,9}[\[{](?!\s{0,9}\}))?)")
 _EMPTY_ACCENT = re.compile(r"\\([\^~])(?=\{\s{0,9}\}|\d)")
 _JOINED_NUMBERS = re.compile(r"(?<=\d)\}\{(?=\d)")
@@ -48,7 +51,53 @@ _SIGNS = {
     "textbar": "|",
     "textunderscore": r"\_",
 }
-_OTHER_NAMES = {"dfrac": "frac", "tfrac": "frac", "sfrac": "frac", "cfrac": "frac", "qty": "SI", "sp": "^", "sb": "_"}
+_UNITS = {
+    "pico": "p",
+    "nano": "n",
+    "milli": "m",
+    "centi": "c",
+    "deci": "d",
+    "kilo": "k",
+    "mega": "M",
+    "giga": "G",
+    "gram": "g",
+    "kilogram": "kg",
+    "metre": "m",
+    "meter": "m",
+    "litre": "L",
+    "liter": "L",
+    "mole": "mol",
+    "molar": "M",
+    "second": "s",
+    "minute": "min",
+    "hour": "h",
+    "day": "d",
+    "hertz": "Hz",
+    "joule": "J",
+    "watt": "W",
+    "volt": "V",
+    "pascal": "Pa",
+    "newton": "N",
+    "kelvin": "K",
+    "gray": "Gy",
+    "sievert": "Sv",
+    "becquerel": "Bq",
+    "mmHg": "mmHg",
+    "per": "/",
+    "squared": r"\textsuperscript{2}",
+    "cubed": r"\textsuperscript{3}",
+}
+"""Units of the package siunitx and what is put before them."""
+_OTHER_NAMES = {
+    "dfrac": "frac",
+    "tfrac": "frac",
+    "sfrac": "frac",
+    "cfrac": "frac",
+    "qty": "SI",
+    "unit": "si",
+    "sp": "^",
+    "sb": "_",
+}
 _PREFIXES = ("text", "up", "var", "mathrm")
 r"""Names such as `\textalpha` and `\upmu` are those of signs with a word before them."""
 _FORMATS = frozenset(
@@ -76,7 +125,9 @@ def decode_latex(text: str) -> str:
     if not any(sign in text for sign in "\\{}$~"):
         return text
     text = _PER_CENT.sub(r"\\%", text)
+    text = _AMPERSAND.sub(r"\\&", text)
     text = _DOLLARS.sub(_escape_prices, text)
+    text = _LOWERED_GROUP.sub(r"\\textsubscript{\1}", text)
     text = _EMPTY_ACCENT.sub(lambda match: r"\textasciicircum " if match[1] == "^" else r"\textasciitilde ", text)
     text = _MACRO.sub(_rename_macro, text)
     text = _JOINED_NUMBERS.sub("} {", text)
@@ -92,7 +143,9 @@ def _escape_prices(match: re.Match[str]) -> str:
     if match[1] is None:
         return r"\$"
     is_formula = bool(_FORMULA.search(match[1])) or " " not in match[1].strip()
-    return match[0] if is_formula else f"\\${match[1]}\\$"
+    if not is_formula:
+        return f"\\${match[1]}\\$"
+    return _LOWERED_LETTER.sub(r"\\textsubscript{\1}", match[0])
 
 
 def _rename_macro(match: re.Match[str]) -> str:
@@ -101,6 +154,8 @@ def _rename_macro(match: re.Match[str]) -> str:
     name = _OTHER_NAMES.get(name, name)
     if name in _SIGNS:
         return f"{breaks}{{}}{_SIGNS[name]}{{}}"
+    if name in _UNITS and match[4] is None:
+        return f"{breaks}{{}}{_UNITS[name]}{{}}"
     if name in ("^", "_"):
         return breaks + name
     if name in _STRUCTURE or _load_decoder()[0].latex_context.get_macro_spec(name) is not None:
