@@ -65,10 +65,18 @@ COUNT = len(PAGES[0])
         [in_turn(numbered(lines, 1 + COUNT * index), lines) for index, lines in enumerate(PAGES)],
         [[*lines, *numbered(lines, 1 + COUNT * index, 560)] for index, lines in enumerate(PAGES)],
         [[*numbered(lines, 1 + COUNT * index, step=5), *lines] for index, lines in enumerate(PAGES)],
+        [[*numbered(lines, 1 + 19 * index, step=5), *lines] for index, lines in enumerate(page[:19] for page in PAGES)],
         [in_turn(numbered(lines, 1), lines) for lines in (*PAGES, PAGES[0][:3])],
         [in_turn(numbered(PAGES[0], 1), PAGES[0])],
     ],
-    ids=["beside each line", "right, drawn last", "every fifth, drawn first", "from 1 on each page", "one page"],
+    ids=[
+        "beside each line",
+        "right, drawn last",
+        "every fifth, drawn first",
+        "every fifth of few",
+        "from 1 on each page",
+        "one page",
+    ],
 )
 def test_line_numbers_are_left_out_and_listed(pages: Sequence[Sequence[Line]]) -> None:
     document, (omitted,) = read(placed_pdf(pages))

@@ -505,14 +505,14 @@ def _read_number(row: Sequence[Glyph], is_left: bool) -> LineNumber | None:
 
 def _is_counting(numbers: Sequence[LineNumber], rows: Sequence[tuple[Glyph, ...]]) -> bool:
     """Return whether numbers from the top of a page to its foot rise with the lines and count most of them."""
+    heights = sorted((line.y for row in rows if (line := _measure(row))), reverse=True)
+    lines = [height for place, height in enumerate(heights) if not place or heights[place - 1] - height > _TOLERANCE]
     steps = [two.value - one.value for one, two in pairwise(numbers)]
-    least = _MIN_FIFTHS if steps and max(steps) > 1 else _MIN_NUMBERS
+    least = min(_MIN_FIFTHS, len(lines) // 5) if steps and max(steps) > 1 else _MIN_NUMBERS
     # A short page, such as the last one, needs two.
     if not steps or (len(numbers) < least and len(rows) >= 2 * _MIN_NUMBERS):
         return False
-    heights = sorted((line.y for row in rows if (line := _measure(row))), reverse=True)
-    lines = [height for place, height in enumerate(heights) if not place or heights[place - 1] - height > _TOLERANCE]
     places = [min(range(len(lines)), key=lambda place: abs(lines[place] - number.y)) for number in numbers]
     regular = sum(0 < step == two - one for step, (one, two) in zip(steps, pairwise(places), strict=True))
-    covered = numbers[-1].value - numbers[0].value + 1
+    covered = numbers[-1].value - numbers[0].value + min(steps)
     return regular >= _MIN_REGULAR * len(steps) and covered >= _MIN_COVERED * len(lines)
