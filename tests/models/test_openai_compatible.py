@@ -243,10 +243,17 @@ FAILURES: list[tuple[Scripted, type[EpicrisisError], str]] = [
         (500, "Requested tokens (5000) exceed context window of 4096"),
         (500, "the request exceeds the available context size. try increasing the context size"),
         (None, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"),
+        (500, "the prompt does not fit in the KV cache"),
     ],
 )
 def test_prompt_that_does_not_fit_is_recognised_by_the_words_of_the_server(status: int | None, message: str) -> None:
     assert is_overflow(parse_error_body({"error": {"message": message}}, status))
+
+
+def test_long_prompt_is_recognised_in_a_list_of_errors() -> None:
+    message = "the number of input tokens 9000 cannot exceed the total tokens limit 8192"
+    body = {"errors": [{"code": "invalid_input_argument", "message": message}], "status_code": 400}
+    assert is_overflow(parse_error_body(body, 400))
 
 
 @pytest.mark.parametrize(
@@ -262,6 +269,8 @@ def test_prompt_that_does_not_fit_is_recognised_by_the_words_of_the_server(statu
         (503, "The service exceeded its maximum concurrency of prompts"),
         (429, "Prompt tokens exceed the limit"),
         (401, "token exceeded its time"),
+        (500, "Request exceeded the time limit"),
+        (500, "the request exceeded its deadline: timed out"),
     ],
 )
 def test_other_refusal_is_not_taken_for_a_long_prompt(status: int, message: str) -> None:

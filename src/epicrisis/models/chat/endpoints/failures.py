@@ -49,7 +49,7 @@ _PROMPT = (
 )
 _EXCESS = (
     r"(?:exceed(?:s|ed|ing)?|too (?:long|large|big|many)|(?:longer|larger|greater|more|bigger) than"
-    r"|supports only|only supports)\b"
+    r"|supports only|only supports|(?:do(?:es)? not|doesn't|don't|cannot|can't|will not|won't) fit)\b"
 )
 _EXCESS_WORDS = re.compile(
     rf"{_PROMPT}.{{0,80}}?\b{_EXCESS}|\b{_EXCESS}.{{0,40}}?{_PROMPT}"
@@ -61,6 +61,7 @@ _EXCESS_WORDS = re.compile(
 """Words that say that a prompt is too long, whatever the status."""
 _OTHER_LIMITS = re.compile(
     r"rate[ _-]?limit|quota|per (?:second|minute|hour|day|month)|\b[rt]p[mhd]\b|concurren|input should"
+    r"|\b(?:time limit|time-?out|timed out|deadline|seconds)\b"
     r"|\b(?:images?|audio|videos?|files?|tools?|body|headers?|temperature|top_\w{1,9})\b",
     re.IGNORECASE,
 )
@@ -135,12 +136,14 @@ def read_error_response(error: Exception) -> ErrorResponse | None:
 def parse_error_body(
     body: object, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> ErrorResponse:
-    """Parse the JSON of an error as OpenAI, vLLM, FastAPI (`detail`) or Google (a list of one object) writes it."""
+    """Parse the JSON of an error of OpenAI, vLLM, FastAPI (`detail`), Google (a list) or watsonx (`errors`)."""
     headers = headers or {}
     if isinstance(body, list) and body:
         body = body[0]
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
+    elif isinstance(body, dict) and isinstance(body.get("errors"), list) and body["errors"]:
+        body = body["errors"][0]
     if not isinstance(body, dict):
         return ErrorResponse(status, {}, body[:_MAX_MESSAGE] if isinstance(body, str) else "", headers)
     message = body.get("message") or body.get("detail") or body.get("error") or ""
