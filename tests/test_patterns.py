@@ -30,21 +30,21 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "corpus.assertions:_load_rules": [assertions._load_rules().empty, assertions._load_rules().other],
     "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
     "corpus.hl7.messages:Hl7Segment.unescape": [r"\\([^\\\r\n]{1,400})\\"],
-    "deidentification.deidentifier:ReplacedTexts._pattern": [
+    "privacy.deidentification.deidentifier:ReplacedTexts._pattern": [
         r"(?:(?<![^\W_])|(?<=\\[nrt]))(?P<before>(?:[A-Z]\.?[ ]){0,2})"
         r"(?P<word>2150\-03\-04(?![^\W_])|(?i:Ada\ Byron|Byron)(?![^\W_]))(?P<after>(?:,?[ ][A-Z](?![^\W_]|'))?)"
     ],
-    "deidentification.deidentifier:_compile_numbers": [
+    "privacy.deidentification.deidentifier:_compile_numbers": [
         r"(?i)(?<!\d)(?:0{0,6}4[-./ \u2010-\u2013_]?7[-./ \u2010-\u2013_]?1[-./ \u2010-\u2013_]?1)(?!\d)"
         r"|(?<![^\W_])(?:0{0,6}M[-./ \u2010-\u2013_]?R[-./ \u2010-\u2013_]?9)(?![^\W_])"
     ],
     "evaluation.synthesis.patient_records.record_questions:_RecordEvidence._is_unique": [
         r"(?<!\w)5\ mg\ of\ warfarin(?!\w)"
     ],
-    "fact_questions.fact_conflicts:find_value_conflicts": [
+    "records.fact_questions.fact_conflicts:find_value_conflicts": [
         r"(?i)(?<![\w-])(?:serum[\s-]+creatinine|creatinine)(?![\w-])"
     ],
-    "fact_questions.fact_conflicts:find_drug_conflicts": [
+    "records.fact_questions.fact_conflicts:find_drug_conflicts": [
         r"(?i)\blisinopril(?:\s+\w+)?\s+(?:was|has been)\s+(?:stopped|d/c'?d)\b|\bstopped\s+(?:the |his )?lisinopril\b"
     ],
     "library.patient_check:_has_id": [
@@ -79,7 +79,7 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     ],
     "retrieval.time_expressions:_kind_of_note": [*_KIND_PATTERNS],
     "retrieval.hospital_stays:NoteTime.is_of": [*_KIND_PATTERNS],
-    "study_types:_words": [row.title for row in STUDY_TYPES if row.title is not None],
+    "core.study_types:_words": [row.title for row in STUDY_TYPES if row.title is not None],
     "testing.reader:_build_values": [r"(?m)^(?:([A-Z])\.|-) some\ answer$"],
 }
 """Patterns as they are where a function makes them of values that only exist while it runs."""

@@ -13,7 +13,7 @@ import pytest
 
 from epicrisis.core.errors import ModelMissing, SettingsError
 from epicrisis.core.protocols import ChatRequest, Message
-from epicrisis.models.chat import local_servers
+from epicrisis.models import local_servers
 from epicrisis.models.chat.endpoints.endpoint import choose_key_variable, require_key
 from epicrisis.models.chat.loading import load_chat
 from epicrisis.settings.configuration import load_settings

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from epicrisis.core.answers import Usage
-from epicrisis.models.chat.call_costs import build_cost_function, look_up_cost
+from epicrisis.models.chat.prices import build_cost_function, look_up_cost
 from epicrisis.settings.settings import ModelSettings, Price
 from epicrisis.system.local_only import set_local_only
 

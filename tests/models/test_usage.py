@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from epicrisis.core.answers import Usage
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.protocols import ChatReply, ChatRequest, Message
-from epicrisis.models.chat.call_costs import compute_cost
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.endpoints.probing import read_reported_usage
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
+from epicrisis.models.chat.prices import compute_cost
 from epicrisis.settings.settings import Price
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer

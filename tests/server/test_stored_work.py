@@ -21,9 +21,8 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.errors import StorageError
 from epicrisis.core.types import Question
 from epicrisis.evaluation.runs.runner import RecordStore
-from epicrisis.server import job_folder, jobs
+from epicrisis.server import answer_files, job_folder, jobs
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.page import answer_files
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 from epicrisis.server.streaming import EventStream
 from epicrisis.server.users import USERS_FILE, UserStore

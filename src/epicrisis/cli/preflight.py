@@ -144,7 +144,7 @@ def _target_recall(recall: str) -> float | None:
 
 def _price(settings: Settings, price: tuple[float, float] | None) -> tuple[Callable[[Usage], float | None], str]:
     """Return a function from usage to US dollars, and a sentence on the source of the price."""
-    from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
+    from epicrisis.models.chat.prices import build_cost_function, compute_cost
     from epicrisis.settings.settings import Price
 
     if price is not None:

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from epicrisis.corpus.hl7.values import format_identifier
 from epicrisis.corpus.reader_base import PatientIdentity
 
 RecordNumber = tuple[str, str]
@@ -219,3 +218,8 @@ def _list_joining(numbers: Iterable[RecordNumber]) -> list[RecordNumber]:
         if system and value and not is_shared:
             joining.append((system, value))
     return joining
+
+
+def format_identifier(system: str, value: str) -> str:
+    """Return `system|value`, or the one of them that there is, as the FHIR reader names patients by record numbers."""
+    return "|".join(filter(None, (system, value)))

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.ccda.documents import ClinicalDocument
 from epicrisis.corpus.embedded_files import EmbeddedText
 from epicrisis.corpus.pdf_pages import PageBox, PageBoxes, PageWords
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, skip
@@ -114,16 +113,16 @@ def read_embedded(data: bytes, content_type: str = "") -> EmbeddedText:
     return EmbeddedText(reply["text"], tuple(reply["headings"]), tuple(reply["remarks"]))
 
 
-def read_clinical_documents(path: Path) -> list[ClinicalDocument]:
-    """Return the C-CDA documents of a file, of which one may have no text. Raises ValueError with the reason."""
-    replies = _request_value({"kind": "ccda", "path": str(path)}, b"", path.stat().st_size, "documents")
-    return list(map(ClinicalDocument.from_json, replies))
+def read_clinical_documents(source: Path | bytes) -> list[Any]:
+    """Return the C-CDA documents of a file, for `ClinicalDocument.from_json`; one may have no text.
 
-
-def read_embedded_clinical_documents(data: bytes) -> list[ClinicalDocument]:
-    """Return the C-CDA documents in the bytes of a file. Raises ValueError with the reason."""
-    replies = _request_value({"kind": "ccda", "path": ""}, data, len(data), "documents")
-    return list(map(ClinicalDocument.from_json, replies))
+    Raises ValueError with the reason.
+    """
+    if isinstance(source, bytes):
+        documents = _request_value({"kind": "ccda", "path": ""}, source, len(source), "documents")
+    else:
+        documents = _request_value({"kind": "ccda", "path": str(source)}, b"", source.stat().st_size, "documents")
+    return list(documents)
 
 
 def sheet_rows(path: Path) -> list[list[str]]:

@@ -211,7 +211,7 @@ def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalo
         raise ModelMissing(f"there is no file or folder {name_or_path}: check the path")
     same_kind = [model.name for model in catalogue.values() if model.kind == kind]
     if kind == "chat":
-        from epicrisis.models.chat.local_servers import describe_unknown_model
+        from epicrisis.models.local_servers import describe_unknown_model
 
         raise ModelMissing(describe_unknown_model(name_or_path, same_kind))
     raise ModelMissing(f"no {kind} model is called {name_or_path!r}; {suggest_names(name_or_path, same_kind)}")

@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from epicrisis.core.errors import SettingsError
 from epicrisis.privacy.access_log import AccessLog
+from epicrisis.server.answer_files import KEEP_DAYS
 from epicrisis.server.api import make_health_routes, make_question_routes
 from epicrisis.server.error_handlers import add_error_handlers
 from epicrisis.server.error_log import log_fault
@@ -32,7 +33,6 @@ from epicrisis.server.library_api import make_document_routes, make_search_route
 from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.metrics import MeasureRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
-from epicrisis.server.page.answer_files import KEEP_DAYS
 from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes

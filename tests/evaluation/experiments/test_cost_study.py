@@ -39,7 +39,7 @@ from epicrisis.evaluation.experiments.token_costs import (
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.models.chat.call_costs import compute_cost
+from epicrisis.models.chat.prices import compute_cost
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import Price, Settings

@@ -23,7 +23,8 @@ from epicrisis.corpus.ccda.narrative import narrative_lines
 from epicrisis.corpus.ccda.values import STAY_CLASSES, VISIT_CLASSES, read_encounter_id
 from epicrisis.corpus.embedded_files import read_embedded
 from epicrisis.corpus.facts.times import read_fact_time
-from epicrisis.corpus.hl7.values import format_identifier, identifier_system, iso_time
+from epicrisis.corpus.hl7.values import identifier_system, iso_time
+from epicrisis.corpus.patient_numbers import format_identifier
 from epicrisis.corpus.xml_text import BrokenXML, parse_stream
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ def _read_headers(
     """Add the headers of a file that can be read. Yield what of it cannot be read."""
     reader_base.check_file(path)
     try:
-        documents = sandbox.read_clinical_documents(path)
+        documents = [ClinicalDocument.from_json(values) for values in sandbox.read_clinical_documents(path)]
     except ValueError as error:
         yield reader_base.skip(path, "", str(error))
         return
@@ -149,7 +149,7 @@ def _read_notes(
     The facts are stored in `spool`.
     """
     try:
-        documents = sandbox.read_clinical_documents(path)
+        documents = [ClinicalDocument.from_json(values) for values in sandbox.read_clinical_documents(path)]
     except ValueError as error:
         yield reader_base.skip(path, "", str(error))
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.ccda.documents import DocumentPatient, describe_missing_text
+from epicrisis.corpus.ccda.documents import ClinicalDocument, DocumentPatient, describe_missing_text
 from epicrisis.corpus.embedded_files import EmbeddedText, detect_embedded, read_embedded
 from epicrisis.corpus.fhir.export_index import ExportIndex
 from epicrisis.corpus.fhir.references import FhirReferences, find_contained, find_patient, find_server, split_address
@@ -179,7 +179,7 @@ class AttachmentReader:
         """
         digest = hashlib.sha256(f"ccda\0{patient}\0".encode() + data).digest()
         if self.index.read_text(digest) is None:
-            documents = sandbox.read_embedded_clinical_documents(data)
+            documents = [ClinicalDocument.from_json(values) for values in sandbox.read_clinical_documents(data)]
             identity = self.references.people.get(patient, PatientIdentity(patient))
             if any(_is_other(person, identity) for document in documents for person in document.patients):
                 raise ValueError("its C-CDA document is another patient's, as its header says; export it again")

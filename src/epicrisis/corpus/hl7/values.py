@@ -56,8 +56,3 @@ def identifier_system(authority: str) -> str:
     if _OBJECT_ID.fullmatch(authority):
         return f"urn:oid:{authority}"
     return f"urn:uuid:{authority.lower()}" if _UNIVERSAL_ID.fullmatch(authority) else authority
-
-
-def format_identifier(system: str, value: str) -> str:
-    """Return `system|value`, or the one of them that there is, as the FHIR reader names patients by record numbers."""
-    return "|".join(filter(None, (system, value)))

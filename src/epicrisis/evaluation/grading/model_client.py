@@ -14,7 +14,7 @@ from epicrisis.core.types import Scope
 from epicrisis.evaluation.grading.human_scores import sample_items
 from epicrisis.evaluation.grading.measurers import FORMAT, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
-from epicrisis.models.chat.call_costs import build_cost_function
+from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.plan.cost_plan import CostPlan, CostRange, StrategyPlan
 from epicrisis.pipeline.plan.planning import QUICK_SAMPLE, threshold_question

@@ -15,8 +15,8 @@ from epicrisis.core.protocols import ChatModel
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat import layers
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
-from epicrisis.models.chat.call_costs import build_cost_function, compute_cost
 from epicrisis.models.chat.endpoint_pool import EndpointPool, PooledCallsModel
+from epicrisis.models.chat.prices import build_cost_function, compute_cost
 from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.models.chat.traced_calls import TracedModel
 from epicrisis.models.model_files import find_model

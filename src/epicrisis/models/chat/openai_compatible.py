@@ -32,7 +32,7 @@ from epicrisis.core.protocols import (
     Message,
     OptionLogprobs,
 )
-from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens, look_up_cost
+from epicrisis.models.chat.call_costs import UNKNOWN_USAGE, compute_max_reply_tokens
 from epicrisis.models.chat.endpoints import failures
 from epicrisis.models.chat.endpoints.endpoint import Endpoint, parse_endpoint, read_key
 from epicrisis.models.chat.endpoints.memory import EndpointMemory
@@ -54,6 +54,7 @@ from epicrisis.models.chat.endpoints.reply import (
     read_streamed_reply,
     read_whole_reply,
 )
+from epicrisis.models.chat.prices import look_up_cost
 from epicrisis.system.telemetry import SpanAttributes, annotate
 
 if TYPE_CHECKING:

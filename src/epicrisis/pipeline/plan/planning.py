@@ -22,7 +22,7 @@ from epicrisis.core.prompts import format_passage
 from epicrisis.core.protocols import ChatModel
 from epicrisis.core.references import find_passage_study
 from epicrisis.core.types import Question, Ranking, RouteTarget, Scope, SentenceRanking, StrategyName
-from epicrisis.models.chat.call_costs import build_cost_function
+from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.pipeline.components import WITH_SENTENCES, build_scope
 from epicrisis.pipeline.evidence_selection import TimeRestriction

@@ -13,8 +13,8 @@ from starlette.responses import RedirectResponse, Response
 from epicrisis.core.printable import printable
 from epicrisis.report.answer_content import describe_check, judge_support
 from epicrisis.report.study_table import list_shown_citations
+from epicrisis.server.answer_files import AnswerRemoval
 from epicrisis.server.errors import AnswerRemoved, NotFound
-from epicrisis.server.page.answer_files import AnswerRemoval
 from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.document_view import DocumentView, Highlight
 from epicrisis.server.page.exports import list_exports, list_formats

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from epicrisis.core.answers import Answer, Usage
 from epicrisis.core.types import Passage
-from epicrisis.server.page.answer_files import KEEP_ANSWERS, KEEP_DAYS, AnswerFiles, AnswerRemoval
+from epicrisis.server.answer_files import KEEP_ANSWERS, KEEP_DAYS, AnswerFiles, AnswerRemoval
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

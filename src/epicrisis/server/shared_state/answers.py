@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from epicrisis.server.page.answer_files import DAY_SECONDS, AnswerRemoval, RemovalReason
+from epicrisis.server.answer_files import DAY_SECONDS, AnswerRemoval, RemovalReason
 from epicrisis.server.shared_state.database import StateDatabase
 
 _WHERE = "kind = 'answer' AND id = %s AND owner = %s AND part = %s"
