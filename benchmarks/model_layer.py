@@ -37,8 +37,8 @@ from typing import Any, TypeAlias
 from openai import AsyncOpenAI, DefaultAioHttpClient
 from rivals.measured import Job, cpu_seconds
 
-from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategies.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Event, Retrieved
 from epicrisis.core.protocols import ChatModel, ChatRequest, Message

@@ -27,8 +27,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from epicrisis.answering.baselines import rag
-from epicrisis.answering.brief_context import map_reduce
+from epicrisis.answering.map_reduce import map_reduce
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Answer, Event, ModelCalled, Usage
 from epicrisis.core.types import Document, Question, Ranking, Scope

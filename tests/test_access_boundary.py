@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from epicrisis.answering.strategy import list_strategies, list_strategy_names
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError, ScopeViolation
 from epicrisis.core.prompts import fence_passages
@@ -26,7 +27,7 @@ from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers
 from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.pipeline.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel, fill
@@ -48,10 +49,10 @@ from tests.support.patient_records import (
 
 ALL = range(len(PATIENTS))
 FEW = (0, 1, 2, 3, 6)
-READING = sorted(set(STRATEGIES) - WITHOUT_LIBRARY)
+READING = [strategy.name for strategy in list_strategies() if strategy.needs_library]
 WAYS = [
     (strategy, by, unit)
-    for strategy in STRATEGIES
+    for strategy in list_strategy_names()
     for by in ("hybrid", "dense", "bm25")
     for unit in ("chunk", "note")
     if strategy in READING or (by, unit) == ("hybrid", "chunk")
@@ -265,7 +266,7 @@ def ranking_of(patient: str, library: Any) -> Ranking:
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
 def test_ranking_of_other_patient_is_rejected_without_request(strategy: str, plain: LibrarySearch) -> None:
     model = recorder()
-    treatment = RunOverrides(strategy=strategy, ranking=ranking_of(PATIENTS[1], plain.library))  # type: ignore[arg-type]
+    treatment = RunOverrides(strategy=strategy, ranking=ranking_of(PATIENTS[1], plain.library))
     with pytest.raises(ScopeViolation, match="nothing was sent"):
         asked(plain, [question(0)], model=model, treatment=treatment)
     assert model.requests == []

@@ -6,12 +6,14 @@ import asyncio
 import io
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from epicrisis.answering.strategies import rag
 from epicrisis.answering.strategy_context import Context
 from epicrisis.cli.event_display import EventDisplay
 from epicrisis.core.answers import Answer, ModelCalled, Notice, Retrieved
@@ -26,7 +28,7 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.pipeline.pipeline import STRATEGIES, Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.plan.planning import plan_questions
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
@@ -176,13 +178,12 @@ def test_failed_repetition_is_failure(ward: LibrarySearch) -> None:
 
 def test_repetition_keeps_deadline_of_first_attempt(ward: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
     deadlines: list[float | None] = []
-    rag = STRATEGIES["rag"]
 
     async def note_deadline(question: Question, context: Context) -> Answer:
         deadlines.append(context.deadline)
-        return await rag(question, context)
+        return await rag.rag(question, context)
 
-    monkeypatch.setitem(STRATEGIES, "rag", note_deadline)
+    monkeypatch.setattr(rag, "STRATEGY", replace(rag.STRATEGY, run=note_deadline))
     answer, _ = ask(ward, lambda _: NOT_FOUND, deadline_seconds=60)
     assert answer.narrowing == "lifted"
     first, second = deadlines

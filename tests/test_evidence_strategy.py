@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.evidence import choose_direction
+from epicrisis.answering.strategies.evidence import choose_direction
 from epicrisis.core.answers import Answer, Notice, SentencesSelected
 from epicrisis.core.types import Document, Passage, Question, Sentence
 from epicrisis.corpus.chunking import find_sentences

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategies.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Answer, Event, ModelCalled, Usage
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope

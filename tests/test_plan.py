@@ -24,6 +24,7 @@ from epicrisis.answering.reply_parsing import (
     QUOTE_CHARACTERS,
     AnswerFormat,
 )
+from epicrisis.answering.strategy import list_strategy_names
 from epicrisis.core.answers import Answer, Usage
 from epicrisis.core.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.core.protocols import (
@@ -43,7 +44,7 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.models.chat.layers import Layer
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
-from epicrisis.pipeline.pipeline import STRATEGIES, Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.plan.cost_plan import (
     REPLY_SIZES,
     CostPlan,
@@ -520,7 +521,7 @@ def test_invalid_plan_request_raises(tmp_path: Path) -> None:
         planned_for(settings_of(), store_of([]), QUESTIONS)
     with pytest.raises(InputError, match="--sample"):
         planned_for(settings_of(), store_of([]), many(3), "rag", sample=1)
-    with pytest.raises(InputError, match="known are evidence, brief-context"):
+    with pytest.raises(InputError, match="known are brief-context, chain-of-thought"):
         asyncio.run(estimate_costs(settings_of(), tmp_path, QUESTIONS, ["brief"]))
 
 
@@ -545,7 +546,7 @@ def test_estimate_is_not_labelled_exact() -> None:
     assert not any(row.exact for row in made.strategies)
 
 
-@pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"medprompt", "full-context", "evidence"}))
+@pytest.mark.parametrize("strategy", sorted({*list_strategy_names()} - {"medprompt", "full-context", "evidence"}))
 def test_plan_without_token_count_fails(strategy: str) -> None:
     """A strategy would take it for an answer that failed."""
     with pytest.raises(UserError, match="start it"):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answering.baselines import rag
-from epicrisis.answering.brief_context import map_reduce
+from epicrisis.answering.map_reduce import map_reduce
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Event, ModelCalled
 from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback

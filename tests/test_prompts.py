@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epicrisis.answering.baselines import rag
-from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategies.brief_context import brief_context
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.core import prompts
 from epicrisis.core.answers import Quotation

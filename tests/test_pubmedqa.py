@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from epicrisis.answering.baselines import rag
-from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategies.brief_context import brief_context
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Answer
 from epicrisis.core.prompts import unfence

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategies.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Event, ModelCalled, Usage
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope

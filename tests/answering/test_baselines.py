@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.baselines import chain_of_thought, closed_book, rag
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategies.chain_of_thought import chain_of_thought
+from epicrisis.answering.strategies.closed_book import closed_book
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.core.answers import AnswerStarted, ModelCalled, Retrieved, TextDelta
 from epicrisis.core.errors import EndpointRejected, ScopeViolation
 from epicrisis.core.protocols import ChatRequest

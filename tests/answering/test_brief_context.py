@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategies.brief_context import brief_context
 from epicrisis.answering.structured_request import Sampling
 from epicrisis.core.answers import (
     Answer,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence, estimate_confidence
+from epicrisis.answering.strategies.brief_context import brief_context
 from epicrisis.core.answers import Answer, Claim, Confidence, PartialAnswer, Vote, VoteMargin
 from epicrisis.core.types import Question, SupportState
 from epicrisis.testing.chat import ScriptedModel

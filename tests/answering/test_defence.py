@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from epicrisis.answering.defence import DefenceOptions
-from epicrisis.answering.isolated_votes import brief_context_or_votes, count_isolated_votes, isolated_votes
+from epicrisis.answering.isolated_votes import count_isolated_votes, isolated_votes
+from epicrisis.answering.strategies.brief_context import brief_context_or_votes
 from epicrisis.core.answers import Notice
 from epicrisis.core.errors import EndpointUnreachable, InputError
 from epicrisis.core.prompts import (

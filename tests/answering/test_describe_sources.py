@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.baselines import rag
-from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategies.brief_context import brief_context
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.core.types import Passage, Question
 from epicrisis.settings.configuration import read_presets
 from epicrisis.testing.chat import ScriptedModel

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.baselines import rag
-from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.document_answers import SPAN_CHARACTERS, SpanFormat
+from epicrisis.answering.strategies.brief_context import brief_context
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.answering.structured_request import EmptyReply, Unreadable
 from epicrisis.core.types import Passage, Question
 from epicrisis.testing.chat import ScriptedModel

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.focused import focused
+from epicrisis.answering.strategies.focused import focused
 from epicrisis.core.answers import Answer, Notice, SentencesSelected
 from epicrisis.core.errors import ScopeViolation
 from epicrisis.core.partitioning import mark_largest_gap

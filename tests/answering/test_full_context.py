@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from epicrisis.answering.baselines import full_context
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategies.full_context import full_context
 from epicrisis.core.answers import ModelCalled
 from epicrisis.core.types import Hit, Question, Ranking
 from epicrisis.testing.chat import ScriptedModel

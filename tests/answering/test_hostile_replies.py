@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.reply_parsing import TextStream
+from epicrisis.answering.strategies.brief_context import brief_context
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Answer, Event, Notice
 from epicrisis.core.protocols import ChatModel

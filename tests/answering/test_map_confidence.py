@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.reply_parsing import AnswerFormat
+from epicrisis.answering.strategies.brief_context import brief_context
 from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS, PROMPTS, render_question
 from epicrisis.core.answers import MapFinished
 from epicrisis.core.protocols import ChatRequest

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from epicrisis.answering.baselines import zero_shot
 from epicrisis.answering.confidence import estimate_confidence
+from epicrisis.answering.strategies.zero_shot import zero_shot
 from epicrisis.core.answers import Notice
 from epicrisis.core.types import Question
 from epicrisis.testing.chat import ScriptedModel

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.baselines import rag
-from epicrisis.answering.brief_context import brief_context
+from epicrisis.answering.strategies.brief_context import brief_context
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.core.types import Question
 from epicrisis.testing.reader import KeyPassage, position_biased_reader
 from tests.support.numbered_sentences import ASPIRIN, PASSAGES, SENTENCES, ZINC, numbered_world, passage_of

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.answering.baselines import rag
 from epicrisis.answering.one_prompt import rotate_passages
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.core.answers import AnswerStarted, ModelCalled, Notice, Retrieved, TextDelta, Voted
 from epicrisis.core.errors import EndpointRejected, InputError

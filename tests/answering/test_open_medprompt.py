@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.open_medprompt import TEMPERATURES, TOP_PS, ensemble_refining, self_reflection
+from epicrisis.answering.strategies.ensemble_refining import TEMPERATURES, TOP_PS, ensemble_refining
+from epicrisis.answering.strategies.self_reflection import self_reflection
 from epicrisis.answering.strategy_context import Context, RefiningOptions, Rewarder
 from epicrisis.core.answers import Drafted, ExamplesFound, ModelCalled, Notice
 from epicrisis.core.errors import EndpointRejected

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.baselines import closed_book, rag
-from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.paper_prompts import (
     EHR,
     GPT_35,
@@ -22,6 +20,9 @@ from epicrisis.answering.paper_prompts import (
     PaperPrompts,
     list_options,
 )
+from epicrisis.answering.strategies.brief_context import brief_context
+from epicrisis.answering.strategies.closed_book import closed_book
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import EndpointRejected, ScopeViolation

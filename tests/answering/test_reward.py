@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from epicrisis.answering.open_medprompt import ATTRIBUTES, RewardFormat, request_reward, self_reflection
+from epicrisis.answering.drafts import ATTRIBUTES, RewardFormat, request_reward
+from epicrisis.answering.strategies.self_reflection import self_reflection
 from epicrisis.answering.strategy_context import RefiningOptions, Rewarder
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.core.answers import ModelCalled

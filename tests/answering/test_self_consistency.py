@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from epicrisis.answering.confidence import estimate_confidence
-from epicrisis.answering.self_consistency import medprompt, self_consistency
+from epicrisis.answering.strategies.medprompt import medprompt
+from epicrisis.answering.strategies.self_consistency import self_consistency
 from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.core.answers import ExamplesFound, ModelCalled, Notice, Voted
 from epicrisis.core.errors import EndpointRejected

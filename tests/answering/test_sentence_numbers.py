@@ -14,11 +14,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epicrisis.answering.baselines import full_context, rag
-from epicrisis.answering.brief_context import brief_context
 from epicrisis.answering.document_answers import build_documents_request, withhold_unverified
 from epicrisis.answering.reply_parsing import MAX_QUOTES_READ, AnswerFormat, TextStream, read_sentence_numbers
 from epicrisis.answering.sentence_numbers import CANDIDATES, MAX_CANDIDATES, NumberedSentences, count_candidates
+from epicrisis.answering.strategies.brief_context import brief_context
+from epicrisis.answering.strategies.full_context import full_context
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.core.answers import Answer, AnswerStarted, Claim, Notice, Quotation, TextDelta
 from epicrisis.core.errors import ScopeViolation

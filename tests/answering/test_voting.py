@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.self_consistency import count_votes, keep_order, shuffle_options
+from epicrisis.answering.voting import count_votes, keep_order, shuffle_options
 from epicrisis.core.answers import Vote
 from epicrisis.core.types import AnswerState, TieRule
 

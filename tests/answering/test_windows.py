@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.baselines import rag
-from epicrisis.answering.brief_context import brief_context, map_reduce, partition
+from epicrisis.answering.map_reduce import map_reduce, partition
+from epicrisis.answering.strategies.brief_context import brief_context
+from epicrisis.answering.strategies.rag import rag
 from epicrisis.core.answers import Notice
 from epicrisis.core.errors import ContextOverflow
 from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback

@@ -28,7 +28,7 @@ from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.privacy.access_log import NAME
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.server.resources import OpenLibrary, Resources, list_strategies
+from epicrisis.server.resources import OpenLibrary, Resources, list_possible_strategies
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.open_libraries import OPENED
@@ -74,7 +74,7 @@ def open_existing(
     models = {"writer": {"name": "http://127.0.0.1:9/v1#scripted"}}
     made = Settings(**{"strategy": "rag", "k": 4, "models": models, **settings})
     pipeline = Pipeline(made, dict.fromkeys(ROLES, model or recorder()), search)
-    return OpenLibrary(folder.name, pipeline, holds_patients(folder), list_strategies(made))
+    return OpenLibrary(folder.name, pipeline, holds_patients(folder), list_possible_strategies(made))
 
 
 def open_resources(*libraries: OpenLibrary) -> Resources:

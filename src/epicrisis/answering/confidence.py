@@ -19,13 +19,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from epicrisis.answering.evidence import NAME as EVIDENCE
+from epicrisis.answering.strategies.evidence import NAME as EVIDENCE
+from epicrisis.answering.strategy import writes_citations
 from epicrisis.core.answers import Answer, Confidence
 from epicrisis.core.question_options import is_same_option
 from epicrisis.core.types import CitingMode
-
-_CITING_STRATEGIES = frozenset({"brief-context", "rag", "focused", "full-context"})
-"""Strategies whose answers cite documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class ConfidenceCalibration:
 
     def fits(self, strategy: str, models: Collection[str], citing: CitingMode) -> bool:
         """Return whether it was fitted to answers of this strategy and these models that cited in this way."""
-        if citing != self.citing and strategy in _CITING_STRATEGIES:
+        if citing != self.citing and writes_citations(strategy):
             return False
         return (strategy, sorted(models)) == (self.strategy, sorted(self.models))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+from epicrisis.answering.strategies.evidence import NAME as EVIDENCE
 from epicrisis.core.answers import (
     Answer,
     Citation,
@@ -256,7 +257,7 @@ def _find_side(sides: dict[str, _Side], direction: Effect) -> _Side:
 
 def _read_answer(answer: Answer) -> Effect | None:
     """Return the direction that a chat model's answer states, by its option or by its words, if it is sure."""
-    if answer.state != "answered" or answer.strategy == "evidence":
+    if answer.state != "answered" or answer.strategy == EVIDENCE:
         return None
     for direction, letter in match_options(answer.question.options).items():
         if letter == answer.choice:
@@ -280,7 +281,7 @@ def _compare_votes(answer: Answer) -> Iterable[Conflict]:
 
 def _name_rule(answer: Answer, parts_by_choice: Counter[str], chosen: str | None) -> str:
     """Return what decided, and how it relates to the majority of the parts."""
-    if answer.strategy == "evidence":
+    if answer.strategy == EVIDENCE:
         return "nothing; no model chose among the sentences"
     if answer.state != "answered":
         return f"nothing; the question is {answer.state}"

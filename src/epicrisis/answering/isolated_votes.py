@@ -12,7 +12,6 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Literal
 
-from epicrisis.answering.brief_context import NAME, brief_context
 from epicrisis.answering.citations import cite_claims
 from epicrisis.answering.document_answers import (
     NOTHING_RETRIEVED,
@@ -21,6 +20,7 @@ from epicrisis.answering.document_answers import (
     cite_reply,
     list_quotations,
 )
+from epicrisis.answering.map_reduce import NAME
 from epicrisis.answering.strategy_context import (
     MAJORITY,
     TIE,
@@ -50,13 +50,6 @@ from epicrisis.core.question_options import first_same_option, is_unanswerable
 from epicrisis.core.references import build_reference
 from epicrisis.core.study_identity import CitedArticle, group_studies
 from epicrisis.core.types import CountUnit, Passage, Question
-
-
-async def brief_context_or_votes(question: Question, context: Context) -> Answer:
-    """Answer by isolated votes if the defence asks for them, else with BriefContext."""
-    if context.defence.isolated_votes:
-        return await isolated_votes(question, context)
-    return await brief_context(question, context)
 
 
 async def isolated_votes(question: Question, context: Context) -> Answer:

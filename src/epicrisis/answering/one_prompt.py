@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from epicrisis.answering.brief_context import map_reduce
 from epicrisis.answering.document_answers import answer_from_documents, chose_unanswerable
-from epicrisis.answering.self_consistency import count_votes
+from epicrisis.answering.map_reduce import map_reduce
 from epicrisis.answering.strategy_context import TIE, Context, gather_all, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
+from epicrisis.answering.voting import count_votes
 from epicrisis.core.answers import (
     Answer,
     AnswerStarted,

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from epicrisis.answering.brief_context import build_reduce_request
 from epicrisis.answering.document_answers import build_documents_request
+from epicrisis.answering.map_reduce import build_reduce_request
 from epicrisis.answering.reply_parsing import (
     FINDING_CHARACTERS,
     MAX_QUOTES,
@@ -20,12 +20,13 @@ from epicrisis.answering.reply_parsing import (
     RATIONALE_CHARACTERS,
 )
 from epicrisis.answering.sentence_numbers import NumberedSentences
+from epicrisis.answering.strategy import find_strategy
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import PartialAnswer
 from epicrisis.core.errors import InputError
 from epicrisis.core.partitioning import group_passages, partition_passages
 from epicrisis.core.prompts import Prompt
-from epicrisis.core.types import Passage, Question, Ranking, StrategyName
+from epicrisis.core.types import Passage, Question, Ranking
 
 LIMIT, PLANNED = "prompt_limit", "planned_prompts"
 """Parameters of a ranking that was cut: the limit, and the tokens of the prompts that read it."""
@@ -35,34 +36,28 @@ _FILLER = "the trial found a difference in the outcome between both groups, and 
 _NOTES = ", 2020, randomised trial and systematic review or meta-analysis"
 
 
-async def cut_ranking(
-    question: Question, context: Context, ranking: Ranking, strategy: StrategyName, limit: int
-) -> Ranking:
+async def cut_ranking(question: Question, context: Context, ranking: Ranking, strategy: str, limit: int) -> Ranking:
     """Return the longest beginning of the ranking that the strategy can read within `limit` prompt tokens.
 
-    The best passage is read however long it is. The strategy focused, whose prompt is fitted by `fit_sentences`,
-    selects from the whole ranking, unless BriefContext may read it too. Raises ChatError, and InputError for a strategy
-    or a route without a limit.
+    The best passage is read however long it is. Raises ChatError, and InputError for a strategy or a route without a
+    limit.
     """
-    if context.route == "full-context" or strategy not in ("rag", "brief-context", "focused"):
+    cut = find_strategy(strategy).cut
+    if cut is None or context.route == "full-context":
         raise InputError(f"prompts of {strategy}, route {context.route}, have no limit: leave the limit out")
-    if strategy == "focused" and context.route == "off":
-        return ranking
+    return await cut(question, context, ranking, limit)
 
-    async def count_prompts(n: int) -> int:
-        passages = ranking.passages[:n]
-        if strategy == "brief-context":
-            return await count_map_reduce(question, context, passages)
-        total = 0
-        if strategy == "rag":
-            total += await _count_one_prompt(question, context, passages) * _count_rotations(context, passages)
-        if context.route == "brief-context":
-            total += await count_map_reduce(question, context, passages)
-        return total
 
-    share = limit - limit // 2 if strategy == "focused" else limit
-    n, planned = await _find_largest(len(ranking.hits), count_prompts, share)
-    parameters = {**ranking.parameters, LIMIT: share, PLANNED: planned}
+async def cut_to_limit(
+    ranking: Ranking, count_prompts: Callable[[tuple[Passage, ...]], Awaitable[int]], limit: int
+) -> Ranking:
+    """Return the longest beginning of the ranking whose prompts have at most `limit` tokens; at least one passage."""
+
+    async def count_first(n: int) -> int:
+        return await count_prompts(ranking.passages[:n])
+
+    n, planned = await _find_largest(len(ranking.hits), count_first, limit)
+    parameters = {**ranking.parameters, LIMIT: limit, PLANNED: planned}
     cut = replace(ranking, hits=ranking.hits[:n], parameters=parameters)
     return _order_by_document(cut) if DOCUMENT_ORDER in ranking.parameters else cut
 
@@ -87,8 +82,7 @@ async def fit_sentences(
     share = limit // 2 if context.route != "off" else limit
 
     async def count_prompts(n: int) -> int:
-        passages = cut(n)
-        return await _count_one_prompt(question, context, passages) * _count_rotations(context, passages)
+        return await count_rotated_prompts(question, context, cut(n))
 
     return (await _find_largest(sentences, count_prompts, share))[0]
 
@@ -140,13 +134,10 @@ async def _find_largest(most: int, count: Callable[[int], Awaitable[int]], limit
     return best, tokens
 
 
-def _count_rotations(context: Context, passages: Sequence[Passage]) -> int:
-    """Return how many prompts read these passages in rotated order."""
-    return max(1, min(context.rotations, len(group_passages(passages, context.count))))
-
-
-async def _count_one_prompt(question: Question, context: Context, passages: tuple[Passage, ...]) -> int:
-    return await _count_request(question, context, passages, "rag")
+async def count_rotated_prompts(question: Question, context: Context, passages: tuple[Passage, ...]) -> int:
+    """Return the tokens of one prompt with these passages, times its rotations."""
+    rotations = max(1, min(context.rotations, len(group_passages(passages, context.count))))
+    return rotations * await _count_request(question, context, passages, "rag")
 
 
 async def _count_request(

@@ -125,9 +125,9 @@ def check_deployment(urls: Sequence[str], settings: Settings, json: bool) -> Non
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return everything `doctor` shows. Contacts no host."""
+    from epicrisis.answering.strategy import find_strategy
     from epicrisis.library.library_parts import REPLIES
     from epicrisis.models.model_files import list_installed_models
-    from epicrisis.pipeline.pipeline import WITHOUT_MODEL
     from epicrisis.settings.configuration import choose_strategy
 
     roles: dict[str, dict[str, Any]] = {}
@@ -155,7 +155,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "home": str(settings.home),
         "models": [installed.name for installed in list_installed_models(settings.home)],
         "roles": roles,
-        "ask_calls_model": choose_strategy(settings)[0].strategy not in WITHOUT_MODEL,
+        "ask_calls_model": find_strategy(choose_strategy(settings)[0].strategy).needs_model,
         "local_only": settings.local_only,
         "contacts": _contacts(settings),
         "pulls": _pulls(settings.local_only, settings.literature),

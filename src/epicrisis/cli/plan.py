@@ -13,7 +13,7 @@ from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import MODEL, SEARCH, SEED, Choices, Json, LibraryPath, QuestionFile
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import counted, open_console, show_json
-from epicrisis.core.errors import InputError, SettingsError
+from epicrisis.core.errors import InputError
 
 if TYPE_CHECKING:
     from epicrisis.pipeline.plan.cost_plan import CostPlan, CostRange
@@ -49,7 +49,6 @@ def plan(
 
     Searches the library and counts the tokens of the prompts. No model is called, except with --time.
     """
-    from epicrisis.pipeline.pipeline import STRATEGIES
     from epicrisis.pipeline.plan import planning
 
     settings = flags.settings({"strategy": None})
@@ -62,9 +61,6 @@ def plan(
     else:
         questions, _ = read_question_file(file)
     strategies = list(dict.fromkeys(strategy or planning.DEFAULT_STRATEGIES))
-    for name in strategies:
-        if name not in STRATEGIES:
-            raise SettingsError(f"there is no strategy {name!r}: choose from {', '.join(STRATEGIES)}")
     with open_progress(quiet=json, transient=True) as progress:
         task = progress.add_task("Planning", total=None)
         estimate = planning.estimate_costs(

@@ -45,20 +45,6 @@ DraftSelection: TypeAlias = Literal["last", "best"]
 (errata P8)."""
 
 SplitterName: TypeAlias = Literal["tokens", "medrag", "whole"]
-StrategyName: TypeAlias = Literal[
-    "evidence",
-    "brief-context",
-    "rag",
-    "focused",
-    "closed-book",
-    "chain-of-thought",
-    "zero-shot",
-    "self-consistency",
-    "medprompt",
-    "ensemble-refining",
-    "self-reflection",
-    "full-context",
-]
 RouteTarget: TypeAlias = Literal["off", "brief-context", "full-context"]
 """Where a question goes whose documents do not answer it in one prompt."""
 

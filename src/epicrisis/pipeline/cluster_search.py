@@ -23,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from epicrisis.answering.strategy import find_strategy
 from epicrisis.core.errors import ClusterError, EpicrisisError, InputError
 from epicrisis.models.cluster import REMEDY, ClusterAddress, join_cluster
 from epicrisis.models.cluster_nodes import (
@@ -37,7 +38,7 @@ from epicrisis.models.cluster_nodes import (
 from epicrisis.models.encoders import runs_on_torch
 from epicrisis.pipeline.components import LibrarySearch, describe_search, open_library_search
 from epicrisis.pipeline.evidence_selection import EvidenceSearch
-from epicrisis.pipeline.pipeline import WITHOUT_SEARCH, Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.privacy.patient_data_policy import check_cluster, record_cluster
 from epicrisis.settings.settings import ExampleSettings, ModelsByRole, Settings
 from epicrisis.system.local_only import guard_network, local_path, silence_dependency_logs
@@ -87,7 +88,7 @@ def search_on_cluster(
     if address is None:
         yield pipeline
         return
-    if library is None or pipeline.search is None or settings.strategy in WITHOUT_SEARCH:
+    if library is None or pipeline.search is None or not find_strategy(settings.strategy).needs_search:
         raise InputError(f"--on distributes searches, and the strategy {settings.strategy} has none: leave it out")
     if settings.store is not None or "://" in (settings.rerank.name or ""):
         raise InputError("--on is for libraries of epicrisis, and for rerankers that the nodes can load: leave it out")

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
+from epicrisis.answering.strategy import find_strategy
 from epicrisis.core.answers import Notice
 from epicrisis.core.errors import LibraryError, ModelMissing, SettingsError, StorageError
 from epicrisis.core.prompts import hash_prompts
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from epicrisis.models.chat.cache import ReplyCache
 
 DEFAULT_ENCODER = "minilm"
-WITH_SENTENCES = frozenset({"evidence", "focused"})
-"""Strategies that select sentences with the encoder."""
 PRECOMPUTED_ENCODER, PRECOMPUTED_DIMENSIONS = "medcpt", 768
 """The encoder of NCBI's vectors of PubMed."""
 _MIN_EXAMPLE_DEPTH = 20
@@ -160,8 +159,9 @@ def open_library_search(
         whole_library = LibraryStore.open(path)
         retriever = Retriever(whole_library, None, sentences=find_sentences, analyze=analyze_words)
         return LibrarySearch(whole_library, retriever, rosters=(Roster(whole_library),))
-    needs_encoder = settings.by != "bm25" or sentences or settings.strategy in WITH_SENTENCES
-    needs_encoder = needs_encoder or (settings.strategy == "brief-context" and settings.preflight.enabled)
+    strategy = find_strategy(settings.strategy)
+    needs_encoder = settings.by != "bm25" or sentences or strategy.needs_sentences
+    needs_encoder = needs_encoder or (strategy.checks_rankings and settings.preflight.enabled)
     reranker = pool.load_reranker(settings.rerank, settings)
 
     def open_one(path: Path, encoder_name: str | None = None) -> tuple[LibraryStore, Encoder | None]:

@@ -20,7 +20,6 @@ from epicrisis.core.types import (
     RouteTarget,
     Scope,
     SentenceRanking,
-    StrategyName,
 )
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ T = TypeVar("T")
 class RunOverrides:
     """Options for one question. None leaves an option to the settings."""
 
-    strategy: StrategyName | None = None
+    strategy: str | None = None
     ranking: Ranking | None = None
     """The evidence to read, in place of a search or the record."""
     preflight: bool | Preflight = True

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
@@ -19,19 +19,16 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast, get_args
 
-from epicrisis.answering.baselines import chain_of_thought, closed_book, full_context, rag, zero_shot
 from epicrisis.answering.citations import add_document_studies
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.conflicts import find_conflicts, watch_passages
 from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.document_answers import withhold_unverified
-from epicrisis.answering.evidence import evidence, has_result
-from epicrisis.answering.focused import focused
-from epicrisis.answering.isolated_votes import brief_context_or_votes
-from epicrisis.answering.open_medprompt import ensemble_refining, request_reward, self_reflection
-from epicrisis.answering.self_consistency import NO_EXAMPLES, medprompt, self_consistency
+from epicrisis.answering.drafts import request_reward
+from epicrisis.answering.strategies.evidence import has_result
+from epicrisis.answering.strategy import Strategy, find_strategy
 from epicrisis.answering.strategy_context import (
     PROMPTS,
     Context,
@@ -42,6 +39,7 @@ from epicrisis.answering.strategy_context import (
 from epicrisis.answering.support import GivenDocuments, check_answer
 from epicrisis.answering.traced_steps import trace_question, trace_steps
 from epicrisis.answering.verifiers import make_chat_verifier
+from epicrisis.answering.voting import NO_EXAMPLES
 from epicrisis.core.answers import (
     NOT_IN_LIBRARY,
     Answer,
@@ -90,28 +88,6 @@ from epicrisis.system.logs import log_error, log_event, open_log
 
 if TYPE_CHECKING:
     from epicrisis.privacy.deidentification.opening import LibraryDeidentification
-
-Strategy: TypeAlias = Callable[[Question, Context], Awaitable[Answer]]
-
-STRATEGIES: Mapping[str, Strategy] = {
-    "evidence": evidence,
-    "brief-context": brief_context_or_votes,
-    "rag": rag,
-    "focused": focused,
-    "full-context": full_context,
-    "closed-book": closed_book,
-    "chain-of-thought": chain_of_thought,
-    "zero-shot": zero_shot,
-    "self-consistency": self_consistency,
-    "medprompt": medprompt,
-    "ensemble-refining": ensemble_refining,
-    "self-reflection": self_reflection,
-}
-WITHOUT_LIBRARY = frozenset(STRATEGIES) - {"evidence", "brief-context", "rag", "focused", "full-context"}
-"""Strategies without a library of passages; some use one of solved questions."""
-WITHOUT_SEARCH = WITHOUT_LIBRARY | {"full-context"}
-WITHOUT_MODEL = frozenset({"evidence"})
-WITH_EXAMPLES = frozenset({"medprompt", "ensemble-refining", "self-reflection"})
 
 CONCURRENT_SEARCHES, CHECKED_QUESTIONS = 2, 500
 
@@ -171,9 +147,11 @@ class Pipeline:
         `library` may be None for strategies without a library. Raises UserError (no such library, another encoder, no
         such model) before any call of a model. Pipelines of one `pool` share their models.
         """
-        needed, pool = {settings.strategy, *strategies}, pool or ModelPool()
+        needed, pool = [find_strategy(name) for name in {settings.strategy, *strategies}], pool or ModelPool()
+        needs_models = any(strategy.needs_model for strategy in needed)
+        needs_library = any(strategy.needs_library for strategy in needed)
         silence_dependency_logs()
-        if not needed - WITHOUT_MODEL:
+        if not needs_models:
             # No chat model is called, so its address does not count.
             settings = settings.model_copy(update={"models": ModelsByRole()})
         settings = protect_patient_data(settings, library)
@@ -181,19 +159,20 @@ class Pipeline:
             if settings.log is not None:
                 resources.callback(open_log(settings.log, settings.log_text).close)
             search, rosters = None, tuple[Roster, ...]()
-            if library is not None and needed - WITHOUT_LIBRARY:
-                searches = bool(needed - WITHOUT_SEARCH)
-                sentences = bool(needed & components.WITH_SENTENCES)
+            if library is not None and needs_library:
+                searches = any(strategy.needs_search for strategy in needed)
+                sentences = any(strategy.needs_sentences for strategy in needed)
                 search = components.open_library_search(settings, library, searches, sentences=sentences, pool=pool)
                 resources.enter_context(search)
             elif library is not None:
                 rosters = components.read_rosters(library, *settings.beside)
-            examples = components.open_examples(settings, pool) if needed & WITH_EXAMPLES else None
+            shows_examples = any(strategy.examples != "unused" for strategy in needed)
+            examples = components.open_examples(settings, pool) if shows_examples else None
             if examples is not None:
                 resources.enter_context(examples.search)
-            elif "medprompt" in needed:
-                raise SettingsError(NO_EXAMPLES)
-            needs_models = bool(needed - WITHOUT_MODEL)
+            for strategy in needed:
+                if strategy.examples == "required" and examples is None:
+                    raise SettingsError(f"{strategy.name} {NO_EXAMPLES}")
             models, cache_notices = (
                 components.open_cached_models(settings, search, resources, pool) if needs_models else ({}, [])
             )
@@ -204,7 +183,8 @@ class Pipeline:
                 patients, store = (rosters, None) if search is None else (search.rosters, search.store)
                 deidentification = open_deidentification(settings, library, patients, store)
             calibration, remarks = components.open_calibration(settings)
-            reward = components.open_reward_model(settings, pool) if "self-reflection" in needed else None
+            needs_reward = any(strategy.needs_reward for strategy in needed)
+            reward = components.open_reward_model(settings, pool) if needs_reward else None
             access = open_access(settings, library)
             return cls(
                 settings,
@@ -215,7 +195,7 @@ class Pipeline:
                 notices=(*notices, *cache_notices, *remarks, *pool.list_notices(settings)),
                 calibration=calibration,
                 remote=list_remote_hosts(settings, library),
-                verifier=components.open_verifier(settings, pool) if needed - WITHOUT_LIBRARY else None,
+                verifier=components.open_verifier(settings, pool) if needs_library else None,
                 rosters=rosters,
                 access=access,
                 readable=None if access is None else access.readable,
@@ -238,7 +218,9 @@ class Pipeline:
 
         async def work() -> Answer:
             try:
-                return await trace_question(self._strategy(overrides), self._work(question, scope, overrides, emit))
+                return await trace_question(
+                    self._strategy(overrides).name, self._work(question, scope, overrides, emit)
+                )
             except EpicrisisError as error:
                 log_error(question.key, error)
                 raise
@@ -351,7 +333,7 @@ class Pipeline:
         scope = scope or overrides.scope or components.build_scope(self.settings.scope, question=question)
         scope = await self.resolve_scope(scope)
         await self.check_questions([replace(question, patient=scope.patient)])
-        reads_record = scope.patient is not None and self._strategy(overrides) not in WITHOUT_LIBRARY
+        reads_record = scope.patient is not None and self._strategy(overrides).needs_library
         for notice in (*self.notices, *components.list_notices(self.settings, self._roles, self.remote)):
             emit(notice)
         if reads_record and self._rosters and await self._offload(self._rosters[0].is_mixed):
@@ -378,27 +360,27 @@ class Pipeline:
         restriction = await self.find_time_restriction(question, scope, overrides)
         for line in (*restriction.messages, *restriction.unresolved_messages):
             emit(Notice("timeline", line))
-        name = self._strategy(overrides)
-        withhold = self.settings.unverified == "abstain" and name not in WITHOUT_LIBRARY
+        strategy = self._strategy(overrides)
+        withhold = self.settings.unverified == "abstain" and strategy.needs_library
         (watch, passages), has_patient = watch_passages(emit), scope.patient is not None
 
         async def ask(context: Context) -> Answer:
-            answer = await STRATEGIES[name](question, facts.add_to_context(context))
+            answer = await strategy.run(question, facts.add_to_context(context))
             answer = facts.add_statement(add_document_studies(answer, passages.values()))
             answer = withhold_unverified(answer) if withhold else answer
-            answer = answer if name in WITHOUT_MODEL else await self._check_claims(answer, context, passages)
+            answer = await self._check_claims(answer, context, passages) if strategy.needs_model else answer
             return facts.cite(replace(answer, conflicts=find_conflicts(answer, passages, is_record=has_patient)))
 
         context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
         is_on = self.settings.facts if overrides.facts is None else overrides.facts
         fetch = partial(self._search, EvidenceSearch.fetch_record, scope)
-        has_library = name not in WITHOUT_LIBRARY and self.search is not None
+        has_library = strategy.needs_library and self.search is not None
         facts = await find_facts(question, context, fetch) if is_on and has_library else NO_FACTS
         # The strategy evidence says itself that the sentences it lists do not answer.
-        if has_library and name not in WITHOUT_MODEL and overrides.ranking is None:
+        if has_library and strategy.needs_model and overrides.ranking is None:
             absence = await self._find_absence(question, scope)
             if absence:
-                return Answer(question, name, "abstained", failure=Failure(NOT_IN_LIBRARY, absence))
+                return Answer(question, strategy.name, "abstained", failure=Failure(NOT_IN_LIBRARY, absence))
         answer = await ask(context)
         if not is_narrowed(restriction, overrides):
             return answer
@@ -541,7 +523,7 @@ class Pipeline:
     ) -> TimeRestriction:
         """Return the restriction of the patient's notes by the time expressions of the question."""
         ranking, strategy = overrides.ranking, self._strategy(overrides)
-        no_record = strategy in WITHOUT_LIBRARY or (ranking is None and self.search is None)
+        no_record = not strategy.needs_library or (ranking is None and self.search is None)
         if no_record or overrides.about is not None or scope.patient is None or not self.settings.timeline:
             return NO_RESTRICTION
         if ranking is None:
@@ -551,15 +533,15 @@ class Pipeline:
             restriction = await self._offload(
                 evidence_selection.resolve_time_restriction, question.text, lambda: passages
             )
-        reads_everything = ranking is not None or strategy == "full-context"
+        reads_everything = ranking is not None or not strategy.needs_search
         return restriction.without_hidden() if reads_everything else restriction
 
     @property
     def _roles(self) -> tuple[str, ...]:
         return tuple(filter(self.models.__contains__, self.settings.roles))
 
-    def _strategy(self, overrides: RunOverrides) -> str:
-        return overrides.strategy or self.settings.strategy
+    def _strategy(self, overrides: RunOverrides) -> Strategy:
+        return find_strategy(overrides.strategy or self.settings.strategy)
 
     async def _search(
         self, work: Callable[Concatenate[EvidenceSearch, P], T], *arguments: P.args, **keywords: P.kwargs

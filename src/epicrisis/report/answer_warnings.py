@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterable
 
 from epicrisis.answering.document_answers import denies_answer
+from epicrisis.answering.strategy import writes_citations
 from epicrisis.core.answers import Answer
 from epicrisis.core.computed_values import COMPUTATION
 from epicrisis.core.question_options import is_unanswerable
 from epicrisis.reading.direction_rules import denies_effect, list_stems
 
-READS_DOCUMENTS = frozenset({"rag", "brief-context", "full-context", "focused"})
-"""The strategies whose answers quote documents."""
 _PLAIN_OPTION = re.compile(
     r"\W*(?:yes|no|maybe|uncertain|unclear|unknown|true|false|none|all|both|neither)\b", re.IGNORECASE
 )
@@ -29,7 +28,7 @@ _BEFORE_SOURCE = re.compile(r" \((?:\d{4}\b|[^()]*\btrial\b).*$")
 
 def list_warnings(answer: Answer) -> Iterable[str]:
     """Yield the reasons not to rely on an answer, each as one sentence."""
-    if answer.state != "answered" or answer.strategy not in READS_DOCUMENTS or answer.model_outcome is not None:
+    if answer.state != "answered" or not writes_citations(answer.strategy) or answer.model_outcome is not None:
         return
     computed = [claim for claim in answer.claims if claim.is_computed]
     words = [claim for claim in answer.claims if not claim.is_computed]

@@ -21,14 +21,15 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from epicrisis.answering.strategy import StrategyName, find_strategy, list_strategies
 from epicrisis.core.answers import Notice
 from epicrisis.core.dates import last_day
 from epicrisis.core.errors import InputError, SettingsError
 from epicrisis.core.study_types import StudyType
-from epicrisis.core.types import CountUnit, EvidenceOrder, EvidenceUnit, SearchMode, StrategyName
+from epicrisis.core.types import CountUnit, EvidenceOrder, EvidenceUnit, SearchMode
 from epicrisis.library.patients import holds_patients
 from epicrisis.models.model_pool import ModelPool
-from epicrisis.pipeline.pipeline import STRATEGIES, WITH_EXAMPLES, WITHOUT_MODEL, Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.server.errors import NotFound
 from epicrisis.server.hidden_paths import hide_file_paths
 from epicrisis.server.request_body import RequestBody
@@ -103,7 +104,7 @@ class OpenLibrary:
     """The name of its folder, which requests use in place of a path."""
     pipeline: Pipeline
     holds_patients: bool
-    strategies: tuple[StrategyName, ...]
+    strategies: tuple[str, ...]
     """The strategies that its components can run."""
 
     def with_settings(self, chosen: RequestSettings) -> Pipeline:
@@ -144,7 +145,7 @@ class Resources:
             raise SettingsError("there is no library to serve: name the folder of at least one library")
         async with AsyncExitStack() as stack:
             open_libraries: dict[str, OpenLibrary] = {}
-            strategies = list_strategies(settings)
+            strategies = list_possible_strategies(settings)
             pool = ModelPool(remembers=True)
             for folder in map(local_path, libraries):
                 name = folder.absolute().name
@@ -206,17 +207,17 @@ def load_endpoint_client(settings: Settings) -> None:
         import_module("epicrisis.models.chat.endpoints.connection")
 
 
-def list_strategies(settings: Settings) -> tuple[StrategyName, ...]:
-    """Return the possible strategies of these settings, their own first.
+def list_possible_strategies(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the strategies that these settings can run, their own first.
 
-    Without a chat model that is `evidence` alone. Strategies with solved questions need `examples.library`.
+    Without a chat model that is `evidence` alone. Strategies that show solved questions need `examples.library`.
     """
-    names: list[Any] = [settings.strategy]
-    if settings.strategy in WITHOUT_MODEL:
-        return tuple(names)
-    for name in STRATEGIES:
-        has_examples = name not in WITH_EXAMPLES or settings.examples.library is not None
-        is_possible = has_examples and (name != "full-context" or not settings.beside)
-        if is_possible and name not in names:
-            names.append(name)
-    return tuple(names)
+    if not find_strategy(settings.strategy).needs_model:
+        return (settings.strategy,)
+    possible = [
+        strategy.name
+        for strategy in list_strategies()
+        if (strategy.examples == "unused" or settings.examples.library is not None)
+        and (strategy.needs_search or not strategy.needs_library or not settings.beside)
+    ]
+    return tuple(dict.fromkeys([settings.strategy, *possible]))

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, model_validator
 
+from epicrisis.answering.strategy import StrategyName
 from epicrisis.core.dates import first_day, last_day
 from epicrisis.core.study_types import StudyType
 from epicrisis.core.types import (
@@ -26,7 +27,6 @@ from epicrisis.core.types import (
     PreferenceMode,
     RouteTarget,
     SearchMode,
-    StrategyName,
     SupportCheck,
     UnsupportedPolicy,
     UnverifiedPolicy,

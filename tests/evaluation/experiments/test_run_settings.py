@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from epicrisis.answering.strategy import list_strategies
 from epicrisis.cli.command import Flags
 from epicrisis.cli.experiment import _Call
 from epicrisis.core.types import Examples, Question
@@ -16,7 +17,7 @@ from epicrisis.evaluation.experiments.record_studies import PROTOCOL_SETTINGS
 from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS, PROTOCOLS
 from epicrisis.pipeline.overrides import ANSWER_SETTINGS, RunOverrides
-from epicrisis.pipeline.pipeline import STRATEGIES, WITHOUT_MODEL, Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from tests.evaluation.experiments.test_unreadable_replies import RANKING, SENTENCES
@@ -65,13 +66,13 @@ READ: set[str] = set()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in WITHOUT_MODEL])
+@pytest.mark.parametrize("strategy", [strategy.name for strategy in list_strategies() if strategy.needs_model])
 def test_settings_read_while_a_question_is_answered_are_in_the_recipe(strategy: str) -> None:
     model = ScriptedModel(lambda _: NOT_FOUND)
     settings = RecordingSettings()
     overrides = replace(
         RunOverrides(ranking=RANKING, preflight=False, sentences=SENTENCES, examples=Examples(())),
-        strategy=strategy,  # type: ignore[arg-type]
+        strategy=strategy,
     )
 
     async def answer() -> set[str]:

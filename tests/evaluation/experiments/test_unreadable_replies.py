@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.paper_prompts import GPT_35, TEXT
+from epicrisis.answering.strategy import list_strategies
 from epicrisis.answering.strategy_context import RefiningOptions, VotingOptions
 from epicrisis.core.answers import Answer, ModelCalled
 from epicrisis.core.errors import ChatError, EndpointUnreachable, ReplyEmpty, ReplyTruncated, ReplyWithheld
@@ -25,7 +26,7 @@ from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.pipeline.overrides import RunOverrides
-from epicrisis.pipeline.pipeline import STRATEGIES, WITHOUT_MODEL, Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel, fill
@@ -63,7 +64,7 @@ FEW = {
     "preflight": {"enabled": False},
 }
 VARIANTS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
-    **{name: (name, {}, {}) for name in STRATEGIES if name not in WITHOUT_MODEL},
+    **{strategy.name: (strategy.name, {}, {}) for strategy in list_strategies() if strategy.needs_model},
     "quotes": ("brief-context", {"citing": "quotes"}, {}),
     "confidence": ("brief-context", {"map_confidence": True}, {}),
     "isolated votes": ("brief-context", {"defence": {"isolated_votes": True}}, {}),
@@ -106,7 +107,7 @@ async def answer_all(variant: str, model: ScriptedModel) -> list[Answer]:
     strategy, changes, overrides = VARIANTS[variant]
     settings = Settings.model_validate({**FEW, **changes})
     treatment = RunOverrides(
-        strategy,  # type: ignore[arg-type]
+        strategy,
         RANKING,
         preflight=False,
         sentences=SENTENCES,

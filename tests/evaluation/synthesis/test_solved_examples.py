@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.baselines import chain_of_thought
+from epicrisis.answering.strategies.chain_of_thought import chain_of_thought
 from epicrisis.answering.strategy_context import Context
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.core.errors import BudgetExceeded, EndpointUnreachable, InputError

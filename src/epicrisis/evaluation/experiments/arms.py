@@ -16,7 +16,7 @@ from typing import TypeAlias
 from epicrisis.core.errors import InputError
 from epicrisis.core.partitioning import group_passages
 from epicrisis.core.printable import agree, count_noun
-from epicrisis.core.types import CountUnit, Examples, Passage, Preflight, Question, Ranking, StrategyName
+from epicrisis.core.types import CountUnit, Examples, Passage, Preflight, Question, Ranking
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.placement import place_keys
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
@@ -44,7 +44,7 @@ ARMS: Mapping[str, str] = {
 UNPLACED = frozenset({"oracle", "closed-book", "chain-of-thought"})
 """Arms without a placed ranking: one case per question and repeat."""
 
-_STRATEGIES: Mapping[str, StrategyName] = {
+_STRATEGIES: Mapping[str, str] = {
     "brief-context": "brief-context",
     "brief-context+preflight": "brief-context",
     "closed-book": "closed-book",

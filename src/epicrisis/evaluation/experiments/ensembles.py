@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from epicrisis.core.types import Question, StrategyName
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
@@ -65,7 +65,7 @@ def cases(
     for question in questions:
         for arm in arms:
             if arm in (vote_sampling.ZERO, vote_sampling.COT):
-                strategy: StrategyName = "zero-shot" if arm == vote_sampling.ZERO else "chain-of-thought"
+                strategy: str = "zero-shot" if arm == vote_sampling.ZERO else "chain-of-thought"
                 built += sampling.cases(question, {"arm": arm}, RunOverrides(strategy))
                 continue
             shuffle = arm == vote_sampling.SHUFFLED

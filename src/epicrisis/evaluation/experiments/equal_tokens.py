@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.answering.focused import MAX_SENTENCES
 from epicrisis.answering.prompt_budget import DOCUMENT_ORDER
+from epicrisis.answering.strategies.focused import MAX_SENTENCES
 from epicrisis.core.errors import InputError
 from epicrisis.core.partitioning import mark_largest_gap, take_before_gap
 from epicrisis.core.types import Passage, Question, Ranking, SentenceRanking

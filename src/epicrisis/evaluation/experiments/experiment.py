@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from epicrisis.core.types import Question, QuestionForm, StrategyName
+from epicrisis.core.types import Question, QuestionForm
 from epicrisis.evaluation.analysis.conclusions import draw_conclusions
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import Study
@@ -110,7 +110,7 @@ class Experiment:
     conclude: Callable[[Runs, Sequence[Table]], tuple[str, ...]] = conclude_from_tables
     reads: Literal["passages", "records", "rankings"] = "passages"
     """Passages of a library, patients' records with their whole notes, or recorded rankings without a chat model."""
-    strategy: StrategyName = "brief-context"
+    strategy: str = "brief-context"
     """Strategy that decides which components are opened. Some strategies need no library of passages."""
     whole_sets: bool = False
     """Ask whole question sets by default; else the sample of the protocol."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun
-from epicrisis.core.types import Question, StrategyName
+from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.agreement import (
     RaterAgreement,
     describe_agreement,
@@ -39,8 +39,8 @@ from epicrisis.evaluation.runs.case import Case
 from epicrisis.pipeline.overrides import RunOverrides
 
 NAME = "open-ended"
-RIVAL: StrategyName = "rag"
-OURS: StrategyName = "brief-context"
+RIVAL: str = "rag"
+OURS: str = "brief-context"
 ARMS = (RIVAL, OURS)
 
 JUDGING = "judging"

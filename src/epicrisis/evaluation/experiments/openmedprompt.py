@@ -18,7 +18,7 @@ from typing import Literal
 from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun
-from epicrisis.core.types import DraftSelection, Examples, Question, StrategyName
+from epicrisis.core.types import DraftSelection, Examples, Question
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import SHARES, PlotSpec, Table
 from epicrisis.evaluation.experiments import outcome_groups, vote_sampling
@@ -123,7 +123,7 @@ def _variants(
             yield _one_draft(name, sizes.k, _first(examples, sizes.k))
         for arm in arms:
             keep: DraftSelection = "best" if arm == BEST else "last"
-            strategy: StrategyName = "ensemble-refining" if arm == REFINING else "self-reflection"
+            strategy: str = "ensemble-refining" if arm == REFINING else "self-reflection"
             for n, k in sizes.pairs() if arm not in (ONE, CHOICE) else ():
                 refining = RefiningOptions(drafts=n, rounds=n, keep=keep)
                 overrides = RunOverrides(strategy, refining=refining, examples=_first(examples, k))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.answering.paper_prompts import describe_prompts
+from epicrisis.answering.strategy import find_strategy
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Question
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
@@ -36,7 +37,7 @@ from epicrisis.pipeline.components import (
     open_examples,
 )
 from epicrisis.pipeline.overrides import RunOverrides
-from epicrisis.pipeline.pipeline import WITHOUT_LIBRARY, Pipeline
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.settings import Settings
 
 EVALUATE = "evaluate"
@@ -134,7 +135,7 @@ def add_set_documents(
 
 def _check(experiment: Experiment, request: Request, pipeline: Pipeline) -> None:
     """Raise InputError for a missing library, and for options without effect on the experiment."""
-    if pipeline.search is None and experiment.strategy not in WITHOUT_LIBRARY:
+    if pipeline.search is None and find_strategy(experiment.strategy).needs_library:
         raise InputError("experiments take their documents from a library: give one with --library")
     if experiment.by_settings and request.protocol != CORRECTED:
         raise InputError(f"{experiment.name} goes by the settings alone: leave --protocol out")
@@ -286,7 +287,7 @@ def plan_plain_run(
 
     Raises InputError for a missing library or set, too few questions, or a guard that cannot be applied.
     """
-    if pipeline.search is None and settings.strategy not in WITHOUT_LIBRARY:
+    if pipeline.search is None and find_strategy(settings.strategy).needs_library:
         raise InputError(f"the strategy {settings.strategy} reads a library: give one with --library")
     dataset = load_dataset(questions, settings.home, data)
     sample = dataset if n is None else sample_at_random(dataset, n, draw)

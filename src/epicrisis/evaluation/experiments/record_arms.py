@@ -16,7 +16,7 @@ from epicrisis.answering.paper_prompts import PaperPrompts
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree, count_noun
 from epicrisis.core.prompts import TIME_ORDER_STATEMENT
-from epicrisis.core.types import ExtractionTarget, Passage, Question, Ranking, StrategyName
+from epicrisis.core.types import ExtractionTarget, Passage, Question, Ranking
 from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
 from epicrisis.evaluation.experiments.arms import repeat_case
 from epicrisis.evaluation.grading.computed_answers import WITH_FACTS
@@ -198,7 +198,7 @@ def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides |
             if not selection or len(selection) == len(chart.notes):
                 return None
             ranking = chart.ranking(lambda note: (note in selection) == (arm in (RELATED, GOLD)), arm)
-        strategy: StrategyName = "brief-context" if arm == BRIEF_RECORD else "full-context"
+        strategy: str = "brief-context" if arm == BRIEF_RECORD else "full-context"
         return replace(common, strategy=strategy, ranking=ranking)
     if arm == BRIEF:
         chunks = order_by_time(study.search.chunks(chart.question, MOST, BY[0], hidden))

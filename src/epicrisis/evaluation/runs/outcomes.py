@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
-from epicrisis.answering.evidence import NAME as EVIDENCE
+from epicrisis.answering.strategies.evidence import NAME as EVIDENCE
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError
 from epicrisis.core.question_options import chance_accuracy, is_same_option

@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from epicrisis.answering.baselines import ZERO_SHOT, check_option_logprobs
+from epicrisis.answering.strategies.zero_shot import ZERO_SHOT, check_option_logprobs
 from epicrisis.core.answers import Answer, Failure, Retrieved, Usage
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Question

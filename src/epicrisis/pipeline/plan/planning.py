@@ -13,21 +13,22 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar
 
+from epicrisis.answering.strategy import find_strategy
 from epicrisis.answering.strategy_context import Context, Rewarder, SentenceSelection
 from epicrisis.core.answers import Answer, Event, MapStarted, ModelCalled, Notice, Usage
 from epicrisis.core.errors import ChatError, ContextOverflow, InputError, UserError
 from epicrisis.core.prompts import format_passage
 from epicrisis.core.protocols import ChatModel
 from epicrisis.core.references import find_passage_study
-from epicrisis.core.types import Question, Ranking, RouteTarget, Scope, SentenceRanking, StrategyName
+from epicrisis.core.types import Question, Ranking, RouteTarget, Scope, SentenceRanking
 from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
-from epicrisis.pipeline.components import WITH_SENTENCES, build_scope
+from epicrisis.pipeline.components import build_scope
 from epicrisis.pipeline.evidence_selection import TimeRestriction
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
-from epicrisis.pipeline.pipeline import STRATEGIES, WITHOUT_LIBRARY, Pipeline, is_narrowed
+from epicrisis.pipeline.pipeline import Pipeline, is_narrowed
 from epicrisis.pipeline.plan.cost_plan import (
     CostPlan,
     CostRange,
@@ -41,9 +42,7 @@ from epicrisis.pipeline.plan.counting_models import CountingModel, PlanningModel
 from epicrisis.settings.settings import BudgetSettings, Settings
 from epicrisis.settings.tables import CacheSettings
 
-ROUTED = frozenset({"rag", "focused"})
-"""Strategies with a second way for unanswered questions."""
-DEFAULT_STRATEGIES: Sequence[StrategyName] = ("brief-context", "rag", "closed-book", "chain-of-thought")
+DEFAULT_STRATEGIES: Sequence[str] = ("brief-context", "rag", "closed-book", "chain-of-thought")
 """The strategies without options or solved questions."""
 MAX_SAMPLE = 200
 """The default limit for the number of planned questions. More are estimated from a sample of this size."""
@@ -72,15 +71,13 @@ async def estimate_costs(
     is called after each question with the number of questions to plan. Raises InputError without questions or for an
     unknown strategy, and UserError for components that cannot be opened or do not count tokens.
     """
-    for name in strategies:
-        if name not in STRATEGIES:
-            raise InputError(f"no strategy is called {name}: known are {', '.join(STRATEGIES)}")
+    described = [find_strategy(name) for name in strategies]
     # The strategy with the greatest needs opens the components of all others.
-    neediest = min(
-        strategies,
-        key=lambda name: (name in WITHOUT_LIBRARY, name not in WITH_SENTENCES, name != "brief-context"),
-        default=settings.strategy,
-    )
+    neediest = max(
+        described,
+        key=lambda strategy: (strategy.needs_library, strategy.needs_sentences, strategy.checks_rankings),
+        default=find_strategy(settings.strategy),
+    ).name
     unlimited = {"cache": CacheSettings(mode="off"), "budget": BudgetSettings(), "record": None, "log": None}
     bare = settings.model_copy(update={"strategy": neediest, **unlimited})
     async with Pipeline.open(bare, library, strategies) as pipeline:
@@ -317,16 +314,16 @@ async def _plan_outcomes(
         if routed:
             # The second way makes no preflight check.
             context = replace(context, preflight=None)
-        answer = await STRATEGIES[name](question, context)
+        answer = await find_strategy(name).run(question, context)
         return _Outcome(answer, tuple(events), is_narrowed(restriction, overrides))
 
     outcomes: dict[str, _Outcomes] = {}
     for name in strategies:
-        strategy_overrides = replace(overrides, strategy=cast(StrategyName, name))
+        strategy_overrides = replace(overrides, strategy=name)
         restriction = await pipeline.find_time_restriction(question, scope, strategy_overrides)
         least = await run(name, "least", restriction)
         expected = await run(name, "expected", restriction)
-        most = await _run_longest(run, name, restriction, settings.route if name in ROUTED else "off")
+        most = await _run_longest(run, name, restriction, settings.route if find_strategy(name).routes else "off")
         outcomes[name] = (least, expected, most)
     return outcomes
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from epicrisis.answering.citations import cite
-from epicrisis.answering.evidence import NAME as EVIDENCE
+from epicrisis.answering.strategies.evidence import NAME as EVIDENCE
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import (
     Answer,

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
+from epicrisis.answering.strategy import find_strategy
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import printable
 from epicrisis.server.questions import QuestionBody
@@ -16,20 +17,6 @@ from epicrisis.server.reading import PatientBody, ReadBody
 from epicrisis.server.resources import OpenLibrary, Resources
 from epicrisis.server.users import Caller
 
-STRATEGY_LABELS: Mapping[str, str] = {
-    "evidence": "Sentences only, no chat model",
-    "brief-context": "Read in parts, then combine (BriefContext)",
-    "rag": "Read everything found in one prompt",
-    "focused": "Read only the best sentences",
-    "full-context": "Read the whole record of the patient",
-    "closed-book": "Without documents",
-    "chain-of-thought": "Without documents, with reasoning",
-    "zero-shot": "Without documents, first word",
-    "self-consistency": "Without documents, by votes",
-    "medprompt": "Solved examples and votes (Medprompt)",
-    "ensemble-refining": "Several drafts, refined",
-    "self-reflection": "A draft and its own criticism",
-}
 _FIELDS = ("question", "library", "patient", "break_glass", "options", "strategy", "k", "since", "types", "document")
 _SETTINGS = ("strategy", "k", "since")
 _FIELD_NAMES = {
@@ -139,11 +126,11 @@ def build_form(
     for library in libraries:
         if library.name == fields.values.get("library"):
             chosen = library
-    strategies = tuple((name, STRATEGY_LABELS[name]) for name in chosen.strategies)
+    strategies = tuple((name, find_strategy(name).label) for name in chosen.strategies)
     values = {name: fields.values.get(name, "") for name in _FIELDS}
     values["strategy"] = values["strategy"] or chosen.strategies[0]
     settings = chosen.pipeline.settings
-    needs_model = chosen.strategies != ("evidence",)
+    needs_model = find_strategy(chosen.strategies[0]).needs_model
     hosts = list_contacted_hosts(chosen)
     return AskForm(
         libraries=libraries,
@@ -187,6 +174,6 @@ def describe_setup(library: OpenLibrary, sign_in_host: str = "") -> tuple[tuple[
 def list_contacted_hosts(library: OpenLibrary) -> tuple[str, ...]:
     """Return the other machines that a question to this library may be sent to."""
     settings = library.pipeline.settings
-    if settings.local_only or library.strategies == ("evidence",):
+    if settings.local_only or not find_strategy(library.strategies[0]).needs_model:
         return ()
     return tuple(sorted({host for _, host in settings.remote_hosts()}))

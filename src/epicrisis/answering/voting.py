@@ -1,4 +1,4 @@
-"""Self-consistency and Medprompt: the majority of several votes (the context-retrieval study, sections 3.1 and 4.2).
+"""Votes: the majority of several votes (the context-retrieval study, sections 3.1 and 4.2).
 
 Each vote writes out its steps and states a choice. With shuffling, each vote sees the options in a different order, and
 its letter is mapped back (errata P2, P3). Medprompt also shows solved questions.
@@ -28,7 +28,7 @@ from epicrisis.answering.strategy_context import (
 )
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.core.answers import Answer, AnswerStarted, ExamplesFound, Failure, Notice, Usage, Vote, Voted
-from epicrisis.core.errors import ChatError, ContextOverflow, InputError
+from epicrisis.core.errors import ChatError, ContextOverflow
 from epicrisis.core.printable import agree, count_noun
 from epicrisis.core.prompts import Prompt, escape, render
 from epicrisis.core.protocols import Message
@@ -36,23 +36,9 @@ from epicrisis.core.question_options import first_same_option
 from epicrisis.core.types import AnswerState, Example, Question, TieRule
 
 NO_EXAMPLES = (
-    "medprompt shows solved questions: give a library of them with examples.library (--examples), made by `epicrisis "
-    "examples build`"
+    "shows solved questions: give a library of them with examples.library (--examples), made by `epicrisis examples "
+    "build`"
 )
-SELF_CONSISTENCY, MEDPROMPT = "self-consistency", "medprompt"
-
-
-async def self_consistency(question: Question, context: Context) -> Answer:
-    """Answer with the majority of N chains of thought. Options are shuffled only if the settings say so."""
-    return await _vote(question, context, SELF_CONSISTENCY, (), shuffle=context.voting.shuffle or False)
-
-
-async def medprompt(question: Question, context: Context) -> Answer:
-    """Answer like `self_consistency` after solved questions. Options are shuffled unless the settings say otherwise."""
-    if context.examples is None:
-        raise InputError(NO_EXAMPLES)
-    examples = await find_examples(question, context)
-    return await _vote(question, context, MEDPROMPT, examples, shuffle=context.voting.shuffle is not False)
 
 
 async def find_examples(question: Question, context: Context) -> tuple[Example, ...]:
@@ -100,9 +86,10 @@ async def build_requests(
     return requests
 
 
-async def _vote(
+async def vote(
     question: Question, context: Context, strategy: str, examples: Sequence[Example], *, shuffle: bool
 ) -> Answer:
+    """Answer with the majority of the votes, each of which sees the examples."""
     if not question.options:
         message = f"{strategy} counts votes for options and this question has none: ask it by ensemble-refining"
         return Answer(question, strategy, "failed", failure=Failure("NoOptions", message))

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.answering.document_answers import NOTHING_RETRIEVED
-from epicrisis.answering.evidence import list_spans
 from epicrisis.answering.one_prompt import answer_in_one_prompt, check_route
-from epicrisis.answering.prompt_budget import fit_sentences
+from epicrisis.answering.prompt_budget import count_map_reduce, cut_to_limit, fit_sentences
+from epicrisis.answering.strategies.evidence import list_spans
+from epicrisis.answering.strategy import Strategy
 from epicrisis.answering.strategy_context import Context, SentenceSplitting, make_unanswered
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.core.answers import Answer, Notice, Retrieved, SentencesSelected
@@ -190,3 +191,25 @@ class DocumentTexts:
         text = run.text[start - run.start : end - run.start]
         id_ = f"{run.document_id}#{start}-{end}"
         return replace(run, id=id_, ordinal=start, start=start, end=end, text=text)
+
+
+async def cut(question: Question, context: Context, ranking: Ranking, limit: int) -> Ranking:
+    """Return the ranking: `fit_sentences` fits the prompt. What BriefContext may read too has half of the limit."""
+    if context.route == "off":
+        return ranking
+
+    async def count_prompts(passages: tuple[Passage, ...]) -> int:
+        return await count_map_reduce(question, context, passages)
+
+    return await cut_to_limit(ranking, count_prompts, limit - limit // 2)
+
+
+STRATEGY = Strategy(
+    name=NAME,
+    run=focused,
+    label="Read only the best sentences",
+    help="One prompt with the best sentences of the documents found, and their neighbours.",
+    needs_sentences=True,
+    routes=True,
+    cut=cut,
+)

@@ -1,4 +1,4 @@
-"""BriefContext: preflight, ContextMap, ContextReduce (npj Digital Medicine 2025, Methods; preprint, Algorithms 1, 2).
+"""ContextMap and ContextReduce (npj Digital Medicine 2025, Methods; preprint, Algorithms 1, 2).
 
 Map calls read all parts of the ranking concurrently, and each may report that it found nothing. A reduce call sums up
 the findings in the order of the parts. The answer lists the parts whose map call failed (errata C1 to C5).
@@ -50,43 +50,16 @@ from epicrisis.core.answers import (
     MapStarted,
     Notice,
     PartialAnswer,
-    PreflightChecked,
     Quotation,
-    Retrieved,
     Usage,
 )
 from epicrisis.core.errors import ChatError, ContextOverflow
 from epicrisis.core.partitioning import partition_passages, split_in_half
-from epicrisis.core.printable import agree, count_noun
 from epicrisis.core.prompts import MARK_LABELS, Prompt, fence
 from epicrisis.core.references import find_passage_study
 from epicrisis.core.types import ArticleMark, Passage, Question
 
 NAME = "brief-context"
-
-
-async def brief_context(question: Question, context: Context) -> Answer:
-    """Answer with plain RAG if the preflight check, if any, finds that the rankings agree, else with map and reduce."""
-    ranking = await context.retrieve(question)
-    context.emit(Retrieved(ranking))
-    context = replace(context, ranks=ranking.ranks)
-    passages, verdict = ranking.passages, None
-    if context.preflight is not None:
-        verdict = await context.preflight(question)
-        context.emit(PreflightChecked(verdict))
-    answer: Answer | None = None
-    try:
-        if verdict is not None and verdict.rankings_agree and passages:
-            try:
-                answer = await answer_from_documents(question, context, passages, NAME)
-            except ContextOverflow:
-                size = f"{count_noun(len(passages), 'passage')} {agree(len(passages), 'does', 'do')}"
-                message = f"{size} not fit the model's window in one prompt: read in parts"
-                context.emit(Notice("re-partitioned", message))
-        answer = answer or await map_reduce(question, context, passages)
-    except (ChatError, Unreadable) as error:
-        answer = make_unanswered(question, NAME, error)
-    return replace(answer, preflight=verdict)
 
 
 async def map_reduce(question: Question, context: Context, passages: tuple[Passage, ...]) -> Answer:

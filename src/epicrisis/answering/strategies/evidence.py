@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from epicrisis.answering.citations import cite
 from epicrisis.answering.document_answers import NOTHING_RETRIEVED, chose_unanswerable
+from epicrisis.answering.strategy import Strategy
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import NOT_IN_LIBRARY, Answer, Claim, Failure, Notice, Quotation, SentencesSelected
 from epicrisis.core.prompts import check_scope
@@ -98,3 +99,13 @@ def list_spans(ranking: SentenceRanking) -> tuple[EvidenceSpan, ...]:
     for sentence in ranking.sentences:
         spans.append(EvidenceSpan(sentence.passage.document_id, sentence.start, sentence.end))
     return tuple(spans)
+
+
+STRATEGY = Strategy(
+    name=NAME,
+    run=evidence,
+    label="Sentences only, no chat model",
+    help="The sentences of the library that bear on the question, best first, without a chat model.",
+    needs_model=False,
+    needs_sentences=True,
+)

@@ -1,0 +1,1 @@
+"""The answering strategies: each module is one, and describes it in `STRATEGY`."""
