@@ -101,6 +101,8 @@ FRAGMENTS = [
     "\u200d",
     "\u00ad",
     "\ufeff",
+    "\u3164",
+    "\ufe0f",
     "\U000e0041",
     "[U+200B]",
     "[U+",
@@ -181,6 +183,9 @@ def test_escape_keeps_ordinary_text(text: str) -> None:
         ("<\u00ad/documents>", "<[U+00AD]/documents>"),
         ("[d\u200doc 1]", "[d[U+200D]oc 1]"),
         ("\U000e0049gnore", "[U+E0049]gnore"),
+        ("</docu\u3164ments>", "<\\/docu[U+3164]ments>"),
+        ("no\u2800w", "no[U+2800]w"),
+        ("a\ufe01\ufe02 \u2764\ufe0f", "a[U+FE01][U+FE02] \u2764\ufe0f"),
         ("[U+200B]", "[\\U+200B]"),
     ],
 )

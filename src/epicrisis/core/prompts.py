@@ -66,13 +66,18 @@ _MARKERS = re.compile(
     (?P<escapes> \\*+ )
     """
 )
-# Characters that nobody sees, and that would hide a marker from this module or an order from a reader: zero-width ones
-# and tag characters everywhere; joiners, marks of direction and soft hyphens where no language needs them.
-_ZERO_WIDTH = "\u180e\u200b\u2060-\u2064\u2066-\u206f\u202a-\u202e\ufeff\ufff9-\ufffb\U000e0000-\U000e01ef"
-_INVISIBLE = re.compile(
-    f"[{_ZERO_WIDTH}]|[\u200c-\u200f](?:(?<=[ -~].)|(?=[ -~]))|\u00ad(?:(?<=[ -@\\[-`{{-~].)|(?=[ -@\\[-`{{-~]))"
+# Characters that nobody sees, and that would hide a marker from this module or an order from a reader: zero-width ones,
+# fillers without ink and tag characters everywhere; joiners, marks of direction, soft hyphens and variation selectors
+# where no language needs them.
+_ZERO_WIDTH = (
+    "\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u180b-\u180f\u200b\u2060-\u206f\u202a-\u202e\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e01ef"
 )
-_HIDDEN = re.compile(f"[{_ZERO_WIDTH}\u200c-\u200f\u00ad]")
+_INVISIBLE = re.compile(
+    f"[{_ZERO_WIDTH}]|[\ufe00-\ufe0f](?<=[ -~\ufe00-\ufe0f].)|[\u200c-\u200f](?:(?<=[ -~].)|(?=[ -~]))"
+    "|\u00ad(?:(?<=[ -@\\[-`{-~].)|(?=[ -@\\[-`{-~]))"
+)
+_HIDDEN = re.compile(f"[{_ZERO_WIDTH}\ufe00-\ufe0f\u200c-\u200f\u00ad]")
 _INVISIBLE_CODE = re.compile(r"\[U\+([0-9A-F]{4,5})\]")
 _LABELS = re.compile(r"(?m)^\[(?:doc|finding|answer) \d+(?:: [A-Z ,]{1,80})?\] ")
 _SENTENCE_LABEL = re.compile(r"\[s\d+\] ")
